@@ -1,0 +1,40 @@
+"""The names that are written to clusters. They are API: added freely, never renamed (DESIGN, section 4)."""
+
+from __future__ import annotations
+
+GROUP = "core.rukpak.io"
+KIND = "BundleDeployment"
+PLURAL = "bundledeployments"
+
+OWNER_LABEL = f"{GROUP}/bundle-deployment"
+"""Label on every managed object: the name of its BundleDeployment."""
+
+OWNER_UID = f"{GROUP}/owner-uid"
+APPLIED_DIGEST = f"{GROUP}/applied-digest"
+RELEASED_FROM = f"{GROUP}/released-from"
+RECONCILE_REQUESTED_AT = f"{GROUP}/reconcile-requested-at"
+IGNORE_FIELDS = f"{GROUP}/ignore-fields"
+DRIFT = f"{GROUP}/drift"
+RECREATE = f"{GROUP}/recreate"
+OPTIONAL = f"{GROUP}/optional"
+PRUNE = f"{GROUP}/prune"
+SAFE_CRD_UPGRADE_VALIDATION = f"{GROUP}/safe-crd-upgrade-validation"
+
+FINALIZER = f"{GROUP}/teardown"
+REVISION_SECRET_TYPE = f"{GROUP}/revision"
+REVISION_LABEL = f"{GROUP}/revision-of"
+"""Label on the Secrets of the revision store: the name of the BundleDeployment. Not OWNER_LABEL: they are not managed objects."""
+
+STATUS_MANAGER = "rukpak-status"
+LEASE = "rukpak"
+DEFAULT_NAMESPACE = "rukpak-system"
+
+
+def field_manager(deployment: str) -> str:
+    """Return the server-side apply manager of one BundleDeployment: with one for all, a second would take objects silently."""
+    return f"rukpak/{deployment}"
+
+
+def initial_field_manager(deployment: str) -> str:
+    """Return the manager that holds the fields which are set at creation and then left alone."""
+    return f"rukpak-initial/{deployment}"

@@ -1,0 +1,199 @@
+"""What a source and a format promise, and the values that go in and out. In-tree kinds use the same contracts.
+
+A plug-in is a class without constructor arguments, registered under the entry-point group `rukpak.sources` or
+`rukpak.formats` by its kind (in-tree: `image`, `plain`, …; out of tree: domain-qualified). A source never sees a
+cluster, a Secret object or a path to write content to: it gets values and yields entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from threading import Event
+from typing import Any, Protocol
+
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budgets on content (DESIGN, section 5). Bytes unless said otherwise."""
+
+    compressed_bytes: int = 512 * MEBIBYTE
+    total_bytes: int = 1024 * MEBIBYTE
+    file_bytes: int = 256 * MEBIBYTE
+    entries: int = 50_000
+    path_bytes: int = 1024
+    path_depth: int = 64
+    """Path elements."""
+    ratio: int = 200
+    """Unpacked to compressed bytes, checked after `ratio_from` unpacked ones."""
+    ratio_from: int = 8 * MEBIBYTE
+    header_bytes: int = MEBIBYTE
+    """What a parser may read between two entries: long names and pax records are read into memory whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RegistryCredentials:
+    """One entry of a dockerconfigjson."""
+
+    registry: str
+    """Host, optional port and path prefix, as it stands in the Secret; Kubernetes' matching rules apply."""
+    username: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Credentials:
+    """What a Secret said. Never shown: it has no repr."""
+
+    username: str = ""
+    password: str = ""
+    bearer_token: str = ""
+    ssh_private_key: str = ""
+    known_hosts: str = ""
+    certificate_authority: str = ""
+    """PEM."""
+    registries: tuple[RegistryCredentials, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What one call of a source may use."""
+
+    path: str
+    """Where the source stands in the spec (`spec.sources[1]`): the beginning of every message."""
+    deadline: float
+    """On the clock of `time.monotonic`; no call outlives it."""
+    cancelled: Event
+    """Set when nobody waits for the result any more: stop soon, by any exception."""
+    scratch: Path
+    """An empty folder that is removed after the call."""
+    limits: Limits = Limits()
+    credentials: Credentials | None = None
+    progress: Callable[[int, int], None] = lambda done, total: None
+    """Call it with bytes done and bytes in all (0: not known)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """A source pinned to a digest."""
+
+    pinned: str
+    """For people: `ref@digest`, `repository@commit`, URL."""
+    digest: str
+    """Image manifest digest; `sha1:<commit>`; sha256 of the http body."""
+
+
+class EntryKind(Enum):
+    """What an entry does to the tree below it."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMBOLIC_LINK = "symbolic link"
+    HARD_LINK = "hard link"
+    WHITEOUT = "whiteout"
+    """Removes `path` of lower layers (OCI image specification, layer.md)."""
+    OPAQUE = "opaque whiteout"
+    """Removes what lower layers have below `path`."""
+
+
+class Readable(Protocol):
+    """The body of a file; valid until the next entry is asked for."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes; nothing at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of an archive, as it came: unchecked, and not on disk yet."""
+
+    path: str
+    kind: EntryKind = EntryKind.FILE
+    size: int = 0
+    """Bytes of a file."""
+    data: Readable | None = None
+    executable: bool = False
+    target: str = ""
+    """Of a link. A symbolic link's is relative to its folder, a hard link's to the root of the archive."""
+    layer: int = 0
+    """Whiteouts remove from lower layers only."""
+
+
+class Source(Protocol):
+    """A kind of source. `parameters` is its block of the spec as plain JSON (`spec.sources[].image`, `.parameters`)."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return what is wrong with the parameters, each beginning with its field path below `path`."""
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what names the content, in normalised spelling: `specDigest` covers just this (DESIGN, rule 1)."""
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        """Ask the source what the parameters name now. It must answer for a digest, too: that authorises this caller.
+
+        Raises: BundleError with a reason of Unpacked.
+        """
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
+        """Return the key of the content store: equal keys mean equal content."""
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        """Yield the entries of exactly what was resolved, never of a floating name. Every digest is verified by the end.
+
+        Raises: BundleError with a reason of Unpacked, also while iterating.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentTree:
+    """The assembled content, for reading only."""
+
+    root: Path
+    destinations: tuple[str, ...]
+    """Of the sources, in spec order, each once; the root is ''."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the cluster serves, as far as rendering may know it."""
+
+    kubernetes_version: str
+    """As `/version` has it: v1.36.3."""
+    kinds: Mapping[tuple[str, str, str], bool] = field(default_factory=dict)
+    """(group, version, kind) to whether it is namespaced."""
+
+    def is_namespaced(self, group: str, kind: str) -> bool | None:
+        """Return the scope of a kind in any of its versions; None if it is not served."""
+        return next((scope for (g, _, k), scope in self.kinds.items() if (g, k) == (group, kind)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderRequest:
+    """What a rendering depends on, and all that it depends on (DESIGN, rule 9)."""
+
+    name: str
+    """Of the BundleDeployment."""
+    install_namespace: str
+    tree: ContentTree
+    config: Mapping[str, Any]
+    capabilities: Capabilities
+
+
+class Format(Protocol):
+    """A way to make objects from a content tree. Pure: equal requests give equal objects."""
+
+    def validate(self, config: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with `spec.config`, each beginning with its field path."""
+
+    def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:
+        """Return the install namespace where the spec names none."""
+
+    def render(self, request: RenderRequest) -> list[dict[str, Any]]:
+        """Return the objects in bundle order, as plain dictionaries of Kubernetes JSON.
+
+        Raises: BundleError with a reason of Installed.
+        """

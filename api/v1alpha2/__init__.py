@@ -1,0 +1,1 @@
+"""The API version `core.rukpak.io/v1alpha2`."""

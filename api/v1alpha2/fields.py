@@ -1,0 +1,158 @@
+"""What the fields of the API are made of: the model base, constrained strings, CEL rules, durations.
+
+Every string, list and map has a maximum: without one the API server estimates CEL rules as too expensive. Patterns are
+RE2. Rules speak to whoever runs `kubectl apply`, so each names a field by `fieldPath` or stands on the field itself.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+RULES = "x-kubernetes-validations"
+
+# What to_camel cannot know, or what is a word of Python.
+_WIRE_NAMES = {"insecure_skip_tls_verify": "insecureSkipTLSVerify", "any_of": "in"}
+
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
+QUALIFIED_NAME = rf"^{_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+"""`<domain>/<name>`: a plug-in from out of tree."""
+
+_DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_FIELD_PATH_STEP = r'([A-Za-z0-9_$-]+|\["[^"\\]+"\])'
+_FIELD_PATH = rf'^{_FIELD_PATH_STEP}(\.[A-Za-z0-9_$-]+|\["[^"\\]+"\])*$'
+
+# Six digits and twenty characters: no value overflows Go's int64 of nanoseconds, which CEL counts in.
+_DURATION_PART = r"[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h)"
+_DURATION = rf"^({_DURATION_PART})+$"
+_DURATION_OR_EMPTY = rf"^({_DURATION_PART})*$"
+_DURATION_ELEMENT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def wire_name(field: str) -> str:
+    """Return the JSON name of a field."""
+    return _WIRE_NAMES.get(field) or to_camel(field)
+
+
+def rule(expression: str, message: str, field: str = "") -> dict[str, str]:
+    """Return one CEL validation; `field` is the path that it is reported at, below where it stands."""
+    found = {"rule": expression, "message": message}
+    return {**found, "fieldPath": field} if field else found
+
+
+def rules(*validations: dict[str, str]) -> dict[str, Any]:
+    """Return CEL validations as what pydantic adds to a JSON schema."""
+    return {RULES: list(validations)}
+
+
+def list_of(list_type: str, *keys: str) -> dict[str, Any]:
+    """Return how server-side apply merges a list (atomic, set, map by keys), as what pydantic adds to a JSON schema."""
+    found: dict[str, Any] = {"x-kubernetes-list-type": list_type}
+    return {**found, "x-kubernetes-list-map-keys": list(keys)} if keys else found
+
+
+def parse_duration(text: str) -> float:
+    """Return seconds of a duration in Go's notation: 30s, 10m, 1h30m, 500ms.
+
+    Raises: ValueError if it is none, or empty.
+    """
+    if not re.fullmatch(_DURATION, text):
+        msg = f'"{text}" is not a duration; write it like 30s, 10m or 1h30m'
+        raise ValueError(msg)
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_ELEMENT.findall(text))
+
+
+def _for_durations(expression: str) -> str:
+    """Return a CEL rule for durations only: for anything else the pattern has spoken, and evaluating it would fail."""
+    return f"!self.matches(r'{_DURATION}') || {expression}"
+
+
+def _timestamp(moment: datetime) -> str:
+    """Return a time as Kubernetes writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Api(BaseModel):
+    """The base of every model: camelCase on the wire, frozen.
+
+    Unknown fields are ignored, because the API server refuses or prunes them, and an older controller may meet newer
+    ones.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=wire_name,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+
+Timestamp = Annotated[AwareDatetime, PlainSerializer(_timestamp, return_type=str, when_used="json")]
+"""A time, written in UTC and whole seconds."""
+
+Namespace = Annotated[str, Field(min_length=1, max_length=63, pattern=_DNS_LABEL)]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=_DNS_SUBDOMAIN)]
+ObjectNameOrEmpty = Annotated[str, Field(max_length=253, pattern=rf"^$|{_DNS_SUBDOMAIN}")]
+AnyObjectName = Annotated[str, Field(min_length=1, max_length=253)]
+"""The name of an object of any kind: some (ClusterRole) allow more than DNS does."""
+
+Group = ObjectNameOrEmpty
+Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")]
+FieldPath = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        json_schema_extra=rules(
+            rule(
+                f"self.matches(r'{_FIELD_PATH}')",
+                'must be a dotted path like spec.a["quoted.key"].b, without wildcards',
+            )
+        ),
+    ),
+]
+Digest = Annotated[str, Field(max_length=160)]
+
+Duration = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=20,
+        pattern=_DURATION,
+        json_schema_extra=rules(rule(_for_durations("duration(self) > duration('0s')"), "must be longer than 0s")),
+    ),
+]
+PollInterval = Annotated[
+    str,
+    Field(
+        max_length=20,
+        pattern=_DURATION_OR_EMPTY,
+        json_schema_extra=rules(
+            rule(_for_durations("duration(self) >= duration('30s')"), "must be at least 30s, or empty for never")
+        ),
+    ),
+]
+
+Directory = Annotated[
+    str,
+    Field(
+        max_length=512,
+        json_schema_extra=rules(
+            rule(
+                # './x', 'x//y', 'x/' and '/x' would be second names of one directory.
+                "self == '' || self.split('/').all(element, !(element in ['', '.', '..']))",
+                'must be a relative path like foo/bar: no "/" at either end, no empty, "." or ".." element',
+            ),
+            rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not hold backslashes or control characters"),
+        ),
+    ),
+]
+"""A directory below a root that is named ''."""

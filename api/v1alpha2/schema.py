@@ -1,0 +1,225 @@
+"""The CustomResourceDefinition, made from the models of `types.py`.
+
+pydantic emits JSON schema; the API server takes only structural schemas: everything inlined, no null, no unions
+(https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema).
+Not here: writing files (`hack/generate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from api.names import GROUP, KIND, PLURAL
+from api.v1alpha2.conditions import ConditionType
+from api.v1alpha2.fields import RULES
+from api.v1alpha2.types import BundleDeployment, Status
+
+Schema = dict[str, Any]
+
+_COPIED = frozenset(
+    {
+        "type",
+        "format",
+        "enum",
+        "pattern",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "required",
+        "x-kubernetes-list-type",
+        "x-kubernetes-list-map-keys",
+        RULES,
+    }
+)
+"""Keywords that mean the same in both."""
+
+_REWRITTEN = frozenset({"description", "const", "properties", "items", "additionalProperties", "default"})
+"""Keywords that have another form, see `structural`."""
+
+_WITHOUT_COUNTERPART = frozenset({"title", "$defs"})
+
+_OBJECT_PROPERTIES: Schema = {
+    "apiVersion": {
+        "type": "string",
+        "description": "Version of the schema that this object is written in: core.rukpak.io/v1alpha2.",
+    },
+    "kind": {"type": "string", "description": "Kind of this object: BundleDeployment."},
+    # The name becomes the value of a label, which has at most 63 characters.
+    "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 63}}},
+}
+
+
+def crd() -> Schema:
+    """Return the CustomResourceDefinition as plain JSON."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["bd", "bds"],
+            },
+            "scope": "Cluster",
+            "versions": [_version()],
+        },
+    }
+
+
+def _version() -> Schema:
+    return {
+        "name": "v1alpha2",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": open_api_schema()},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            _column("Format", ".spec.format", "How objects are made of the content"),
+            _column("Paused", ".spec.paused", "Whether nothing on the cluster is changed", kind="boolean"),
+            _column("Ready", _of_ready("status"), "Whether the wanted revision is installed and healthy"),
+            _column("Revision", ".status.display.revision", "The wanted revision"),
+            _column("Objects", ".status.display.objects", "Healthy objects of all"),
+            _column("Age", ".metadata.creationTimestamp", "Time since creation", kind="date"),
+            _column("Sources", ".status.display.sources", "What the sources were resolved to", priority=1),
+            _column("Message", _of_ready("message"), "What Ready says", priority=1),
+        ],
+    }
+
+
+def _of_ready(field: str) -> str:
+    return f".status.conditions[?(@.type=='{ConditionType.READY}')].{field}"
+
+
+def _column(name: str, path: str, description: str, *, kind: str = "string", priority: int = 0) -> Schema:
+    """Return a printer column; one with a priority above 0 is shown by `-o wide` only."""
+    column = {"name": name, "type": kind, "description": description, "jsonPath": path}
+    return {**column, "priority": priority} if priority else column
+
+
+def open_api_schema() -> Schema:
+    """Return the structural schema of a BundleDeployment."""
+    emitted = BundleDeployment.model_json_schema(by_alias=True)
+    found = structural(emitted, emitted["$defs"])
+    status = _without_defaults(found["properties"]["status"])
+    found["properties"] = {
+        **_OBJECT_PROPERTIES,
+        "spec": found["properties"]["spec"],
+        "status": {**status, "default": {"observedGeneration": Status().observed_generation}},
+    }
+    return {**found, "required": ["spec"]}
+
+
+def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+    """Return a structural schema for what pydantic emitted.
+
+    Args:
+        emitted: a schema by `model_json_schema`, or a part of it.
+        definitions: what `$ref` points to, by name.
+
+    Raises: ValueError if there is no structural form: a union, no type, or a keyword that would get lost.
+    """
+    schema = _without_null(_dereferenced(emitted, definitions), definitions)
+    lost = schema.keys() - _COPIED - _REWRITTEN - _WITHOUT_COUNTERPART
+    if lost or "type" not in schema:
+        raise ValueError(f"no structural form of {sorted(lost)}, or without a type: {schema}")
+    return {
+        **{key: value for key, value in schema.items() if key in _COPIED},
+        **_rewritten(schema),
+        **_children(schema, definitions),
+        **_default(schema, definitions),
+    }
+
+
+def _dereferenced(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+    """Put the definition in the place of a reference to it; what stands beside the reference wins."""
+    own = {key: value for key, value in emitted.items() if key != "$ref"}
+    return {**_definition(emitted, definitions), **own}
+
+
+def _definition(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    return definitions[emitted["$ref"].rsplit("/", 1)[1]] if "$ref" in emitted else {}
+
+
+def _without_null(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
+    """Make `X or null` an X that may be absent: the API server drops such nulls by itself."""
+    if "anyOf" not in schema:
+        return schema
+    choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
+    if len(choices) != 1:
+        raise ValueError(f"no structural form of a union: {schema['anyOf']}")
+    own = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**_dereferenced(choices[0], definitions), **own}
+
+
+def _rewritten(schema: Schema) -> Schema:
+    """Return what has another form: descriptions on one line, single values, sizes of numbers, free-form objects."""
+    found: Schema = {}
+    if "description" in schema:
+        found["description"] = " ".join(schema["description"].split())
+    if "const" in schema:
+        found["enum"] = [schema["const"]]
+    if schema["type"] == "integer":
+        found["format"] = "int64"
+    if schema.get("additionalProperties") is True:
+        found["x-kubernetes-preserve-unknown-fields"] = True
+    return found
+
+
+def _children(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
+    found: Schema = {}
+    if "properties" in schema:
+        members = schema["properties"].items()
+        found["properties"] = {name: structural(member, definitions) for name, member in members}
+    if "items" in schema:
+        items = structural(schema["items"], definitions)
+        found["items"] = _with_key_defaults(items, schema.get("x-kubernetes-list-map-keys", []))
+    return found
+
+
+def _with_key_defaults(items: Schema, keys: Sequence[str]) -> Schema:
+    """Give the keys of a list map that may be absent a default, which the API server demands: the empty string."""
+    optional = set(keys) - set(items.get("required", []))
+    if not optional:
+        return items
+    members = {name: {**member, "default": ""} if name in optional else member for name, member in _members(items)}
+    return {**items, "properties": members}
+
+
+def _members(schema: Schema) -> Iterable[tuple[str, Schema]]:
+    members: Mapping[str, Schema] = schema.get("properties", {})
+    return members.items()
+
+
+def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
+    """Return the default that the API server fills in.
+
+    What is empty is left out: it would only show up in every object. An object gets {}, which its members' own
+    defaults complete; it is left out if they have none.
+    """
+    default = schema.get("default")
+    if default in (None, "", [], {}):
+        return {}
+    if "properties" not in schema:
+        return {"default": default}
+    members = (structural(member, definitions) for _, member in _members(schema))
+    return {"default": {}} if any("default" in member for member in members) else {}
+
+
+def _without_defaults(schema: Schema) -> Schema:
+    """Take all defaults out: nobody but the controller fills in a status."""
+    found = {key: value for key, value in schema.items() if key != "default"}
+    if "properties" in schema:
+        found["properties"] = {name: _without_defaults(member) for name, member in _members(schema)}
+    if "items" in schema:
+        found["items"] = _without_defaults(schema["items"])
+    return found
