@@ -1,0 +1,184 @@
+"""What is known of a collection: what the watch said, and above it what replies to our own requests said since.
+
+The watch is always a little late. Without the upper layer a reconcile that follows an apply would see the object as it
+was before, and apply again. resourceVersions of one API server compare as integers (conformance since Kubernetes 1.35),
+so a reply is kept only while the watch has not reached its version: an older event cannot hide it, and an object
+that was deleted meanwhile does not come back. The history that `Change` tells is the watch's alone, without gaps.
+
+Not here: requests and threads (watch.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+Key = tuple[str, str]
+"""Namespace ("" for a cluster-scoped object) and name."""
+
+
+class Record(Protocol):
+    """What is kept of an object: small, immutable."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty for a cluster-scoped object."""
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+
+    @property
+    def uid(self) -> str:
+        """`metadata.uid`."""
+
+    @property
+    def resource_version(self) -> str:
+        """`metadata.resourceVersion`."""
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[RecordT]):
+    """What happened to an object; never both None. Deleted and created again is two changes."""
+
+    old: RecordT | None
+    new: RecordT | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead(Generic[RecordT]):
+    """What a reply said; None: the object is gone."""
+
+    version: int
+    record: RecordT | None
+    listing: int
+    """How many lists had begun by then."""
+
+    def is_passed(self, version: int) -> bool:
+        """Whether an event of this version is news. That of the version which was deleted is not."""
+        return self.version < version or (self.version == version and self.record is not None)
+
+
+class Cache(Generic[RecordT]):
+    """Thread-safe. One thread tells what the watch says, any may read, learn and forget."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[Key, RecordT] = {}
+        self._ahead: dict[Key, _Ahead[RecordT]] = {}
+        self._version = 0
+        self._listings = 0
+
+    def get(self, key: Key) -> RecordT | None:
+        """Return the newest that is known of an object."""
+        with self._lock:
+            ahead = self._ahead.get(key)
+            return ahead.record if ahead else self._watched.get(key)
+
+    def records(self) -> list[RecordT]:
+        """Return the newest that is known of every object, in no order."""
+        with self._lock:
+            if not self._ahead:
+                return list(self._watched.values())
+            untouched = [record for key, record in self._watched.items() if key not in self._ahead]
+            return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
+
+    def learn(self, record: RecordT) -> None:
+        """Keep what a reply said, unless the watch or another reply was as far already."""
+        version = parse_version(record.resource_version)
+        with self._lock:
+            ahead = self._ahead.get(key_of(record))
+            if version > max(self._version, ahead.version if ahead else 0):
+                self._ahead[key_of(record)] = _Ahead(version, record, self._listings)
+
+    def forget(self, key: Key, uid: str) -> None:
+        """Hide an object that a reply said is gone. Whatever the watch then says of it counts again."""
+        with self._lock:
+            ahead = self._ahead.get(key)
+            known = ahead.record if ahead else self._watched.get(key)
+            if known is not None and known.uid == uid:
+                self._ahead[key] = _Ahead(parse_version(known.resource_version), None, self._listings)
+
+    def begin_listing(self) -> None:
+        """Note that what is learned from now on may be newer than the list that follows."""
+        with self._lock:
+            self._listings += 1
+
+    def replace(self, fresh: Mapping[Key, RecordT], resource_version: str) -> list[Change[RecordT]]:
+        """Take a whole state; return how it differs, objects compared by UID, deletions first."""
+        with self._lock:
+            changes = _compare(self._watched, fresh)
+            self._watched = dict(fresh)
+            self._version = parse_version(resource_version)
+            # Versions before the listing do not count: they may be of a future that a restored etcd does not know.
+            self._ahead = {
+                key: ahead
+                for key, ahead in self._ahead.items()
+                if ahead.listing == self._listings and ahead.version > self._version
+            }
+        return changes
+
+    def put(self, record: RecordT) -> list[Change[RecordT]]:
+        """Take an event that says how an object is."""
+        with self._lock:
+            self._reach(key_of(record), record)
+            fresh = {key_of(record): record}
+            old = self._watched.get(key_of(record))
+            self._watched.update(fresh)
+        return _compare({key_of(record): old} if old is not None else {}, fresh)
+
+    def remove(self, record: RecordT) -> list[Change[RecordT]]:
+        """Take an event that says that an object is gone, or does not match the selector any more."""
+        with self._lock:
+            self._reach(key_of(record), record)
+            old = self._watched.pop(key_of(record), None)
+        return [Change(old, None)] if old is not None else []
+
+    def _reach(self, key: Key, record: RecordT) -> None:
+        version = parse_version(record.resource_version)
+        self._version = max(self._version, version)
+        ahead = self._ahead.get(key)
+        if ahead and ahead.is_passed(version):
+            del self._ahead[key]
+
+    def advance(self, resource_version: str) -> None:
+        """Take a bookmark: everything up to this version was told."""
+        version = parse_version(resource_version)
+        with self._lock:
+            self._version = max(self._version, version)
+            passed = [
+                key for key, ahead in self._ahead.items() if ahead.version <= version and ahead.record is not None
+            ]
+            for key in passed:
+                del self._ahead[key]
+
+
+def key_of(record: Record) -> Key:
+    """Return where a record is kept."""
+    return record.namespace, record.name
+
+
+def parse_version(resource_version: str) -> int:
+    """Return a resourceVersion as a number; 0 for one that is none: nothing is known to be newer then."""
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+
+
+def _compare(before: Mapping[Key, RecordT], after: Mapping[Key, RecordT]) -> list[Change[RecordT]]:
+    deleted: list[Change[RecordT]] = []
+    changed: list[Change[RecordT]] = []
+    for key, old in before.items():
+        new = after.get(key)
+        if new is None or new.uid != old.uid:
+            deleted.append(Change(old, None))
+    for key, new in after.items():
+        known = before.get(key)
+        if known is None or known.uid != new.uid:
+            changed.append(Change(None, new))
+        elif known.resource_version != new.resource_version:
+            changed.append(Change(known, new))
+    return deleted + changed

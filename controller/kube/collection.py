@@ -1,0 +1,102 @@
+"""The requests by which one collection is followed: a streaming list, pages, a watch from a version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from controller.kube.client import JSON, METADATA, Client, Page
+from controller.kube.errors import ApiError, status_error
+from controller.kube.stream import LineStream
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+Event = tuple[str, dict[str, Any]]
+"""ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """Objects at a path that match the selectors, in full or as PartialObjectMetadata."""
+
+    client: Client
+    path: str
+    label_selector: str
+    field_selector: str
+    metadata: bool
+
+    def pages(self, limit: int) -> Iterator[Page]:
+        """Yield the whole state, `limit` objects at a time.
+
+        Raises: ApiError, also while iterating.
+        """
+        return self.client.pages(
+            self.path,
+            metadata=self.metadata,
+            label_selector=self.label_selector,
+            field_selector=self.field_selector,
+            limit=limit,
+        )
+
+    def open_list(self, seconds: int, silence: float) -> LineStream | None:
+        """Open a stream that tells the whole state and then what changes, for as many seconds.
+
+        Returns: None if the server has no streaming lists.
+        Raises: ApiError.
+        """
+        try:
+            return self._open(
+                [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")], seconds, silence
+            )
+        except ApiError as error:
+            if error.status in NO_STREAMING_LISTS:
+                return None
+            raise
+
+    def open_watch(self, version: str, seconds: int, silence: float) -> LineStream:
+        """Open a stream that tells what changed after a version, for as many seconds.
+
+        Raises: ApiError.
+        """
+        return self._open([("resourceVersion", version)], seconds, silence)
+
+    def _open(self, start: list[tuple[str, str | int]], seconds: int, silence: float) -> LineStream:
+        selectors = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return self.client.stream(
+            self.path,
+            query=[
+                ("watch", "true"),
+                ("allowWatchBookmarks", "true"),
+                ("timeoutSeconds", seconds),
+                *start,
+                *(selector for selector in selectors if selector[1]),
+            ],
+            accept=METADATA if self.metadata else JSON,
+            silence=silence,
+        )
+
+
+def parse_events(stream: LineStream) -> Iterator[Event]:
+    """Yield the events of a stream.
+
+    Raises: ApiError for an ERROR event, for what is no event, and when the connection is lost.
+    """
+    for line in stream:
+        try:
+            event = json.loads(line)
+            kind, value = event["type"], event["object"]
+        except (ValueError, KeyError, TypeError):
+            raise ApiError(0, "NotUnderstood", "a line of the watch is no event") from None
+        if kind == "ERROR":
+            raise status_error(value)
+        yield kind, value
+
+
+def ends_list(event: Event) -> bool:
+    """Whether this is the bookmark that says that all initial events were told."""
+    kind, value = event
+    return kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {})

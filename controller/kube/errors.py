@@ -1,0 +1,140 @@
+"""What goes wrong between this program and the API server: one error for replies, one for configuration.
+
+A reply to an apply may quote the object that was sent, Secrets included (a 422 holds the refused value). So `str()` of
+an error is made of what cannot: it is safe in a log, and `message` is for those who pick from it (apply/).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+
+MESSAGE_CHARACTERS = 64 << 10
+
+TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
+# What the server answers with 5xx although it can never succeed: an apply with an unknown field, a wrong type or a
+# key twice; an object above etcd's 1.5 MiB; a webhook that says no with a status of its own choice.
+TERMINAL = re.compile(
+    r"failed to create typed patch object|field not declared in schema|etcdserver: request is too large"
+    r'|admission webhook ".*" denied the request'
+)
+# These judge what was sent, and quote it.
+QUOTING = frozenset({400, 422, 500})
+
+
+class ConfigurationError(Exception):
+    """The program cannot know which API server to talk to, or as whom; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One of `details.causes` of a Status."""
+
+    reason: str = ""
+    field: str = ""
+    message: str = ""
+
+
+class ApiError(Exception):
+    """The API server said no, or did not answer.
+
+    Attributes:
+        status: HTTP status; 0 if there was no answer, or none that could be understood.
+        reason: of the Status, such as `NotFound`; "" where the answer was no Status (a plain 404: not served).
+        message: of the Status, up to 64 Ki characters. It may quote what was sent: pick from it, do not publish it.
+        details: of the Status.
+        retry_after: seconds that the server asked for.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, reason, message)
+        self.status = status
+        self.reason = reason
+        self.message = message[:MESSAGE_CHARACTERS]
+        self.details: Mapping[str, Any] = details or {}
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        """Return one line without anything that was sent."""
+        said = f" {self.reason}" if self.reason else ""
+        if self.status in QUOTING:
+            fields = ", ".join(sorted({cause.field for cause in self.causes if cause.field}))
+            return f"{self.status}{said}" + (f": {fields[:256]}" if fields else "")
+        return f"{self.status}{said}: {' '.join(self.message.split())[:256]}"
+
+    __repr__ = __str__
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The causes in `details`: fields that were refused, managers that conflict."""
+        return tuple(
+            Cause(*(str(cause.get(key) or "") for key in ("reason", "field", "message")))
+            for cause in self.details.get("causes") or []
+        )
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request can succeed later without anybody doing anything."""
+        return self.status in TRANSIENT and not TERMINAL.search(self.message)
+
+
+def unanswered(error: Exception) -> ApiError:
+    """Translate what urllib3 and the operating system raise. Their texts hold addresses: only the type is kept."""
+    if isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
+        error = error.reason
+    return ApiError(0, "Unreachable", f"the API server did not answer ({type(error).__name__})")
+
+
+def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """Return the error that a reply other than 2xx stands for. A body that is no Status is a proxy's: not shown."""
+    value = _parse_status(body)
+    details = value.get("details") or {}
+    after = _parse_retry_after(headers.get("Retry-After", ""))
+    return ApiError(
+        status,
+        str(value.get("reason") or ""),
+        str(value.get("message") or f"HTTP {status} without a Status"),
+        details=details,
+        retry_after=after if after is not None else details.get("retryAfterSeconds"),
+    )
+
+
+def status_error(value: Mapping[str, Any]) -> ApiError:
+    """Return the error that an object of kind Status stands for, as an ERROR event of a watch brings it."""
+    details = value.get("details") or {}
+    return ApiError(
+        int(value.get("code") or 0),
+        str(value.get("reason") or ""),
+        str(value.get("message") or ""),
+        details=details,
+        retry_after=details.get("retryAfterSeconds"),
+    )
+
+
+def _parse_status(body: bytes) -> Mapping[str, Any]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) and value.get("kind") == "Status" else {}
+
+
+def _parse_retry_after(text: str) -> float | None:
+    """Return seconds; both forms of RFC 9110, section 10.2.3."""
+    try:
+        return float(urllib3.Retry().parse_retry_after(text)) if text else None
+    except urllib3.exceptions.InvalidHeader:
+        return None

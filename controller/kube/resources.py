@@ -1,0 +1,90 @@
+"""Names of kinds and the paths under which the API server serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+
+class GroupVersionKind(NamedTuple):
+    """A kind, as `apiVersion` and `kind` of an object say it."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        """Return `apps/v1/Deployment` or `v1/ConfigMap`."""
+        return f"{self.api_version}/{self.kind}"
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> GroupVersionKind:
+        """Return the kind of an object.
+
+        Raises: ValueError if its apiVersion or kind is missing or cannot be one.
+        """
+        return cls.parse(f"{value.get('apiVersion') or ''}/{value.get('kind') or ''}")
+
+    @classmethod
+    def parse(cls, text: str) -> GroupVersionKind:
+        """Return the kind that `str()` wrote.
+
+        Raises: ValueError.
+        """
+        match text.split("/"):
+            case [version, kind] if version and kind:
+                return cls("", version, kind)
+            case [group, version, kind] if group and version and kind:
+                return cls(group, version, kind)
+        raise ValueError(f'"{text}" is no apiVersion and kind')
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What the API server serves for a kind."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    verbs: frozenset[str] = frozenset()
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return self.gvk.api_version
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind."""
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Return the path of an object, or without a name of a collection (without a namespace: of all namespaces).
+
+        A namespace is ignored where the kind has none. Segments are quoted: names such as `system:node` are.
+
+        Raises: ValueError for an object of a namespaced kind without its namespace, and for what cannot be a segment.
+        """
+        if self.namespaced and name and not namespace:
+            raise ValueError(f'{self.gvk} "{name}": namespace is missing')
+        parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", _quote(namespace)]
+        return "/".join([*parts, self.plural, *([_quote(name)] if name else [])])
+
+
+def _quote(segment: str) -> str:
+    """Quote a name. Those that Kubernetes refuses are refused here: `..` would name the parent of the collection."""
+    if segment in (".", "..") or "/" in segment or "%" in segment:
+        raise ValueError(f'"{segment}" cannot be a name: "." and "..", "/" and "%" are not allowed')
+    return quote(segment, safe="")

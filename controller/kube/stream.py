@@ -1,0 +1,86 @@
+"""A reply that comes line by line and may take minutes: the body of a watch.
+
+Chunks do not end at line ends, so lines are put together, up to a bound. Closing wakes a reader on another thread by
+shutting the socket down: closing the reply would wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import urllib3
+
+from controller.kube.errors import ApiError, unanswered
+
+LINE_BYTES = 16 << 20
+SEGMENT_BYTES = 64 << 10
+
+
+class LineStream:
+    """The lines of one reply. One thread iterates; any may call `close`.
+
+    Args:
+        silence: seconds without a byte after which the peer counts as lost.
+    """
+
+    def __init__(self, reply: urllib3.BaseHTTPResponse, silence: float, line_bytes: int = LINE_BYTES) -> None:
+        self._reply = reply
+        self._line_bytes = line_bytes
+        self._closed = False
+        self._socket: socket.socket | None = getattr(reply.connection, "sock", None)
+        self.set_silence(silence)
+
+    def set_silence(self, seconds: float) -> None:
+        """Count the peer as lost after as many seconds without a byte."""
+        if self._socket is not None:
+            self._socket.settimeout(seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        self._reply.close()  # what is unread makes the connection useless
+        self._reply.release_conn()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the lines that are not empty until the reply ends, or is closed.
+
+        Raises: ApiError when the connection is lost, or a line is longer than the bound.
+        """
+        try:
+            yield from self._lines()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if not self._closed:
+                raise unanswered(error) from error
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = bytearray()
+        for segment in self._reply.stream(SEGMENT_BYTES, decode_content=True):
+            rest += segment
+            if b"\n" not in segment:
+                self._check(rest)
+                continue
+            *lines, last = rest.split(b"\n")
+            rest = last
+            for line in lines:
+                self._check(line)
+                if line and not self._closed:
+                    yield bytes(line)
+
+    def _check(self, line: bytearray) -> None:
+        if len(line) > self._line_bytes:
+            raise ApiError(0, "TooLarge", f"an event is larger than {self._line_bytes} bytes")
+
+    def close(self) -> None:
+        """End the stream; returns at once. A reader that waits sees its end."""
+        self._closed = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,152 @@
+"""One exchange with the API server, over the TLS, credentials and connection pool of `kubernetes.client.ApiClient`.
+
+Requests go to its pool as bytes: its `call_api` cannot send bytes of JSON, repeat a header, or tell a JSON patch from a
+strategic one. Here every error of the libraries becomes an ApiError, and a 401 makes the credentials be read again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import urllib3
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config import ConfigException
+
+from controller.kube.errors import ApiError, ConfigurationError, reply_error, unanswered
+
+Timeout = tuple[float, float]
+"""Seconds to connect, and seconds of silence."""
+
+RequestHook = Callable[[str, str, int], None]
+"""Gets method, host and status (0: no answer) of every request, on the thread that made it."""
+
+ERROR_BYTES = 1 << 20
+# A credential that is refused again and again is not read again for each request.
+RELOAD_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What goes out. `body` is sent as it is."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str | int], ...]
+    headers: tuple[tuple[str, str], ...]
+    body: bytes | None
+    timeout: Timeout
+
+
+class Transport:
+    """Thread-safe. `load` reads the configuration: now, and again after a 401.
+
+    Raises: ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Configuration],
+        *,
+        user_agent: str,
+        on_request: RequestHook | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.on_request = on_request
+        self._load = load
+        self._user_agent = user_agent
+        self._clock = clock
+        self._reloading = threading.Lock()
+        self._reloaded = -RELOAD_SECONDS
+        self._api = self._connect()
+
+    def _connect(self) -> ApiClient:
+        api = ApiClient(self._load())
+        api.user_agent = self._user_agent
+        return api
+
+    @property
+    def host(self) -> str:
+        """Name and port of the API server."""
+        return str(urlsplit(self._api.configuration.host).netloc)
+
+    def send(self, request: Request) -> urllib3.BaseHTTPResponse:
+        """Return an open reply with 2xx or 304: read and release it.
+
+        Raises: ApiError.
+        """
+        api = self._api
+        reply = self._exchange(api, request)
+        if reply.status == HTTPStatus.UNAUTHORIZED and (fresh := self._reload(api)):
+            _discard(reply)
+            reply = self._exchange(fresh, request)
+        if HTTPStatus.OK <= reply.status < HTTPStatus.MULTIPLE_CHOICES or reply.status == HTTPStatus.NOT_MODIFIED:
+            return reply
+        raise _read_error(reply)
+
+    def _exchange(self, api: ApiClient, request: Request) -> urllib3.BaseHTTPResponse:
+        status = 0
+        try:
+            reply = _call(api, request)
+            status = reply.status
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise unanswered(error) from error
+        except ConfigException as error:
+            raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
+        finally:
+            if self.on_request is not None:
+                self.on_request(request.method, self.host, status)
+        return reply
+
+    def _reload(self, refused: ApiClient) -> ApiClient | None:
+        """Read the credentials again, unless that was just done; None: there are no others."""
+        with self._reloading:
+            if self._api is not refused:
+                return self._api
+            if self._clock() - self._reloaded < RELOAD_SECONDS:
+                return None
+            self._reloaded = self._clock()
+            try:
+                self._api = self._connect()
+            except ConfigurationError:
+                return None
+            return self._api
+
+
+def _call(api: ApiClient, request: Request) -> urllib3.BaseHTTPResponse:
+    # Without auth_settings the request would be anonymous. A token that is due is read again in here.
+    _, url, defaults, _, _ = api.param_serialize(
+        request.method, request.path, query_params=list(request.query), auth_settings=["BearerToken"]
+    )
+    headers = urllib3.HTTPHeaderDict(defaults)
+    for name, value in request.headers:
+        headers.add(name, value)
+    reply: urllib3.BaseHTTPResponse = api.rest_client.pool_manager.request(
+        request.method,
+        url,
+        body=request.body,
+        headers=headers,
+        preload_content=False,
+        redirect=False,
+        retries=False,
+        timeout=urllib3.Timeout(connect=request.timeout[0], read=request.timeout[1]),
+    )
+    return reply
+
+
+def _discard(reply: urllib3.BaseHTTPResponse) -> None:
+    reply.drain_conn()
+    reply.release_conn()
+
+
+def _read_error(reply: urllib3.BaseHTTPResponse) -> ApiError:
+    try:
+        body = reply.read(ERROR_BYTES)
+    except (urllib3.exceptions.HTTPError, OSError):
+        body = b""  # the status says enough
+    _discard(reply)
+    return reply_error(reply.status, reply.headers, body)

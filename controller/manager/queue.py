@@ -1,0 +1,165 @@
+"""Work queue: which BundleDeployment is reconciled next. One key at a time, nothing lost, failures back off.
+
+As in client-go, a key that is added while it is worked on is worked on once more afterwards, never in parallel. An
+immediate add overtakes a delayed one, and the earlier of two delays wins. Retries also share a token bucket, so that a
+thousand keys that fail together do not come back together.
+
+Not here: who works (workers.py), and what is a failure (reconciler.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Overtaken entries stay in the heap until they are due, or are as many as this and more than the others.
+STALE_ENTRIES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How failures are spread; seconds."""
+
+    first: float = 1.0
+    """After the first failure of a key; doubled with each further one."""
+    longest: float = 300.0
+    jitter: float = 0.2
+    """At most this part more or less."""
+    retries_per_second: float = 10.0
+    """Of all keys together."""
+    burst: int = 100
+    """So many retries are free of that."""
+
+    def choose_delay(self, failures: int) -> float:
+        """Return the delay after so many failures of one key in a row."""
+        delay = min(self.first * 2.0 ** min(failures - 1, 30), self.longest)
+        return delay * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
+
+
+class _Bucket:
+    """Tokens that fill up with time. It may be overdrawn: the debt is what one has to wait for."""
+
+    def __init__(self, rate: float, burst: int, now: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = float(burst)
+        self._filled = now
+
+    def take(self, now: float) -> float:
+        """Take a token; return in how many seconds it is there."""
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate) - 1
+        self._filled = now
+        return max(0.0, -self._tokens / self._rate)
+
+
+class WorkQueue:
+    """Thread-safe. Every `get` needs a `done`; before that, `forget` on success or `retry` on failure."""
+
+    def __init__(self, backoff: Backoff = Backoff(), clock: Callable[[], float] = time.monotonic) -> None:
+        self._backoff = backoff
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._ready: deque[str] = deque()
+        self._dirty: set[str] = set()
+        """To be worked on: those in `_ready`, and those that are being worked on and were added again."""
+        self._processing: set[str] = set()
+        self._delayed: list[tuple[float, str]] = []
+        """A heap. An entry counts only while `_due` has the same time for its key."""
+        self._due: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._bucket = _Bucket(backoff.retries_per_second, backoff.burst, clock())
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many keys wait for a worker; delayed ones do not count."""
+        with self._condition:
+            return len(self._ready)
+
+    def add(self, key: str) -> None:
+        """Have a key worked on as soon as possible, once, however often it is added before."""
+        with self._condition:
+            self._add(key)
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Have a key worked on after a delay, unless it is sooner anyway."""
+        with self._condition:
+            self._add_at(key, self._clock() + seconds)
+
+    def retry(self, key: str, at_least: float = 0.0) -> float:
+        """Have a key that failed worked on after its backoff, but not before what the other side asked for.
+
+        Returns: the delay in seconds.
+        """
+        with self._condition:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            now = self._clock()
+            delay = max(self._backoff.choose_delay(failures), self._bucket.take(now), at_least)
+            self._add_at(key, now + delay)
+            return delay
+
+    def forget(self, key: str) -> None:
+        """Note that a key succeeded, or is gone: its backoff starts anew."""
+        with self._condition:
+            self._failures.pop(key, None)
+
+    def get(self) -> str | None:
+        """Wait for the next key; None once the queue is closed and nothing waits."""
+        with self._condition:
+            while True:
+                self._take_due()
+                if self._ready:
+                    key = self._ready.popleft()
+                    self._dirty.discard(key)
+                    self._processing.add(key)
+                    return key
+                if self._closed:
+                    return None
+                self._condition.wait(self._delayed[0][0] - self._clock() if self._delayed else None)
+
+    def done(self, key: str) -> None:
+        """Note that a worker is through with a key."""
+        with self._condition:
+            self._processing.discard(key)
+            if key in self._dirty:
+                self._ready.append(key)
+                self._condition.notify()
+
+    def close(self) -> None:
+        """Take nothing more. What waits is still handed out, what is delayed is dropped."""
+        with self._condition:
+            self._closed = True
+            self._delayed.clear()
+            self._due.clear()
+            self._condition.notify_all()
+
+    def _add(self, key: str) -> None:
+        self._due.pop(key, None)
+        if self._closed or key in self._dirty:
+            return
+        self._dirty.add(key)
+        if key not in self._processing:
+            self._ready.append(key)
+            self._condition.notify()
+
+    def _add_at(self, key: str, when: float) -> None:
+        if self._closed or key in self._dirty or self._due.get(key, when) < when:
+            return
+        self._due[key] = when
+        if len(self._delayed) > STALE_ENTRIES + 2 * len(self._due):
+            self._delayed = [(due, other) for other, due in self._due.items()]
+            heapq.heapify(self._delayed)
+        else:
+            heapq.heappush(self._delayed, (when, key))
+        self._condition.notify()
+
+    def _take_due(self) -> None:
+        now = self._clock()
+        while self._delayed and self._delayed[0][0] <= now:
+            when, key = heapq.heappop(self._delayed)
+            if self._due.get(key) == when:
+                self._add(key)

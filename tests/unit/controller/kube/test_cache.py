@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.kube.cache import Cache, Change, key_of, parse_version
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    version: int
+    name: str = "a"
+    uid: str = "u"
+    namespace: str = "ns"
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.version)
+
+
+KEY = ("ns", "a")
+
+
+def listed(*things: Thing, version: int = 10) -> Cache[Thing]:
+    """Return a cache after its first list."""
+    cache: Cache[Thing] = Cache()
+    cache.begin_listing()
+    cache.replace({key_of(thing): thing for thing in things}, str(version))
+    return cache
+
+
+def test_a_list_tells_what_it_brings() -> None:
+    cache: Cache[Thing] = Cache()
+    assert cache.replace({KEY: Thing(5)}, "10") == [Change(None, Thing(5))]
+    assert cache.get(KEY) == Thing(5)
+    assert cache.records() == [Thing(5)]
+
+
+def test_a_list_is_compared_with_what_was_known_deletions_first() -> None:
+    cache = listed(Thing(5), Thing(6, "b"), Thing(7, "c"))
+    fresh = {key_of(thing): thing for thing in (Thing(12, "d"), Thing(6, "b"), Thing(11, "c"))}
+    changes = cache.replace(fresh, "12")
+    assert changes == [
+        Change(Thing(5), None),
+        Change(None, Thing(12, "d")),
+        Change(Thing(7, "c"), Thing(11, "c")),
+    ]
+
+
+def test_deleted_and_created_again_is_two_changes_in_a_list_and_in_an_event() -> None:
+    new = Thing(11, uid="v")
+    assert listed(Thing(5)).replace({KEY: new}, "12") == [Change(Thing(5), None), Change(None, new)]
+    assert listed(Thing(5)).put(new) == [Change(Thing(5), None), Change(None, new)]
+
+
+def test_events_change_what_is_known() -> None:
+    cache = listed(Thing(5))
+    assert cache.put(Thing(11)) == [Change(Thing(5), Thing(11))]
+    assert cache.remove(Thing(12)) == [Change(Thing(11), None)]
+    assert cache.get(KEY) is None
+    assert cache.records() == []
+
+
+def test_what_is_told_twice_is_one_change() -> None:
+    cache = listed(Thing(5))
+    assert cache.put(Thing(5)) == []
+    cache.remove(Thing(11))
+    assert cache.remove(Thing(11)) == []
+
+
+def test_what_was_learned_is_known_at_once() -> None:
+    cache = listed(Thing(5), Thing(6, "b"))
+    cache.learn(Thing(11))
+    cache.learn(Thing(12, "c"))
+    assert cache.get(KEY) == Thing(11)
+    assert sorted(thing.version for thing in cache.records()) == [6, 11, 12]
+
+
+def test_an_older_event_does_not_hide_what_was_learned() -> None:
+    cache = listed(Thing(5))
+    cache.learn(Thing(15))
+    assert cache.put(Thing(11)) == [Change(Thing(5), Thing(11))]
+    assert cache.get(KEY) == Thing(15)
+
+
+def test_the_history_has_no_gap_where_something_was_learned() -> None:
+    cache = listed(Thing(5))
+    cache.learn(Thing(15))
+    assert cache.put(Thing(15)) == [Change(Thing(5), Thing(15))]
+    assert cache.get(KEY) == Thing(15)
+
+
+def test_a_newer_event_ends_what_was_learned() -> None:
+    cache = listed(Thing(5))
+    cache.learn(Thing(15))
+    cache.put(Thing(16))
+    assert cache.get(KEY) == Thing(16)
+    cache.remove(Thing(17))
+    assert cache.get(KEY) is None
+
+
+def test_an_object_that_was_deleted_meanwhile_does_not_come_back() -> None:
+    cache = listed()
+    cache.put(Thing(15))
+    cache.remove(Thing(16))
+    cache.learn(Thing(15))
+    assert cache.get(KEY) is None
+
+
+def test_a_late_reply_does_not_hide_an_earlier_one() -> None:
+    cache = listed(Thing(5))
+    cache.learn(Thing(15))
+    cache.learn(Thing(14))
+    assert cache.get(KEY) == Thing(15)
+
+
+def test_an_apply_that_changed_nothing_teaches_nothing() -> None:
+    cache = listed(Thing(5))
+    cache.learn(Thing(5, uid="other"))
+    assert cache.get(KEY) == Thing(5)
+
+
+def test_a_bookmark_ends_what_the_watch_does_not_see() -> None:
+    cache = listed()
+    cache.learn(Thing(15))
+    cache.advance("14")
+    assert cache.get(KEY) == Thing(15)
+    cache.advance("15")
+    assert cache.get(KEY) is None
+
+
+def test_what_is_learned_while_a_list_is_on_its_way_outlives_an_older_list() -> None:
+    cache = listed(Thing(5))
+    cache.begin_listing()
+    cache.learn(Thing(15))
+    assert cache.replace({KEY: Thing(11)}, "12") == [Change(Thing(5), Thing(11))]
+    assert cache.get(KEY) == Thing(15)
+
+
+def test_what_is_learned_while_a_list_is_on_its_way_yields_to_a_newer_list() -> None:
+    cache = listed(Thing(5))
+    cache.begin_listing()
+    cache.learn(Thing(15))
+    cache.replace({}, "16")
+    assert cache.get(KEY) is None
+
+
+def test_a_list_after_a_restored_etcd_ends_what_was_learned_before() -> None:
+    cache = listed(Thing(50), version=60)
+    cache.learn(Thing(70))
+    cache.begin_listing()
+    cache.replace({KEY: Thing(20)}, "30")
+    assert cache.get(KEY) == Thing(20)
+    cache.learn(Thing(31))
+    assert cache.get(KEY) == Thing(31)
+
+
+def test_what_was_deleted_is_hidden_until_the_watch_says_so() -> None:
+    cache = listed(Thing(5), Thing(6, "b"))
+    cache.forget(KEY, "u")
+    assert cache.get(KEY) is None
+    assert cache.records() == [Thing(6, "b")]
+    assert cache.remove(Thing(11)) == [Change(Thing(5), None)]
+
+
+def test_what_was_created_and_deleted_stays_hidden_when_the_watch_tells_of_the_creation() -> None:
+    cache = listed()
+    cache.learn(Thing(15))
+    cache.forget(KEY, "u")
+    assert cache.put(Thing(15)) == [Change(None, Thing(15))]
+    assert cache.get(KEY) is None
+
+
+def test_a_later_event_shows_what_was_forgotten() -> None:
+    cache = listed(Thing(5))
+    cache.forget(KEY, "u")
+    cache.put(Thing(11, uid="v"))
+    assert cache.get(KEY) == Thing(11, uid="v")
+
+
+def test_another_object_of_the_name_is_not_forgotten() -> None:
+    cache = listed(Thing(5))
+    cache.forget(KEY, "other")
+    assert cache.get(KEY) == Thing(5)
+    cache.forget(("ns", "none"), "u")
+    assert len(cache.records()) == 1
+
+
+@pytest.mark.parametrize(("text", "number"), [("12", 12), ("", 0), ("abc", 0), ("-1", 0), ("²", 0)])
+def test_versions_are_numbers(text: str, number: int) -> None:
+    assert parse_version(text) == number
+
+
+@given(st.randoms(use_true_random=False))
+def test_after_any_interleaving_of_events_and_replies_the_server_s_state_is_known(chance: random.Random) -> None:
+    """Writes happen in one order; their events come in that order, their replies whenever they like."""
+    versions = count(11)
+    server: dict[str, Thing] = {}
+    events: list[tuple[Thing, bool]] = []
+    replies: list[Thing] = []
+    for _ in range(12):
+        name = chance.choice("abc")
+        thing = Thing(next(versions), name, uid=server[name].uid if name in server else str(len(events)))
+        deleting = name in server and chance.random() < 0.4
+        server.pop(name, None)
+        if deleting:
+            events.append((thing, True))
+        else:
+            server[name] = thing
+            events.append((thing, False))
+            replies.append(thing)
+    cache = listed()
+    chance.shuffle(replies)
+    while events or replies:
+        if events and (not replies or chance.random() < 0.5):
+            thing, gone = events.pop(0)
+            known = cache.get(key_of(thing))
+            (cache.remove if gone else cache.put)(thing)
+            after = cache.get(key_of(thing))
+            assert known is None or after is None or after.version >= known.version
+        else:
+            cache.learn(replies.pop())
+    assert {thing.name: thing for thing in cache.records()} == server

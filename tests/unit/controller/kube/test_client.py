@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException
+
+from controller.kube.client import (
+    APPLY_PATCH,
+    MERGE_PATCH,
+    METADATA,
+    METADATA_LIST,
+    ApiError,
+    Client,
+    ConfigurationError,
+    User,
+)
+from tests.support.fake_api import FakeApi, Fault
+
+FOOS = "/apis/x.io/v1/foos"
+FOO = f"{FOOS}/a"
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with FakeApi(FOOS) as api:
+        api.put(FOOS, "a")
+        yield api
+
+
+def loader(api: FakeApi, tokens: list[str]) -> Callable[[], Configuration]:
+    """Return what reads another token each time, and the last one for ever."""
+
+    def load() -> Configuration:
+        configuration = Configuration(host=api.url, api_key={"BearerToken": tokens[0]})
+        del tokens[: len(tokens) > 1]
+        configuration.retries = False
+        return configuration
+
+    return load
+
+
+WRITES: dict[str, tuple[Callable[[Client], object], str, dict[str, str], dict[str, str]]] = {
+    "an apply is strict": (
+        lambda client: client.apply(FOO, {}, manager="rukpak/a", force=True),
+        "PATCH",
+        {"fieldManager": "rukpak/a", "force": "true", "fieldValidation": "Strict"},
+        {"Content-Type": APPLY_PATCH, "Accept": METADATA},
+    ),
+    "an apply may be tried, without force, in full": (
+        lambda client: client.apply(FOO, {}, manager="m", force=False, dry_run=True, metadata=False),
+        "PATCH",
+        {"fieldManager": "m", "force": "false", "fieldValidation": "Strict", "dryRun": "All"},
+        {"Content-Type": APPLY_PATCH, "Accept": "application/json"},
+    ),
+    "a merge patch": (
+        lambda client: client.merge_patch(FOO, {}, manager="m"),
+        "PATCH",
+        {"fieldManager": "m"},
+        {"Content-Type": MERGE_PATCH, "Accept": "application/json"},
+    ),
+    "a merge patch without a manager": (
+        lambda client: client.merge_patch(FOO, {}, metadata=True),
+        "PATCH",
+        {},
+        {"Content-Type": MERGE_PATCH, "Accept": METADATA},
+    ),
+    "a creation": (
+        lambda client: client.create(FOOS, {"metadata": {"name": "b"}}, manager="m"),
+        "POST",
+        {"fieldManager": "m"},
+        {"Content-Type": "application/json", "Accept": "application/json"},
+    ),
+    "a read of metadata": (lambda client: client.get(FOO, metadata=True), "GET", {}, {"Accept": METADATA}),
+    "a list of metadata": (
+        lambda client: list(client.list(FOOS, metadata=True, label_selector="a=b,c", field_selector="x!=y")),
+        "GET",
+        {"limit": "500", "labelSelector": "a=b,c", "fieldSelector": "x!=y"},
+        {"Accept": METADATA_LIST},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_goes_out(name: str, api: FakeApi) -> None:
+    call, method, query, headers = WRITES[name]
+    call(api.client())
+    request = api.received[-1]
+    assert (request.method, request.query) == (method, query)
+    assert {key: request.header(key) for key in headers} == {key: [value] for key, value in headers.items()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        ({}, {"propagationPolicy": "Background"}),
+        (
+            {"uid": "u", "resource_version": "7", "propagation": "Foreground"},
+            {"propagationPolicy": "Foreground", "preconditions": {"uid": "u", "resourceVersion": "7"}},
+        ),
+    ],
+    ids=["whatever it is", "only the one that was judged"],
+)
+def test_a_delete(arguments: dict[str, Any], body: dict[str, Any], api: FakeApi) -> None:
+    api.client().delete(FOO, **arguments)
+    assert json.loads(api.received[-1].body) == body
+
+
+def test_a_user_is_acted_as(api: FakeApi) -> None:
+    api.client(user_agent="rukpak/1").get(FOO, user=User("bob", groups=("g", "h")))
+    request = api.received[-1]
+    assert request.header("Impersonate-User") == ["bob"]
+    assert request.header("Impersonate-Group") == ["g", "h"]
+    assert request.header("User-Agent") == ["rukpak/1"]
+
+
+def test_every_request_carries_the_token(api: FakeApi) -> None:
+    Client(loader(api, ["Bearer t"])).get(FOO)
+    assert api.received[-1].header("Authorization") == ["Bearer t"]
+
+
+def test_after_a_401_the_token_is_read_again_and_the_request_sent_once_more(api: FakeApi) -> None:
+    client = Client(loader(api, ["Bearer old", "Bearer new"]))
+    api.faults = [Fault(401)]
+    assert client.create(FOOS, {"metadata": {"name": "b"}}).status == 201
+    assert [request.header("Authorization") for request in api.received] == [["Bearer old"], ["Bearer new"]]
+    assert api.received[0].body == api.received[1].body
+
+
+def test_a_token_that_stays_refused_is_not_read_for_every_request(api: FakeApi) -> None:
+    now = [0.0]
+    client = Client(loader(api, ["Bearer t"]), clock=lambda: now[0])
+    for elapsed, requests in ((0, 2), (1, 1), (11, 2)):
+        now[0] += elapsed
+        api.faults = [Fault(401), Fault(401)][:requests]
+        api.received.clear()
+        with pytest.raises(ApiError, match="401 Unauthorized"):
+            client.get(FOO)
+        assert len(api.received) == requests
+
+
+def test_a_kubeconfig_that_is_gone_leaves_the_401(api: FakeApi) -> None:
+    load, reads = loader(api, ["t"]), [0]
+
+    def once() -> Configuration:
+        reads[0] += 1
+        if reads[0] > 1:
+            raise ConfigurationError("gone")
+        return load()
+
+    client = Client(once)
+    api.faults = [Fault(401)]
+    with pytest.raises(ApiError, match="401"):
+        client.get(FOO)
+
+
+def test_a_token_that_cannot_be_read_is_an_error_not_an_anonymous_request(api: FakeApi) -> None:
+    configuration = loader(api, ["t"])()
+
+    def fail(_: Configuration) -> None:
+        raise ConfigException("/var/run/token")
+
+    vars(configuration)["refresh_api_key_hook"] = fail
+    with pytest.raises(ApiError, match="NoCredential"):
+        Client(lambda: configuration).get(FOO)
+    assert api.received == []
+
+
+def test_a_reply_other_than_2xx_is_an_error_with_all_that_the_status_says(api: FakeApi) -> None:
+    api.faults = [Fault(429, {"Retry-After": "2"}, details={"causes": [{"field": "f"}]})]
+    with pytest.raises(ApiError) as caught:
+        api.client().get(FOO)
+    assert (caught.value.status, caught.value.retry_after, caught.value.causes[0].field) == (429, 2, "f")
+
+
+def test_a_redirect_is_not_followed(api: FakeApi) -> None:
+    api.faults = [Fault(302, {"Location": f"{api.url}{FOO}"}, b"")]
+    with pytest.raises(ApiError, match="302"):
+        api.client().get(FOO)
+    assert len(api.received) == 1
+
+
+def test_warnings_come_back(api: FakeApi) -> None:
+    api.faults = [Fault(200, {"Warning": '299 - "v1 is deprecated"'}, b"{}")]
+    assert api.client().get(FOO).warnings == ("v1 is deprecated",)
+
+
+def test_an_answer_that_is_not_json_is_an_error(api: FakeApi) -> None:
+    api.faults = [Fault(200, {}, b"<html>")]
+    with pytest.raises(ApiError, match="NotUnderstood"):
+        api.client().get(FOO)
+
+
+def test_an_answer_without_a_body_has_no_value(api: FakeApi) -> None:
+    api.faults = [Fault(204, {}, b"")]
+    assert api.client().delete(FOO).value is None
+
+
+def test_an_unchanged_document_has_status_304(api: FakeApi) -> None:
+    api.documents["/version"] = ({"a": 1}, '"tag"')
+    client = api.client()
+    tag = client.get("/version").headers["ETag"]
+    assert client.request("GET", "/version", if_none_match=tag).status == 304
+
+
+def test_a_server_that_is_gone_is_an_error_and_nothing_is_retried(api: FakeApi) -> None:
+    client = api.client()
+    api.__exit__(None, None, None)
+    with pytest.raises(ApiError) as caught:
+        client.get(FOO)
+    assert (caught.value.status, caught.value.reason, caught.value.transient) == (0, "Unreachable", True)
+
+
+def test_a_server_that_does_not_answer_is_given_up(api: FakeApi) -> None:
+    api.frozen.set()
+    with pytest.raises(ApiError, match="ReadTimeoutError"):
+        api.client().request("GET", FOO, timeout=(1, 0.1))
+
+
+def test_a_body_that_is_cut_is_an_error(api: FakeApi) -> None:
+    api.faults = [Fault(200, {"Content-Length": "10", "Connection": "close"}, b"{}")]
+    with pytest.raises(ApiError, match="Unreachable"):
+        api.client().request("GET", FOO, timeout=(1, 0.5))
+
+
+def test_an_error_whose_body_is_cut_keeps_its_status(api: FakeApi) -> None:
+    api.faults = [Fault(503, {"Content-Length": "10", "Connection": "close"}, b"{}")]
+    with pytest.raises(ApiError, match="503"):
+        api.client().request("GET", FOO, timeout=(1, 0.5))
+
+
+def test_every_request_is_told_with_its_status(api: FakeApi) -> None:
+    told: list[tuple[str, str, int]] = []
+    client = api.client(on_request=lambda *request: told.append(request))
+    api.faults = [Fault(200, {}, b"{}"), Fault(500)]
+    client.get(FOO)
+    with pytest.raises(ApiError):
+        client.delete(FOO)
+    client.on_request = lambda *request: told.append(("later", *request[1:]))
+    api.frozen.set()
+    with pytest.raises(ApiError):
+        client.request("GET", FOO, timeout=(1, 0.1))
+    assert told == [("GET", client.host, 200), ("DELETE", client.host, 500), ("later", client.host, 0)]
+
+
+def test_connections_are_used_again(api: FakeApi) -> None:
+    client = api.client()
+    for _ in range(3):
+        client.get(FOO)
+        with pytest.raises(ApiError):
+            client.get(f"{FOOS}/none")
+    assert len(api._sockets) == 1
+
+
+def names(items: Iterator[dict[str, Any]]) -> list[str]:
+    return [item["metadata"]["name"] for item in items]
+
+
+def test_a_list_is_read_page_by_page_as_it_is_needed(api: FakeApi) -> None:
+    for name in "bcde":
+        api.put(FOOS, name)
+    items = api.client().list(FOOS, limit=2)
+    assert next(items)["metadata"]["name"] == "a"
+    assert len(api.received) == 1
+    assert names(items) == list("bcde")
+    assert len(api.received) == 3
+
+
+def test_a_list_that_expires_is_read_once_more_without_pages_and_each_object_told_once(api: FakeApi) -> None:
+    for name in "bcde":
+        api.put(FOOS, name)
+    items = api.client().list(FOOS, limit=2)
+    seen = [next(items)["metadata"]["name"], next(items)["metadata"]["name"]]
+    api.compact()
+    assert seen + names(items) == list("abcde")
+    assert "limit" not in api.received[-1].query
+
+
+def test_a_list_that_expires_again_is_an_error(api: FakeApi) -> None:
+    api.put(FOOS, "b")
+    items = api.client().list(FOOS, limit=1)
+    next(items)
+    api.faults = [Fault(410), Fault(410)]
+    with pytest.raises(ApiError, match="410"):
+        next(items)
+
+
+def test_a_page_says_whether_there_is_more(api: FakeApi) -> None:
+    api.put(FOOS, "b")
+    items, more = api.client().list_page(FOOS, limit=1)
+    assert (names(iter(items)), more) == (["a"], True)
+    assert api.client().list_page(FOOS, limit=2)[1] is False
+
+
+def test_null_for_the_items_of_a_list_is_none(api: FakeApi) -> None:
+    api.faults = [Fault(200, {}, b'{"metadata": {}, "items": null}')]
+    assert list(api.client().list(FOOS)) == []
+
+
+def test_many_threads_share_a_client(api: FakeApi) -> None:
+    client, failures = api.client(), []
+
+    def work() -> None:
+        try:
+            for _ in range(10):
+                assert client.get(FOO).value["metadata"]["name"] == "a"
+        except Exception as error:  # noqa: BLE001 - told below
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert failures == []
+    assert len(api.received) == 80

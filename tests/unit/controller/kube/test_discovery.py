@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.kube.client import ApiError
+from controller.kube.discovery import Discovery
+from controller.kube.resources import GroupVersionKind, Resource
+from tests.support.fake_api import FakeApi, Fault
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+FOO = GroupVersionKind("x.io", "v1", "Foo")
+VERBS = ["get", "list"]
+
+Json = dict[str, Any]
+
+
+def resource(kind: str, plural: str, scope: str = "Namespaced") -> Json:
+    return {"resource": plural, "responseKind": {"kind": kind}, "scope": scope, "verbs": VERBS}
+
+
+def group(name: str, version: str, *resources: Json, freshness: str = "Current") -> Json:
+    return {
+        "metadata": {"name": name} if name else {},
+        "versions": [{"version": version, "freshness": freshness, "resources": list(resources)}],
+    }
+
+
+def aggregated(*groups: Json) -> Json:
+    return {"kind": "APIGroupDiscoveryList", "items": list(groups)}
+
+
+APPS = group("apps", "v1", resource("Deployment", "deployments"))
+FOOS = group("x.io", "v1", resource("Foo", "foos", "Cluster"))
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with FakeApi() as api:
+        api.documents["/api"] = (aggregated(group("", "v1", resource("ConfigMap", "configmaps"))), '"core"')
+        api.documents["/apis"] = (aggregated(APPS), '"1"')
+        api.documents["/version"] = ({"gitVersion": "v1.36.3"}, "")
+        yield api
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [1000.0]
+
+
+@pytest.fixture
+def discovery(api: FakeApi, now: list[float]) -> Discovery:
+    return Discovery(api.client(), clock=lambda: now[0])
+
+
+def serve(api: FakeApi, *groups: Json) -> None:
+    api.documents["/apis"] = (aggregated(*groups), f'"{len(api.received)} {len(groups)}"')
+
+
+def test_everything_comes_in_two_requests_and_is_kept(api: FakeApi, discovery: Discovery) -> None:
+    config_map = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True, verbs=frozenset(VERBS))
+    assert discovery.resource(CONFIG_MAP) == config_map
+    assert discovery.resource(DEPLOYMENT) is not None
+    assert [item.kind for item in discovery.resources()] == ["ConfigMap", "Deployment"]
+    assert [request.path for request in api.received] == ["/api", "/apis"]
+
+
+def test_a_subresource_without_a_kind_is_left_out(api: FakeApi, discovery: Discovery) -> None:
+    serve(api, group("x.io", "v1", {"resource": "odd", "scope": "Cluster", "verbs": []}))
+    assert [item.kind for item in discovery.resources()] == ["ConfigMap"]
+
+
+def test_a_miss_reads_again_but_not_at_once(api: FakeApi, discovery: Discovery, now: list[float]) -> None:
+    assert discovery.resource(FOO) is None
+    serve(api, APPS, FOOS)
+    assert discovery.resource(FOO) is None
+    now[0] += 5
+    assert discovery.resource(FOO) == Resource("x.io", "v1", "Foo", "foos", namespaced=False, verbs=frozenset(VERBS))
+
+
+def test_after_a_notice_a_miss_reads_at_once(api: FakeApi, discovery: Discovery) -> None:
+    discovery.resources()
+    serve(api, APPS, FOOS)
+    discovery.invalidate()
+    assert discovery.resource(FOO) is not None
+
+
+def test_after_a_notice_a_known_kind_is_looked_up_again_soon(
+    api: FakeApi, discovery: Discovery, now: list[float]
+) -> None:
+    assert discovery.resource(DEPLOYMENT) is not None
+    serve(api)
+    discovery.invalidate()
+    assert discovery.resource(DEPLOYMENT) is not None
+    now[0] += 2
+    assert discovery.resource(DEPLOYMENT) is None
+
+
+def test_a_known_kind_is_not_asked_for_however_old(api: FakeApi, discovery: Discovery, now: list[float]) -> None:
+    discovery.resource(DEPLOYMENT)
+    now[0] += 1e6
+    discovery.resource(DEPLOYMENT)
+    assert len(api.received) == 2
+
+
+def test_what_did_not_change_is_not_sent_again(api: FakeApi, discovery: Discovery) -> None:
+    discovery.resources()
+    discovery.refresh()
+    assert [request.header("If-None-Match") for request in api.received] == [[], [], ['"core"'], ['"1"']]
+    assert discovery.resource(DEPLOYMENT) is not None
+
+
+def test_kinds_of_a_group_that_is_down_stay_known(api: FakeApi, discovery: Discovery) -> None:
+    serve(api, APPS, FOOS)
+    discovery.resources()
+    serve(api, APPS, group("x.io", "v1", freshness="Stale"))
+    discovery.refresh()
+    assert discovery.resource(FOO) is not None
+    assert discovery.failed_groups() == {"x.io"}
+    discovery.refresh()
+    assert discovery.failed_groups() == {"x.io"}, "304 changes nothing"
+    serve(api, APPS)
+    discovery.refresh()
+    assert discovery.failed_groups() == frozenset()
+
+
+def test_capabilities_name_version_and_scopes(discovery: Discovery) -> None:
+    capabilities = discovery.capabilities()
+    assert capabilities.kubernetes_version == "v1.36.3"
+    assert dict(capabilities.kinds) == {("", "v1", "ConfigMap"): True, ("apps", "v1", "Deployment"): True}
+
+
+def test_capabilities_are_not_old_and_many_share_them(api: FakeApi, discovery: Discovery, now: list[float]) -> None:
+    discovery.capabilities()
+    asked = len(api.received)
+    discovery.capabilities()
+    assert len(api.received) == asked
+    serve(api, APPS, FOOS)
+    now[0] += 2
+    assert tuple(FOO) in discovery.capabilities().kinds
+
+
+def test_nothing_is_rendered_while_a_group_fails(api: FakeApi, discovery: Discovery) -> None:
+    serve(api, APPS, group("y.io", "v1", freshness="Stale"), group("x.io", "v1", freshness="Stale"))
+    with pytest.raises(BundleError) as caught:
+        discovery.capabilities()
+    assert caught.value.reason is Reason.API_UNAVAILABLE
+    assert '"x.io", "y.io"' in caught.value.message
+
+
+def test_a_server_that_fails_is_an_error_and_is_asked_again(api: FakeApi, discovery: Discovery) -> None:
+    discovery.resources()
+    discovery.invalidate()
+    api.faults = [Fault(503)]
+    with pytest.raises(ApiError, match="503"):
+        discovery.resource(FOO)
+    assert discovery.resource(FOO) is None
+    assert len(api.received) == 2 + 1 + 2
+
+
+def walked(kind: str, plural: str, namespaced: bool = True) -> Json:
+    return {"name": plural, "kind": kind, "namespaced": namespaced, "verbs": VERBS}
+
+
+def serve_walked(api: FakeApi) -> None:
+    apps = {"name": "apps", "versions": [{"version": "v1"}]}
+    down = {"name": "x.io", "versions": [{"version": "v1"}]}
+    api.documents |= {
+        "/api": ({"kind": "APIVersions", "versions": ["v1"]}, ""),
+        "/api/v1": ({"resources": [walked("ConfigMap", "configmaps"), walked("Pod", "pods/log")]}, ""),
+        "/apis": ({"kind": "APIGroupList", "groups": [apps, down]}, ""),
+        "/apis/apps/v1": ({"resources": [walked("Deployment", "deployments")]}, ""),
+        "/apis/x.io/v1": ({"resources": [walked("Foo", "foos", namespaced=False)]}, ""),
+    }
+
+
+def test_an_older_server_is_walked(api: FakeApi, discovery: Discovery) -> None:
+    serve_walked(api)
+    assert [(item.kind, item.plural) for item in discovery.resources()] == [
+        ("ConfigMap", "configmaps"),
+        ("Deployment", "deployments"),
+        ("Foo", "foos"),
+    ]
+
+
+def test_a_group_that_fails_while_walking_stays_known(api: FakeApi, discovery: Discovery) -> None:
+    serve_walked(api)
+    discovery.resources()
+    del api.documents["/apis/x.io/v1"]
+    discovery.refresh()
+    assert discovery.failed_groups() == {"x.io"}
+    assert discovery.resource(FOO) is not None
+
+
+def test_many_threads_that_miss_together_read_once(api: FakeApi, discovery: Discovery, now: list[float]) -> None:
+    discovery.resources()
+    serve(api, APPS, FOOS)
+    now[0] += 5
+    api.frozen.set()
+    found: list[Resource | None] = []
+    threads = [threading.Thread(target=lambda: found.append(discovery.resource(FOO))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    api.frozen.clear()
+    for thread in threads:
+        thread.join(10)
+    assert len(found) == 6
+    assert None not in found
+    assert len(api.received) == 4

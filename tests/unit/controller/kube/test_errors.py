@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import pytest
+import urllib3
+
+from controller.kube.errors import ApiError, Cause, reply_error, status_error, unanswered
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    status: int
+    message: str
+    transient: bool
+
+
+TRANSIENT = [
+    Case("no answer can succeed later", 0, "", True),
+    Case("too many requests can succeed later", 429, "", True),
+    Case("a server that shuts down can succeed later", 503, "apiserver is shutting down", True),
+    Case("an internal error can succeed later", 500, "etcdserver: leader changed", True),
+    Case("a conflict does not go away by itself", 409, "", False),
+    Case("a refusal does not go away by itself", 403, "", False),
+    Case("a wrong type is final, though 500", 500, "failed to create typed patch object (a/b): .x: expected", False),
+    Case("an unknown field is final, though 500", 500, ".spec.x: field not declared in schema", False),
+    Case("an object above etcd's limit is final, though 500", 500, "etcdserver: request is too large", False),
+    Case(
+        "a webhook that says no is final, whatever its status", 503, 'admission webhook "x" denied the request', False
+    ),
+]
+
+
+@pytest.mark.parametrize("case", TRANSIENT, ids=attrgetter("name"))
+def test_what_can_succeed_later(case: Case) -> None:
+    assert ApiError(case.status, "", case.message).transient is case.transient
+
+
+@dataclass(frozen=True)
+class Reply:
+    name: str
+    body: bytes
+    reason: str
+    message: str
+    headers: dict[str, str] = field(default_factory=dict)
+    retry_after: float | None = None
+
+
+NO_STATUS = "HTTP 503 without a Status"
+PAST = "Fri, 01 Jan 2021 00:00:00 GMT"
+
+
+def status(**content: Any) -> bytes:
+    return json.dumps({"kind": "Status", **content}).encode()
+
+
+REPLIES = [
+    Reply("a Status is read", status(reason="NotFound", message="gone"), "NotFound", "gone"),
+    Reply("what a proxy says is not shown", b"<html>token</html>", "", NO_STATUS),
+    Reply("JSON that is no Status is not shown", b'{"message": "token"}', "", NO_STATUS),
+    Reply("a list is no Status", b"[]", "", NO_STATUS),
+    Reply("nulls of a Status count as absent", status(reason=None, details=None), "", NO_STATUS),
+    Reply("Retry-After in seconds", b"", "", NO_STATUS, {"Retry-After": "7"}, 7),
+    Reply("Retry-After in the past is now", b"", "", NO_STATUS, {"Retry-After": PAST}, 0),
+    Reply("Retry-After that is none is ignored", b"", "", NO_STATUS, {"Retry-After": "soon"}),
+    Reply(
+        "the details may ask for a pause, too", status(message="x", details={"retryAfterSeconds": 3}), "", "x", {}, 3
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REPLIES, ids=attrgetter("name"))
+def test_what_a_reply_says(case: Reply) -> None:
+    error = reply_error(503, case.headers, case.body)
+    assert (error.reason, error.message, error.retry_after) == (case.reason, case.message, case.retry_after)
+
+
+def test_causes_are_read_and_may_lack_parts() -> None:
+    error = ApiError(422, "Invalid", "", details={"causes": [{"reason": "R", "field": "f", "message": "m"}, {}]})
+    assert error.causes == (Cause("R", "f", "m"), Cause())
+
+
+@pytest.mark.parametrize("code", [400, 422, 500])
+def test_what_judges_an_object_is_not_quoted_in_the_text(code: int) -> None:
+    details = {"causes": [{"field": "data.password", "message": 'Invalid value: "hunter2"'}]}
+    error = ApiError(code, "Invalid", 'Invalid value: "hunter2"', details=details)
+    assert str(error) == repr(error) == f"{code} Invalid: data.password"
+
+
+def test_the_text_is_one_short_line() -> None:
+    assert str(ApiError(403, "Forbidden", "no\nrights " + "x" * 999)).startswith("403 Forbidden: no rights xxx")
+    assert len(str(ApiError(403, "Forbidden", "x" * 999))) < 300
+
+
+def test_a_long_message_is_kept_for_those_who_pick_from_it() -> None:
+    assert ApiError(422, "", "x" * 5000 + "field is immutable").message.endswith("field is immutable")
+
+
+def test_an_error_event_is_a_status() -> None:
+    error = status_error({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    assert (error.status, error.reason, error.message) == (410, "Expired", "too old")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        urllib3.exceptions.ProtocolError("10.0.0.1:12345"),
+        urllib3.exceptions.MaxRetryError(None, "/x", ConnectionResetError("10.0.0.1:12345")),  # type: ignore[arg-type]
+        ConnectionRefusedError("10.0.0.1:12345"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_address_or_port_is_told(error: Exception) -> None:
+    translated = unanswered(error)
+    assert translated.status == 0
+    assert "12345" not in str(translated)

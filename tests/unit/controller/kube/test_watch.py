@@ -1,0 +1,451 @@
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from controller.kube.watch import Pace, Reflector
+from tests.support.fake_api import FakeApi, Fault
+
+FOOS = "/apis/x.io/v1/foos"
+EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+QUICK = Pace(watch=(60, 60), slack=1, steady=0.3, quiet=150, backoff=(0.02, 0.05), page=2)
+WAIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+def project(value: dict[str, Any]) -> Thing:
+    metadata = value["metadata"]
+    return Thing("", metadata["name"], metadata["uid"], metadata["resourceVersion"])
+
+
+def wait(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+class Followed:
+    """A fake API server, a reflector of one of its collections, and what that told."""
+
+    def __init__(self, stack: ExitStack, api: FakeApi, pace: Pace = QUICK, **options: Any) -> None:
+        self.api = stack.enter_context(api)
+        self.told: list[tuple[str, str]] = []
+        self.synced = 0
+        settings: dict[str, Any] = {"project": project, "on_change": self._tell, "on_synced": self._sync, **options}
+        self.reflector: Reflector[Thing] = Reflector(self.api.client(), FOOS, pace=pace, **settings)
+        stack.callback(self.reflector.stop)
+
+    def _tell(self, old: Thing | None, new: Thing | None) -> None:
+        if old is not None and new is not None:
+            self.told.append(("changed", new.name))
+        elif new is not None:
+            self.told.append(("added", new.name))
+        elif old is not None:
+            self.told.append(("deleted", old.name))
+
+    def _sync(self) -> None:
+        self.synced += 1
+
+    def start(self, *names: str) -> Followed:
+        for name in names:
+            self.api.put(FOOS, name)
+        self.reflector.start()
+        wait(lambda: self.reflector.synced)
+        return self
+
+    def names(self) -> list[str]:
+        return sorted(thing.name for thing in self.reflector.records())
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(params=[True, False], ids=["streaming lists", "pages"])
+def followed(request: pytest.FixtureRequest, stack: ExitStack) -> Followed:
+    return Followed(stack, FakeApi(FOOS, streaming_lists=request.param))
+
+
+def test_the_whole_state_is_there_once_it_is_synced(followed: Followed) -> None:
+    followed.start(*"abcde")
+    assert followed.names() == list("abcde")
+    assert sorted(followed.told) == [("added", name) for name in "abcde"]
+    assert followed.reflector.get(("", "c")) is not None
+    wait(lambda: followed.synced == 1)
+
+
+def test_changes_are_told_as_they_come(followed: Followed) -> None:
+    followed.start("a", "b")
+    followed.told.clear()
+    followed.api.put(FOOS, "a")
+    followed.api.put(FOOS, "c")
+    followed.api.delete(FOOS, "b")
+    wait(lambda: followed.told == [("changed", "a"), ("added", "c"), ("deleted", "b")])
+    assert followed.names() == ["a", "c"]
+
+
+def test_a_streaming_list_and_the_changes_after_it_are_one_request(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert len(followed.api.received) == 1
+
+
+def test_a_watch_that_ends_as_asked_goes_on_without_a_list_or_a_pause(stack: ExitStack) -> None:
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=(60, 60))
+    followed = Followed(stack, FakeApi(FOOS), pace).start("a")
+    wait(lambda: followed.api.watches() == 3)
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert followed.api.lists(FOOS) == 1
+
+
+def test_what_happened_while_nobody_watched_is_told(followed: Followed) -> None:
+    followed.start("a", "b", "c")
+    followed.told.clear()
+    followed.api.watch_faults = [Fault(503)] * 1000
+    followed.api.end_watches = True
+    wait(lambda: followed.reflector.last_error is not None)
+    followed.api.delete(FOOS, "a")
+    followed.api.put(FOOS, "b", uid="another")
+    followed.api.compact()
+    followed.api.end_watches = False
+    followed.api.watch_faults = []
+    wait(lambda: sorted(followed.told) == [("added", "b"), ("deleted", "a"), ("deleted", "b")])
+    assert followed.reflector.get(("", "b")) in followed.reflector.records()
+    assert followed.names() == ["b", "c"]
+
+
+def end_with_a_status(api: FakeApi) -> None:
+    api.compact()
+    api.end_watches = True
+    wait(lambda: api.watches() > 2)
+    api.end_watches = False
+
+
+def end_with_an_event(api: FakeApi) -> None:
+    api.watch_error = EXPIRED
+    api.end_watches = True
+    wait(lambda: api.watches() > 2)
+    api.end_watches = False
+    api.watch_error = None
+
+
+@pytest.mark.parametrize("expire", [end_with_a_status, end_with_an_event])
+def test_an_expired_version_makes_a_new_list(expire: Callable[[FakeApi], None], followed: Followed) -> None:
+    followed.start("a")
+    lists = followed.api.lists(FOOS)
+    expire(followed.api)
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert followed.api.lists(FOOS) > lists
+
+
+def test_pages_that_expire_are_read_once_more_without_pages(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS, streaming_lists=False))
+    for name in "abcde":
+        followed.api.put(FOOS, name)
+
+    def compact(value: dict[str, Any]) -> Thing:
+        if value["metadata"]["name"] == "b" and followed.api._oldest == 100:
+            followed.api.delete(FOOS, "a")
+            followed.api.compact()
+        return project(value)
+
+    followed.reflector._project = compact
+    followed.start()
+    assert followed.names() == list("bcde")
+
+
+def test_a_server_that_always_says_410_is_not_asked_without_pause(stack: ExitStack) -> None:
+    pace = Pace(watch=(60, 60), backoff=(0.05, 0.4))
+    followed = Followed(stack, FakeApi(FOOS, streaming_lists=False), pace)
+    followed.api.watch_error = EXPIRED
+    followed.start("a")
+    started, before = time.monotonic(), followed.api.lists(FOOS)
+    wait(lambda: time.monotonic() - started > 1)
+    assert followed.api.lists(FOOS) - before <= 12
+    assert followed.reflector.last_error is not None
+
+
+def test_watches_that_end_at_once_are_not_opened_without_pause(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), Pace(watch=(60, 60), backoff=(0.05, 0.4))).start("a")
+    followed.api.end_watches = True
+    started, before = time.monotonic(), followed.api.watches()
+    wait(lambda: time.monotonic() - started > 1)
+    assert 1 <= followed.api.watches() - before <= 12
+
+
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
+def test_a_list_that_fails_is_tried_again(status: int, followed: Followed) -> None:
+    followed.api.faults = [Fault(status)] * 3
+    followed.start("a")
+    assert followed.names() == ["a"]
+    assert followed.reflector.last_error is None
+
+
+def test_the_server_s_wish_for_a_pause_is_obeyed(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS))
+    followed.api.faults = [Fault(429, {"Retry-After": "1"})]
+    started = time.monotonic()
+    followed.start("a")
+    assert time.monotonic() - started >= 1
+
+
+def test_a_watch_without_a_byte_is_given_up(stack: ExitStack) -> None:
+    pace = Pace(watch=(1, 1), slack=0.1, steady=0.1, backoff=(0.02, 0.05))
+    followed = Followed(stack, FakeApi(FOOS), pace).start("a")
+    followed.api.stall_watches = True
+    wait(lambda: followed.reflector.last_error is not None)
+    followed.api.stall_watches = False
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert followed.api.lists(FOOS) == 1
+
+
+def test_a_watch_that_is_cut_in_a_line_goes_on(followed: Followed) -> None:
+    followed.start("a")
+    followed.api.cut_watches = True
+    wait(lambda: followed.reflector.last_error is not None)
+    followed.api.put(FOOS, "b")
+    followed.api.cut_watches = False
+    wait(lambda: followed.names() == ["a", "b"])
+    wait(lambda: followed.reflector.last_error is None)
+
+
+def test_a_list_that_is_cut_is_no_list(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS))
+    followed.api.omit_bookmarks = followed.api.end_watches = True
+    followed.api.put(FOOS, "a")
+    followed.reflector._list_pages = lambda: None  # type: ignore[method-assign]
+    followed.reflector.start()
+    wait(lambda: followed.reflector.last_error is not None)
+    assert not followed.reflector.synced
+    assert followed.told == []
+
+
+def test_a_server_that_ignores_the_wish_for_a_streaming_list_is_asked_for_pages(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), Pace(watch=(60, 60), slack=0.2, backoff=(0.02, 0.05)))
+    followed.api.omit_bookmarks = True
+    followed.start("a", "b")
+    assert followed.names() == ["a", "b"]
+
+
+def test_after_a_restored_etcd_the_watch_that_waits_for_the_future_is_left_for_a_list(stack: ExitStack) -> None:
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, quiet=0.5, backoff=(0.02, 0.05))
+    followed = Followed(stack, FakeApi(FOOS), pace).start("a", "b")
+    followed.api.restore(FOOS, "b", "c")
+    wait(lambda: followed.names() == ["b", "c"])
+    assert ("deleted", "a") in followed.told
+
+
+def test_the_collection_is_listed_anew_after_a_while(stack: ExitStack) -> None:
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=(0.02, 0.05))
+    followed = Followed(stack, FakeApi(FOOS), pace, relist_after=0.5).start("a")
+    wait(lambda: followed.api.lists(FOOS) >= 2)
+    assert followed.told == [("added", "a")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "denied"),
+    [
+        (Fault(403), "injected 403"),
+        (Fault(404), "injected 404"),
+        (Fault(404, {}, b"404 page not found"), f"{FOOS} is not served"),
+    ],
+    ids=["forbidden", "not found", "not served"],
+)
+def test_what_may_not_be_listed_is_told(fault: Fault, denied: str, followed: Followed) -> None:
+    followed.api.faults = [fault] * 1000
+    followed.reflector.start()
+    wait(lambda: followed.reflector.denied == denied)
+    assert not followed.reflector.synced
+    followed.api.faults.clear()
+    wait(lambda: followed.reflector.synced)
+    assert followed.reflector.denied == ""
+
+
+def test_a_kind_that_is_not_served_any_more_has_no_objects(followed: Followed) -> None:
+    followed.start("a")
+    followed.api.watch_faults = [Fault(404)] * 1000
+    followed.api.faults = []
+    followed.api.end_watches = True
+    wait(lambda: followed.told[-1] == ("deleted", "a"))
+    assert followed.reflector.records() == []
+
+
+def test_what_is_known_stays_while_it_may_not_be_listed(followed: Followed) -> None:
+    followed.start("a")
+    followed.api.watch_faults = [Fault(403)] * 1000
+    followed.api.end_watches = True
+    wait(lambda: followed.reflector.denied)
+    assert followed.names() == ["a"]
+
+
+def test_it_tries_at_once_when_woken(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), Pace(backoff=(600, 600)))
+    followed.api.faults = [Fault(404)]
+    followed.reflector.start()
+    wait(lambda: followed.reflector.denied)
+    followed.reflector.wake()
+    wait(lambda: followed.reflector.synced)
+
+
+def stalled(api: FakeApi) -> None:
+    api.stall_watches = True
+
+
+def usual(api: FakeApi) -> None:
+    api.put(FOOS, "a")
+
+
+def failing(api: FakeApi) -> None:
+    api.faults = [Fault(429, {"Retry-After": "600"})]
+
+
+@pytest.mark.parametrize("prepare", [usual, stalled, failing])
+def test_stop_returns_at_once_and_the_thread_ends(prepare: Callable[[FakeApi], None], stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), Pace(slack=300))
+    prepare(followed.api)
+    followed.reflector.start()
+    wait(lambda: followed.api.received)
+    started = time.monotonic()
+    followed.reflector.stop()
+    assert time.monotonic() - started < 0.5
+    followed.reflector._thread.join(WAIT)
+    assert not followed.reflector._thread.is_alive()
+
+
+def test_stop_before_the_stream_is_open_ends_it(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS))
+    followed.api.frozen.set()
+    followed.reflector.start()
+    wait(lambda: followed.api.received)
+    followed.reflector.stop()
+    followed.api.frozen.clear()
+    followed.reflector._thread.join(WAIT)
+    assert not followed.reflector._thread.is_alive()
+    assert not followed.reflector.synced
+
+
+def test_one_object_that_cannot_be_projected_does_not_stop_the_others(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(value: dict[str, Any]) -> Thing:
+        if value["metadata"]["name"] == "b":
+            raise KeyError("status")
+        return project(value)
+
+    followed.reflector._project = fail
+    followed.start("a", "b", "c")
+    followed.api.put(FOOS, "b")
+    followed.api.put(FOOS, "d")
+    wait(lambda: followed.names() == ["a", "c", "d"])
+    assert "object left out" in caplog.messages
+
+
+def test_a_handler_that_fails_does_not_stop_the_watch(stack: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(old: Thing | None, new: Thing | None) -> None:
+        raise RuntimeError("bug")
+
+    followed = Followed(stack, FakeApi(FOOS), on_change=fail).start("a")
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert "change not handled" in caplog.messages
+
+
+def test_a_bug_leads_to_a_new_list_and_not_to_silence(stack: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
+    failures = [RuntimeError("bug")]
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    followed = Followed(stack, FakeApi(FOOS), on_synced=fail).start("a")
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert "watch failed unexpectedly" in caplog.messages
+
+
+def test_a_failure_is_logged_once_and_without_addresses(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    followed.api.faults = [Fault(500)] * 4
+    followed.start("a")
+    assert caplog.messages.count("watch failed") == 1
+
+
+def test_what_was_learned_is_not_hidden_by_the_watch_that_lags(followed: Followed) -> None:
+    followed.start("a")
+    uid = followed.api.objects[FOOS]["a"]["metadata"]["uid"]
+    reached = followed.api.version
+    followed.reflector.learn(Thing("", "a", uid, str(reached + 2)))
+    followed.api.put(FOOS, "a")
+    wait(lambda: followed.told[-1] == ("changed", "a"))
+    assert followed.reflector.get(("", "a")) == Thing("", "a", uid, str(reached + 2))
+    followed.api.put(FOOS, "a")
+    followed.api.put(FOOS, "a")
+    wait(lambda: followed.reflector.get(("", "a")) == Thing("", "a", uid, str(reached + 3)))
+    assert followed.told.count(("changed", "a")) == 3
+
+
+def test_what_was_forgotten_is_told_as_deleted_when_the_watch_says_so(followed: Followed) -> None:
+    followed.start("a")
+    followed.reflector.forget(("", "a"), followed.api.objects[FOOS]["a"]["metadata"]["uid"])
+    assert followed.names() == []
+    assert followed.told == [("added", "a")]
+    followed.api.delete(FOOS, "a")
+    wait(lambda: followed.told[-1] == ("deleted", "a"))
+
+
+@pytest.mark.parametrize("metadata", [True, False], ids=["metadata", "full"])
+def test_selectors_and_the_form_are_asked_for_in_every_request(metadata: bool, followed: Followed) -> None:
+    client, options = followed.api.client(), {"label_selector": "a=b", "field_selector": "c=d", "metadata": metadata}
+    reflector = Reflector(client, FOOS, project=project, pace=QUICK, **options)  # type: ignore[arg-type]
+    reflector.start()
+    wait(lambda: reflector.synced)
+    wait(lambda: followed.api.watches() == len(followed.api.received) or followed.api.watches() == 2)
+    reflector.stop()
+    for request in followed.api.received:
+        assert (request.query["labelSelector"], request.query["fieldSelector"]) == ("a=b", "c=d")
+        assert ("PartialObjectMetadata" in request.header("Accept")[0]) is metadata
+
+
+def test_full_objects_are_not_kept(followed: Followed) -> None:
+    for name in "abc":
+        followed.api.put(FOOS, name, data="x" * 100_000)
+    followed.start()
+    assert all(isinstance(record, Thing) for record in followed.reflector.records())
+    assert threading.active_count() < 50
+
+
+def test_an_event_larger_than_the_bound_is_given_up(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.kube.stream.LineStream.__init__.__defaults__", (1000,))
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
+    followed.api.put(FOOS, "b", data="x" * 2000)
+    wait(lambda: followed.reflector.last_error is not None)
+    assert followed.reflector.last_error is not None
+    assert followed.reflector.last_error.reason == "TooLarge"
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    pace = Pace(backoff=(0.8, 30))
+    for failures, expected in ((1, 0.8), (2, 1.6), (5, 12.8), (7, 30), (5000, 30)):
+        assert expected * 0.5 <= pace.choose_pause(failures, 0) <= expected * 1.5
+    assert pace.choose_pause(1, 99) == 99
