@@ -1,0 +1,10 @@
+"""`python -m controller` is `rukpak run`; `python -m controller run …`, too."""
+
+from __future__ import annotations
+
+import sys
+
+from controller.cli import VERBS, main
+
+words = sys.argv[1:]
+sys.exit(main(words if words[:1] and words[0] in VERBS else ["run", *words]))

@@ -1,0 +1,91 @@
+"""What this process knows of its own applies: how each object was left, and how often it had to be repaired.
+
+Only memory. After a restart an object that carries the desired digest is compared once, or `status.managedState` says
+that all of them are as they were left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.observe.records import ObjectKey, Record
+
+FIRST_SECONDS = 2.0
+FACTOR = 3.0
+MOST_SECONDS = 300.0
+QUIET_SECONDS = 600.0
+CONFLICT_COUNT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """How an apply left an object."""
+
+    digest: str
+    entry_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    count: int
+    at: float
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The memory of one BundleDeployment; used by one pass at a time.
+
+    The backoff of repairs is that of Argo CD's self-heal: 2 s, times 3, at most 300 s, forgotten after 10 minutes.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    left: dict[ObjectKey, Left] = field(default_factory=dict)
+    used: set[ObjectKey] = field(default_factory=set)
+    """Namespaces that are not ours and were there when they were looked at."""
+    _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
+
+    def learn(self, records: Iterable[Record]) -> None:
+        """Take these objects as they are now for the way we left them."""
+        self.left |= {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
+
+    def digests(self) -> dict[ObjectKey, str]:
+        """Return the applied digest of each object that we left."""
+        return {key: left.digest for key, left in self.left.items()}
+
+    def expect_all(self, records: Iterable[Record]) -> None:
+        """Take all of these, and no others, for the way we left them."""
+        self.left = {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
+
+    def drifted(self, observed: Mapping[ObjectKey, Record]) -> list[ObjectKey]:
+        """Return the objects that are not as they were left, or are gone."""
+        return [key for key, left in self.left.items() if not _is_as_left(observed.get(key), left)]
+
+    def repaired(self, key: ObjectKey) -> None:
+        """Note a repair: the next one of this object waits longer."""
+        before = self._repairs.get(key)
+        quiet = before is None or self.clock() - before.at > QUIET_SECONDS
+        self._repairs[key] = _Repair(1 if quiet or before is None else before.count + 1, self.clock())
+
+    def seconds_to_repair(self, key: ObjectKey) -> float:
+        """Return how long to wait before this object may be repaired; 0: now."""
+        before = self._repairs.get(key)
+        if before is None or self.clock() - before.at > QUIET_SECONDS:
+            return 0.0
+        delay = min(FIRST_SECONDS * FACTOR ** min(before.count - 1, 10), MOST_SECONDS)
+        return max(before.at + delay - self.clock(), 0.0)
+
+    def conflicts(self) -> list[ObjectKey]:
+        """Return the objects that somebody keeps changing: repaired three times without 10 quiet minutes."""
+        now = self.clock()
+        fights = (key for key, r in self._repairs.items() if r.count >= CONFLICT_COUNT and now - r.at <= QUIET_SECONDS)
+        return sorted(fights)
+
+
+def _is_as_left(record: Record | None, left: Left) -> bool:
+    return (
+        record is not None
+        and not record.deleting
+        and (record.applied_digest, record.entry_hash) == (left.digest, left.entry_hash)
+    )

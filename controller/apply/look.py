@@ -1,0 +1,127 @@
+"""Reading what the watches do not say: objects without our label, and entries whose hash this process never saw.
+
+The requests are few: one LIST where a namespace gets many objects of a kind, else a GET each, all of metadata only.
+What a request says no to is left as the error of those objects.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from api import names
+from controller.apply.drift import covers, equal_by_value
+from controller.apply.ownership import Owner, make_body
+from controller.apply.plan import Task
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey, Record, entry_of, project
+
+LIST_FROM = 4
+NOT_FOUND = 404
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Looked = Mapping[ObjectKey, Record | ApiError | None]
+
+
+def run_each(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Sequence[Item], window: int
+) -> list[Result]:
+    """Run a function on each item, at most `window` in the pool at a time, so that no bundle fills it alone."""
+    results: list[Result] = []
+    for start in range(0, len(items), window):
+        results += pool.map(function, items[start : start + window])
+    return results
+
+
+class Looker:
+    """Reads metadata of objects.
+
+    Args:
+        pool: for requests at the same time.
+        window: how many of them for one caller.
+    """
+
+    def __init__(self, client: Client, pool: ThreadPoolExecutor, window: int) -> None:
+        self._client, self._pool, self._window = client, pool, window
+
+    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]]) -> Looked:
+        """Return what is there: None for what is not, an ApiError for what could not be read."""
+        collections: dict[str, list[tuple[ObjectKey, Resource]]] = defaultdict(list)
+        for key, resource in wanted:
+            collections[resource.path(key.namespace)].append((key, resource))
+        found: dict[ObjectKey, Record | ApiError | None] = {}
+        rest: list[tuple[ObjectKey, Resource]] = []
+        for path, items in collections.items():
+            if len(items) >= LIST_FROM:
+                listed, complete = self._list(path, items)
+                found |= listed
+                rest += [] if complete else [item for item in items if item[0] not in listed]
+            else:
+                rest += items
+        found |= dict(run_each(self._pool, self._get, rest, self._window))
+        return found
+
+    def _list(
+        self, path: str, items: Sequence[tuple[ObjectKey, Resource]]
+    ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
+        """Return what one page says of the items, and whether it is the whole collection."""
+        try:
+            manifests, more = self._client.list_page(path, metadata=True)
+        except ApiError:
+            return {}, False
+        first = items[0][0]
+        records = (project(manifest, first.group, first.kind) for manifest in manifests)
+        wanted = {key for key, _ in items}
+        listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in wanted}
+        return (listed, False) if more else ({key: listed.get(key) for key in wanted}, True)
+
+    def _get(self, item: tuple[ObjectKey, Resource]) -> tuple[ObjectKey, Record | ApiError | None]:
+        key, resource = item
+        try:
+            value = self._client.get(resource.path(key.namespace, key.name), metadata=True).value
+        except ApiError as error:
+            return key, None if error.status == NOT_FOUND else error
+        return key, project(value, key.group, key.kind)
+
+    def unchanged(self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, *, orphan: bool) -> Collection[ObjectKey]:
+        """Return which objects of this revision are as it has them, although no hash is known (reference/apply.md 3)."""
+        collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
+        for task, resource in tasks:
+            collections[resource.group, resource.kind].append((task, resource))
+        same: set[ObjectKey] = set()
+        for items in collections.values():
+            entries = self._owned(items, owner)
+            for task, resource in items:
+                manifest = entries.get(task.target.key)
+                body = make_body(task.target.manifest, owner, orphan=orphan)
+                if manifest is not None and self._is_same(manifest, body, resource, owner):
+                    same.add(task.target.key)
+        return same
+
+    def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
+        """Return the metadata, managedFields included, of one owner's objects of a kind."""
+        key, resource = items[0][0].target.key, items[0][1]
+        selector = f"{names.OWNER_LABEL}={owner.name}"
+        try:
+            manifests = list(self._client.list(resource.path(), metadata=True, label_selector=selector))
+        except ApiError:
+            return {}
+        return {project(manifest, key.group, key.kind).key: manifest for manifest in manifests}
+
+    def _is_same(self, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner) -> bool:
+        entry = entry_of(manifest, names.field_manager(owner.name))
+        if entry is not None:
+            return entry.get("apiVersion") == body["apiVersion"] and covers(entry.get("fieldsV1") or {}, body)
+        return not manifest["metadata"].get("managedFields") and self._has_values(body, resource)
+
+    def _has_values(self, body: Mapping[str, Any], resource: Resource) -> bool:
+        """Compare an object whose managedFields were wiped by its values: that is no drift by itself."""
+        metadata = body["metadata"]
+        try:
+            live = self._client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
+        except ApiError:
+            return False
+        return equal_by_value(body, live)

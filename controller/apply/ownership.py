@@ -1,0 +1,225 @@
+"""Whose an object is, what that means for an apply, and how ours are marked (DESIGN rule 5, reference/apply.md 5).
+
+Ours is what carries our label, our UID as annotation and, where the kind carries one, our controller reference: all
+that apply. Pure: no request is made here, and no input is changed.
+
+Not here: reading an object before its first apply, adopting and releasing (the modules that act).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from api import names
+from controller.observe.records import RESOURCE_POLICY, ObjectKey, Record, key_of
+
+API_VERSION = f"{names.GROUP}/v1alpha2"
+
+# What the garbage collector must not take while our finalizer stands: only teardown may delete these (DESIGN, rule 5).
+_WITHOUT_REFERENCE = frozenset(
+    {
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("", "PersistentVolumeClaim"),
+        ("", "PersistentVolume"),
+        ("", "Namespace"),
+    }
+)
+
+
+class Situation(Enum):
+    """How an object stands to the BundleDeployment that wants to apply it."""
+
+    ABSENT = "absent"
+    """Apply without force; a 409 says that somebody was faster."""
+    OURS = "ours"
+    TAKE_BACK = "take back"
+    """It was ours: apply, whatever collisionProtection says."""
+    ADOPT = "adopt"
+    """Somebody else's or nobody's, and the user opted in: apply the resourceVersion that was judged."""
+    USED = "used"
+    """A Namespace that is not ours: left as it is."""
+    COLLISION = "collision"
+    """Refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The BundleDeployment that applies."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What `judge` found."""
+
+    situation: Situation
+    owner: str = ""
+    """Whose it is if not ours, for messages: `Helm release "x"`; empty if nobody's."""
+    message: str = ""
+    """Of a collision: the object, whose it is, what to do."""
+    evicts: bool = False
+    """Another controller reference has to go before ours is applied: two of them are refused as 422."""
+
+
+Exists = Callable[[str, str], bool]
+"""Whether there is a BundleDeployment of that name with that UID."""
+
+
+def judge(
+    record: Record | None,
+    owner: Owner,
+    *,
+    exists: Exists,
+    collision_protection: str,
+    carries_reference: bool,
+) -> Judgement:
+    """Say whose an object is and what may be done; the rules of reference/apply.md 5, the first that fits counts.
+
+    Args:
+        record: the object as it was seen last; None if there is none.
+        owner: who wants to apply it.
+        exists: whether a BundleDeployment of a name and a UID exists.
+        collision_protection: Prevent, IfNoController or None.
+        carries_reference: whether the object as it would be applied carries an owner reference.
+    """
+    if record is None:
+        return Judgement(situation=Situation.ABSENT)
+    if is_ours(record, owner, carries_reference=carries_reference):
+        return Judgement(situation=Situation.OURS)
+    evicts = record.controller_uid not in ("", owner.uid)
+    if _was_ours(record, owner, exists):
+        return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
+    if (record.key.group, record.key.kind) == ("", "Namespace"):
+        return Judgement(situation=Situation.USED)
+    claimant = _controller(record, owner) or _deployment(record, owner, exists) or record.marks
+    if _may_adopt(claimant, collision_protection):
+        return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
+    return Judgement(
+        situation=Situation.COLLISION, owner=claimant, message=_collision_message(record.key, claimant), evicts=evicts
+    )
+
+
+def is_ours(record: Record, owner: Owner, *, carries_reference: bool) -> bool:
+    """Whether an object carries every mark of its owner: operators copy labels to children, but not the others."""
+    if (record.owner, record.owner_uid) != (owner.name, owner.uid):
+        return False
+    return record.controller_uid == owner.uid or not carries_reference
+
+
+def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> bool:
+    """Whether an object is applied with a controller reference to its BundleDeployment.
+
+    Args:
+        manifest: the desired object.
+        orphan: the deletionPolicy is Orphan.
+    """
+    key = key_of(manifest)
+    return not orphan and (key.group, key.kind) not in _WITHOUT_REFERENCE and not is_kept(manifest)
+
+
+def loses_reference(record: Record, *, orphan: bool) -> bool:
+    """Whether an object that is seen carries no controller reference of ours by rule (DESIGN, rule 5)."""
+    kept = record.resource_policy.strip().lower() == "keep" or record.prune == "false"
+    return orphan or kept or (record.key.group, record.key.kind) in _WITHOUT_REFERENCE
+
+
+def is_kept(manifest: Mapping[str, Any]) -> bool:
+    """Whether the bundle marks an object to stay when the bundle goes, by Helm's annotation or ours."""
+    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    # Helm compares its value this loosely: pkg/kube/resource_policy.go
+    policy = str(annotations.get(RESOURCE_POLICY, "")).strip().lower()
+    return policy == "keep" or annotations.get(names.PRUNE) == "false"
+
+
+def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dict[str, Any]:
+    """Return an object as it is sent: with our label, annotations and, where it carries one, controller reference.
+
+    Args:
+        manifest: the desired object, made applicable already (reference/apply.md 2); it is left as it is.
+        owner: the BundleDeployment that applies it.
+        orphan: the deletionPolicy is Orphan.
+    """
+    metadata = dict(manifest["metadata"])
+    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.OWNER_UID: owner.uid}
+    if carries_owner_reference(manifest, orphan=orphan):
+        metadata["ownerReferences"] = [_reference(owner)]
+    digest = applied_digest({**manifest, "metadata": metadata})
+    metadata["annotations"] = {**metadata["annotations"], names.APPLIED_DIGEST: digest}
+    return {**manifest, "metadata": metadata}
+
+
+def applied_digest(body: Mapping[str, Any]) -> str:
+    """Return the digest of an object as it is sent, the annotation that holds this digest left out."""
+    metadata = dict(body["metadata"])
+    annotations = metadata.get("annotations") or {}
+    metadata["annotations"] = {name: value for name, value in annotations.items() if name != names.APPLIED_DIGEST}
+    text = json.dumps({**body, "metadata": metadata}, sort_keys=True, separators=(",", ":"))
+    return f"v1:sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _reference(owner: Owner) -> dict[str, Any]:
+    # No blockOwnerDeletion: where OwnerReferencesPermissionEnforcement is on, it costs tenants a 403.
+    return {"apiVersion": API_VERSION, "kind": names.KIND, "name": owner.name, "uid": owner.uid, "controller": True}
+
+
+def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
+    """Whether it lost some of our marks: released, restored from a backup, or stripped of a label by hand."""
+    if not _is_free(record, owner, exists):
+        return False
+    has_our_uid = owner.uid in (record.owner_uid, record.controller_uid)
+    return (
+        has_our_uid
+        or record.released_from == owner.name
+        or (record.owner == owner.name and bool(record.applied_digest))
+    )
+
+
+def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
+    """Whether no other object controls it, and no other BundleDeployment has it, so that nobody is robbed."""
+    stale = (
+        _is_deployment(record)
+        and record.controller_name == owner.name
+        and not exists(owner.name, record.controller_uid)
+    )
+    return (stale or not _controller(record, owner)) and not _deployment(record, owner, exists)
+
+
+def _is_deployment(record: Record) -> bool:
+    # By group, too: Fleet has a kind of the same name.
+    return (record.controller_group, record.controller_kind) == (names.GROUP, names.KIND)
+
+
+def _controller(record: Record, owner: Owner) -> str:
+    """Describe the object that controls it, if that is not the owner."""
+    if record.controller_uid in ("", owner.uid):
+        return ""
+    return f'{record.controller_kind} "{record.controller_name}"'
+
+
+def _deployment(record: Record, owner: Owner, exists: Exists) -> str:
+    """Describe the other BundleDeployment that has it, which needs no controller reference for some kinds."""
+    if record.owner in ("", owner.name) or not exists(record.owner, record.owner_uid):
+        return ""
+    return f'{names.KIND} "{record.owner}"'
+
+
+def _may_adopt(claimant: str, collision_protection: str) -> bool:
+    return collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
+
+
+def _collision_message(key: ObjectKey, claimant: str) -> str:
+    if claimant:
+        return (
+            f"{key}: exists already and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
+        )
+    return (
+        f"{key}: exists already and is not of this bundle; delete it, or set spec.collisionProtection to IfNoController"
+    )

@@ -1,0 +1,199 @@
+"""From what is wanted and what is seen to steps. Pure: a plan is a value, and carrying it out is execute.py.
+
+A step is a stage (and a rank in it) of reference/apply.md 6 with its tasks; the last step is prune. What a task needs to know and the
+watches do not say (an object that does not carry our label, a hash that this process never saw) is found out when the
+step is carried out, since an earlier step may have made it unnecessary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from controller.apply.ledger import Ledger
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.apply import order
+from controller.apply.ownership import Exists, Owner, Situation, is_ours, judge, loses_reference
+from controller.apply.targets import Target, TargetSet
+from controller.observe.records import ObjectKey, Record
+
+
+class Action(Enum):
+    """What is to be done about one object."""
+
+    NONE = "none"
+    """It is as we left it."""
+    LOOK = "look"
+    """The watches do not know it: see whether it is there, and whose it is."""
+    CREATE = "create"
+    APPLY = "apply"
+    """It is ours, of an earlier revision."""
+    REPAIR = "repair"
+    """It is ours, and somebody has changed it."""
+    COMPARE = "compare"
+    """It is ours and of this revision; whether it was changed has to be read."""
+    TAKE_BACK = "take back"
+    USE = "use"
+    """A Namespace that is not ours."""
+    REFUSE = "refuse"
+    AWAIT = "await"
+    """It is being deleted: apply it again when it is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One object and what is to be done about it."""
+
+    target: Target
+    action: Action
+    record: Record | None = None
+    refusal: BundleError | None = None
+    """Why it may not be applied, or not be looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Tasks that may be carried out at the same time."""
+
+    position: order.Step
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps in order, and what is to go when all is applied and healthy."""
+
+    steps: tuple[Step, ...] = ()
+    prune: tuple[Record, ...] = ()
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All tasks in order."""
+        return [task for step in self.steps for task in step.tasks]
+
+    @property
+    def writes(self) -> bool:
+        """Whether carrying it out may write anything."""
+        return any(task.action not in (Action.NONE, Action.USE, Action.REFUSE, Action.AWAIT) for task in self.tasks)
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether carrying it out may change more than putting right what somebody has changed."""
+        return bool(self.prune) or any(
+            task.action in (Action.APPLY, Action.CREATE, Action.TAKE_BACK) for task in self.tasks
+        )
+
+    @property
+    def drift(self) -> list[ObjectKey]:
+        """The objects that somebody has changed or removed since they were applied."""
+        return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
+
+
+def make_plan(  # noqa: PLR0913 - the values that a plan depends on, and no others
+    wanted: TargetSet,
+    leftovers: Iterable[Target],
+    observed: Mapping[ObjectKey, Record],
+    *,
+    owner: Owner,
+    exists: Exists,
+    ledger: Ledger,
+    collision_protection: str,
+    orphan: bool,
+) -> Plan:
+    """Decide what is to be done about each object.
+
+    Args:
+        wanted: the wanted revision: from its first write on, the target of every object it contains (DESIGN, rule 6).
+        leftovers: targets of the revision before that the wanted one lacks.
+        observed: what carries our label.
+        owner: the BundleDeployment.
+        exists: whether there is a BundleDeployment of a name and UID.
+        ledger: how the objects were left.
+        collision_protection: spec.collisionProtection.
+        orphan: the deletionPolicy is Orphan.
+    """
+
+    def task(target: Target) -> Task:
+        record = observed.get(target.key)
+        return decide(
+            target, record, owner=owner, exists=exists, ledger=ledger, collision_protection=collision_protection
+        )
+
+    present = [target for target in leftovers if target.key not in wanted.by_key]
+    tasks = [task(target) for target in [*wanted.targets, *present]]
+    by_position: dict[order.Step, list[Task]] = {}
+    for planned in tasks:
+        by_position.setdefault(order.step_of(planned.target.key), []).append(planned)
+    steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
+    surplus = [r for key, r in observed.items() if key not in wanted.by_key and _is_surplus(r, owner, orphan=orphan)]
+    return Plan(steps=tuple(steps), prune=tuple(surplus))
+
+
+def decide(  # noqa: PLR0913 - see make_plan
+    target: Target,
+    record: Record | None,
+    *,
+    owner: Owner,
+    exists: Exists,
+    ledger: Ledger,
+    collision_protection: str,
+) -> Task:
+    """Decide about one object by what the watches know of it; LOOK where they know nothing."""
+    if target.key in ledger.used:
+        return Task(target=target, action=Action.USE)
+    if record is None:
+        return Task(target=target, action=Action.LOOK)
+    return decide_about(
+        record, target, owner=owner, exists=exists, ledger=ledger, collision_protection=collision_protection
+    )
+
+
+def decide_about(  # noqa: PLR0913 - see make_plan
+    record: Record | None,
+    target: Target,
+    *,
+    owner: Owner,
+    exists: Exists,
+    ledger: Ledger,
+    collision_protection: str,
+) -> Task:
+    """Decide about one object that was looked at: None means that it is not there."""
+    judgement = judge(
+        record,
+        owner,
+        exists=exists,
+        collision_protection=collision_protection,
+        carries_reference=target.carries_reference,
+    )
+    if record is None:
+        return Task(target=target, action=Action.CREATE)
+    if target.bare or judgement.situation is Situation.USED:
+        return Task(target=target, action=Action.AWAIT if record.deleting else Action.USE, record=record)
+    if judgement.situation is Situation.COLLISION:
+        return Task(
+            target=target, action=Action.REFUSE, record=record, refusal=BundleError(Reason.COLLISION, judgement.message)
+        )
+    if record.deleting:
+        return Task(target=target, action=Action.AWAIT, record=record)
+    if judgement.situation is Situation.OURS:
+        return Task(target=target, action=_compare(target, record, ledger), record=record)
+    return Task(target=target, action=Action.TAKE_BACK, record=record)
+
+
+def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
+    if record.applied_digest != target.digest:
+        left = ledger.left.get(target.key)
+        return Action.REPAIR if left and left.digest == target.digest else Action.APPLY
+    left = ledger.left.get(target.key)
+    if left is None or left.digest != target.digest:
+        return Action.COMPARE
+    if left.entry_hash == record.entry_hash:
+        return Action.NONE
+    return Action.COMPARE if record.wiped else Action.REPAIR
+
+
+def _is_surplus(record: Record, owner: Owner, *, orphan: bool) -> bool:
+    """Whether an object that no revision wants is really ours: operators copy labels to children."""
+    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan)) and not record.deleting

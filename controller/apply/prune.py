@@ -1,0 +1,160 @@
+"""Taking managed objects away: what is deleted, what is kept and released, and the requests for both.
+
+Candidates come from the watches and have passed the ownership test. A delete names the object that was seen (UID and
+resourceVersion), so that nothing goes that changed meanwhile (reference/apply.md 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from api import names
+from api.errors import BundleError
+from controller.apply.order import teardown_order
+from controller.apply.release import CONFLICT, NOT_FOUND, release
+from controller.apply.replies import classify
+from controller.kube.client import ApiError, Client
+from controller.kube.discovery import Discovery
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey, Record
+
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_NAMESPACE = ("", "Namespace")
+_DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
+PAGE = 50
+# What the API server and its controllers put into every namespace.
+_DEFAULTS = frozenset(
+    {("ConfigMap", "kube-root-ca.crt"), ("ConfigMap", "openshift-service-ca.crt"), ("ServiceAccount", "default")}
+)
+_NOISE = frozenset({"Event", "EndpointSlice", "Endpoints", "Lease", "PodMetrics"})
+
+
+class Disposal(Enum):
+    """What is done with an object that is not wanted any more."""
+
+    DELETE = "delete"
+    RELEASE = "release"
+    DELETE_UNUSED = "delete, unless somebody else uses it"
+    """CustomResourceDefinitions at teardown, Namespaces always."""
+
+
+class Cause(Enum):
+    """Why objects go."""
+
+    PRUNE = "the wanted revision lacks it"
+    TEARDOWN = "the BundleDeployment is being deleted"
+    ORPHAN = "the BundleDeployment is being deleted, and its objects are to stay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What became of an object that was to go."""
+
+    record: Record
+    kept: str = ""
+    """Why it was released instead of deleted; empty: it was deleted, or is gone."""
+    error: BundleError | None = None
+
+
+def dispose(record: Record, cause: Cause) -> Disposal:
+    """Decide what is done with an object of ours that is to go. Pure."""
+    group_kind = (record.key.group, record.key.kind)
+    if cause is Cause.ORPHAN or record.prune == "false" or record.resource_policy.strip().lower() == "keep":
+        return Disposal.RELEASE
+    if group_kind == _NAMESPACE:
+        return Disposal.DELETE_UNUSED
+    if group_kind == _CRD and cause is Cause.TEARDOWN:
+        return Disposal.DELETE_UNUSED
+    if group_kind in _DATA and record.prune != "true":
+        return Disposal.RELEASE
+    return Disposal.DELETE
+
+
+class Remover:
+    """Deletes and releases objects of one BundleDeployment at a time, in order."""
+
+    def __init__(self, client: Client, discovery: Discovery) -> None:
+        self._client, self._discovery = client, discovery
+
+    def remove(self, records: Iterable[Record], owner: str, cause: Cause) -> list[Removal]:
+        """Take objects away in reverse order of applying; what is being deleted already is left to it."""
+        ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
+        return [self._remove(record, owner, dispose(record, cause)) for record in ordered]
+
+    def _remove(self, record: Record, owner: str, disposal: Disposal) -> Removal:
+        resource = self._resource(record.key)
+        if resource is None:
+            return Removal(record=record)
+        try:
+            kept = self._reason_to_keep(record, owner, disposal)
+            if kept:
+                release(self._client, resource, record.key, owner)
+            else:
+                self._delete(record, resource)
+        except ApiError as error:
+            if error.status in (NOT_FOUND, CONFLICT):  # gone, or another one by now: the watch tells
+                return Removal(record=record)
+            failure = classify(error, record.key, install_namespace="")
+            return Removal(
+                record=record, error=BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+            )
+        return Removal(record=record, kept=kept)
+
+    def _resource(self, key: ObjectKey) -> Resource | None:
+        served = self._discovery.resources()
+        return next((resource for resource in served if (resource.group, resource.kind) == (key.group, key.kind)), None)
+
+    def _delete(self, record: Record, resource: Resource) -> None:
+        path = resource.path(record.key.namespace, record.key.name)
+        self._client.delete(path, uid=record.uid, resource_version=record.resource_version)
+
+    def _reason_to_keep(self, record: Record, owner: str, disposal: Disposal) -> str:
+        if disposal is Disposal.RELEASE:
+            return "kept, as its kind, an annotation or the deletionPolicy says"
+        if disposal is Disposal.DELETE:
+            return ""
+        users = self._instances(record, owner) if record.key[:2] == _CRD else self._inhabitants(record.key.name)
+        user = next(users, "")
+        return f"kept, since {user} is left" if user else ""
+
+    def _instances(self, record: Record, owner: str) -> Iterator[str]:
+        """Yield custom resources of somebody else."""
+        plural, _, group = record.key.name.partition(".")
+        for resource in self._discovery.resources():
+            if (resource.group, resource.plural) == (group, plural):
+                for item in self._client.list(resource.path(), metadata=True, limit=PAGE):
+                    labels = item["metadata"].get("labels") or {}
+                    if labels.get(names.OWNER_LABEL) != owner:
+                        yield _describe(resource, item)
+                return
+
+    def _inhabitants(self, namespace: str) -> Iterator[str]:
+        """Yield what a namespace holds that neither the server put there nor somebody else takes away."""
+        seen: set[tuple[str, str]] = set()
+        for resource in self._discovery.resources():
+            group_kind = (resource.group, resource.kind)
+            if (
+                not resource.namespaced
+                or "list" not in resource.verbs
+                or "delete" not in resource.verbs
+                or group_kind in seen
+            ):
+                continue
+            seen.add(group_kind)
+            for item in self._client.list(resource.path(namespace), metadata=True, limit=PAGE):
+                if _stays(resource, item["metadata"]):
+                    yield _describe(resource, item)
+
+
+def _stays(resource: Resource, metadata: dict[str, Any]) -> bool:
+    if resource.kind in _NOISE or (resource.kind, metadata["name"]) in _DEFAULTS:
+        return False
+    return not metadata.get("deletionTimestamp") and not metadata.get("ownerReferences")
+
+
+def _describe(resource: Resource, item: dict[str, Any]) -> str:
+    metadata = item["metadata"]
+    return str(ObjectKey(resource.group, resource.kind, metadata.get("namespace", ""), metadata["name"]))

@@ -1,0 +1,76 @@
+"""Giving an object up without deleting it, and making way for taking one back.
+
+Never by an empty apply: that would delete all fields we own (reference/apply.md 5).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api import names
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey
+
+NOT_FOUND = 404
+CONFLICT = 409
+_MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
+
+
+def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
+    """Take our marks and our managedFields entry off an object; its data stays, and it says whose it was.
+
+    An object that is gone is released. One that changes meanwhile is tried again once.
+
+    Raises: ApiError.
+    """
+    for attempt in (1, 2):
+        try:
+            _patch_released(client, resource, key, owner)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return
+            if error.status != CONFLICT or attempt == 2:  # noqa: PLR2004 - the last attempt
+                raise
+        else:
+            return
+
+
+def _patch_released(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
+    path = resource.path(key.namespace, key.name)
+    metadata = client.get(path, metadata=True).value["metadata"]
+    manager = names.field_manager(owner)
+    entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") != manager]
+    patch: dict[str, Any] = {
+        "resourceVersion": metadata["resourceVersion"],
+        "labels": {names.OWNER_LABEL: None},
+        "annotations": {**dict.fromkeys(_MARKS), names.RELEASED_FROM: owner},
+        "ownerReferences": _without_controller(metadata),
+        # An empty list is ignored by the server, a list with one empty entry clears it (Kubernetes, server-side apply).
+        "managedFields": entries or [{}],
+    }
+    client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True)
+
+
+def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:
+    """Take off what hinders taking an object back: another controller reference, and the mark of its release.
+
+    Args:
+        resource_version: that was judged; a 409 says that the object is another one by now.
+
+    Returns: the resourceVersion after that.
+    Raises: ApiError.
+    """
+    path = resource.path(key.namespace, key.name)
+    metadata = client.get(path, metadata=True).value["metadata"]
+    patch: dict[str, Any] = {"resourceVersion": resource_version, "annotations": {names.RELEASED_FROM: None}}
+    if metadata.get("ownerReferences"):
+        patch["ownerReferences"] = _without_controller(metadata)
+    reply = client.merge_patch(path, {"metadata": patch}, metadata=True).value
+    version: str = reply["metadata"]["resourceVersion"]
+    return version
+
+
+def _without_controller(metadata: dict[str, Any]) -> list[dict[str, Any]] | None:
+    others = [reference for reference in metadata.get("ownerReferences") or [] if not reference.get("controller")]
+    return others or None

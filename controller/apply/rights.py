@@ -1,0 +1,97 @@
+"""Rights that an account lacks, as the API server names them in a 403: read from its text, and shown to a person.
+
+Not here: which reply is about rights at all (replies.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+SHOWN = 10
+
+_DENIED = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
+    r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)|path "(?P<path>[^"]*)")'
+)
+_ESCALATING = re.compile(r'user "([^"]*)" .*is attempting to grant RBAC permissions not currently held:')
+_RULE = re.compile(r"\{[^{}\n]*Verbs:\[[^\]]*\]\}")
+_ATTRIBUTE = re.compile(r"(\w+):\[([^\]]*)\]")
+_ITEM = re.compile(r'"([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Right:
+    """What a rule of RBAC has to allow."""
+
+    namespace: str = ""
+    """Where; empty for the cluster scope."""
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
+    """Empty for all."""
+    paths: tuple[str, ...] = ()
+    """Instead of resources: nonResourceURLs."""
+    verbs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it as messages show it: `get,list deployments.apps in namespace "foo"`."""
+        group = f".{','.join(self.groups)}" if any(self.groups) else ""
+        subject = ",".join(self.paths) or ",".join(self.resources) + group
+        called = "".join(f' "{name}"' for name in self.resource_names)
+        where = f' in namespace "{self.namespace}"' if self.namespace else ""
+        return f"{','.join(self.verbs)} {subject}{called}{where}"
+
+
+def parse_denial(message: str) -> tuple[str, tuple[Right, ...]]:
+    """Return the account that a 403 is about, and the right that it lacks; nothing if it is about something else."""
+    match = _DENIED.search(message)
+    if match is None:
+        return "", ()
+    found = match.groupdict("")
+    right = Right(
+        namespace=found["namespace"],
+        groups=() if found["path"] else (found["group"],),
+        resources=(found["resource"],) if found["resource"] else (),
+        paths=(found["path"],) if found["path"] else (),
+        verbs=(found["verb"],),
+    )
+    return found["user"], (right,)
+
+
+def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[Right, ...]]:
+    """Return the account that may not grant rights, and those that it lacks itself; nothing for another message.
+
+    Args:
+        message: of the 403.
+        namespace: of the Role or RoleBinding; empty for those of the cluster.
+    """
+    match = _ESCALATING.search(message)
+    if match is None:
+        return "", ()
+    return match[1], tuple(_parse_rule(rule, namespace) for rule in _RULE.findall(message[match.end() :]))
+
+
+def describe_rights(rights: Iterable[Right]) -> str:
+    """Return rights as one list, equal for equal rights in any order; verbs of one thing are put together."""
+    verbs: dict[Right, set[str]] = {}
+    for right in rights:
+        verbs.setdefault(replace(right, verbs=()), set()).update(right.verbs)
+    shown = [str(replace(subject, verbs=tuple(sorted(verbs[subject])))) for subject in sorted(verbs)]
+    more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return "; ".join(shown[:SHOWN]) + more
+
+
+def _parse_rule(text: str, namespace: str) -> Right:
+    """Read one rule as RBAC prints it: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`."""
+    attributes = {name: tuple(_ITEM.findall(items)) for name, items in _ATTRIBUTE.findall(text)}
+    return Right(
+        namespace=namespace,
+        groups=attributes.get("APIGroups", ()),
+        resources=attributes.get("Resources", ()),
+        resource_names=attributes.get("ResourceNames", ()),
+        paths=attributes.get("NonResourceURLs", ()),
+        verbs=attributes.get("Verbs", ()),
+    )

@@ -1,0 +1,131 @@
+"""What a revision wants, ready to be compared with what is there: a target for each object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api import names
+from controller.apply.ownership import Owner, carries_owner_reference, make_body
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.records import ObjectKey, key_of
+from controller.revision import Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One object that is to be on the cluster."""
+
+    key: ObjectKey
+    kind: GroupVersionKind
+    digest: str
+    """Of the body as it is sent: what the applied-digest annotation will say."""
+    carries_reference: bool
+    manifest: Mapping[str, Any]
+    bare: bool = False
+    """Created where it is missing, and never ours: the install namespace."""
+    leftover: bool = False
+    """Only in the revision before: repaired until it is pruned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSet:
+    """The targets of one revision for one owner, in bundle order."""
+
+    revision: str
+    targets: tuple[Target, ...]
+    by_key: Mapping[ObjectKey, Target]
+    resources: Mapping[tuple[str, str], Resource]
+    """(group, kind) to the resource that a CustomResourceDefinition of the revision defines."""
+
+    @property
+    def total(self) -> int:
+        """How many objects there are."""
+        return sum(not target.bare for target in self.targets)
+
+    @property
+    def kinds(self) -> frozenset[GroupVersionKind]:
+        """The kinds to watch."""
+        return frozenset(target.kind for target in self.targets if not target.bare)
+
+
+def make_targets(
+    revision: Revision, owner: Owner, *, orphan: bool, is_namespaced: Callable[[GroupVersionKind], bool | None]
+) -> TargetSet:
+    """Return the targets of a revision, the install namespace first where objects need it and the bundle lacks it.
+
+    Args:
+        revision: its objects are applicable already.
+        owner: the BundleDeployment that applies.
+        orphan: the deletionPolicy is Orphan: nothing carries an ownerReference.
+        is_namespaced: whether the objects of a kind have a namespace; None: the cluster does not serve it.
+    """
+    install_namespace = revision.terms.install_namespace
+    placed = (_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects)
+    targets = [_target(manifest, owner, orphan=orphan) for manifest in placed]
+    namespace = _install_namespace(install_namespace, targets)
+    if namespace:
+        targets.insert(0, namespace)
+    return TargetSet(
+        revision=revision.digest,
+        targets=tuple(targets),
+        by_key={target.key: target for target in targets},
+        resources=_defined_resources(revision.objects),
+    )
+
+
+def _place(
+    manifest: Mapping[str, Any], namespace: str, is_namespaced: Callable[[GroupVersionKind], bool | None]
+) -> Mapping[str, Any]:
+    """Give an object the namespace that could not be decided when it was rendered: its kind was not served then."""
+    metadata = manifest["metadata"]
+    if metadata.get("namespace") or not is_namespaced(GroupVersionKind.of(manifest)):
+        return manifest
+    return {**manifest, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _target(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> Target:
+    return Target(
+        key=key_of(manifest),
+        kind=GroupVersionKind.of(manifest),
+        digest=_digest(make_body(manifest, owner, orphan=orphan)),
+        carries_reference=carries_owner_reference(manifest, orphan=orphan),
+        manifest=manifest,
+    )
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    digest: str = body["metadata"]["annotations"][names.APPLIED_DIGEST]
+    return digest
+
+
+def _install_namespace(name: str, targets: Iterable[Target]) -> Target | None:
+    key = ObjectKey("", "Namespace", "", name)
+    if not name or not any(t.key.namespace == name for t in targets) or any(t.key == key for t in targets):
+        return None
+    return Target(
+        key=key,
+        kind=GroupVersionKind("", "v1", "Namespace"),
+        digest="",
+        carries_reference=False,
+        manifest={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        bare=True,
+    )
+
+
+def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
+    definitions = [
+        manifest for manifest in objects if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
+    ]
+    return {
+        (spec["group"], spec["names"]["kind"]): Resource(
+            group=spec["group"],
+            version="",
+            kind=spec["names"]["kind"],
+            plural=spec["names"]["plural"],
+            namespaced=spec.get("scope") == "Namespaced",
+            verbs=frozenset(),
+        )
+        for spec in (definition["spec"] for definition in definitions)
+    }

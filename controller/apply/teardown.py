@@ -1,0 +1,75 @@
+"""Which objects go next when a BundleDeployment is deleted. Pure; prune.py makes the requests.
+
+Custom resources go first, while their operator still runs, then everything else in reverse order of applying, then
+CustomResourceDefinitions, Namespaces last. A tier begins when the one before is gone. Nothing is repaired meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from controller.apply.order import is_custom
+from controller.apply.ownership import Owner, is_ours, loses_reference
+from controller.observe.records import ObjectKey, Record
+
+BLOCKED_AFTER_SECONDS = 60.0
+
+
+class Tier(IntEnum):
+    """What is taken away at the same time."""
+
+    CUSTOM_RESOURCES = 0
+    OBJECTS = 1
+    DEFINITIONS = 2
+    NAMESPACES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teardown:
+    """What is left, and what of it goes now."""
+
+    remaining: tuple[Record, ...]
+    now: tuple[Record, ...]
+    """To be deleted or released in this pass."""
+    awaited: tuple[Record, ...]
+    """Being deleted: the next tier waits for them."""
+
+
+def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan: bool) -> Teardown:
+    """Decide which objects go now.
+
+    Args:
+        observed: what carries our label.
+        owner: the BundleDeployment that is being deleted.
+        orphan: its objects are released and stay.
+    """
+    ours = [record for record in observed.values() if _is_left(record, owner, orphan=orphan)]
+    current = [record for record in ours if orphan or _tier(record) is min(map(_tier, ours))]
+    return Teardown(
+        remaining=tuple(ours),
+        now=tuple(record for record in current if not record.deleting),
+        awaited=tuple(record for record in current if record.deleting),
+    )
+
+
+def blockers(awaited: Iterable[Record]) -> str:
+    """Describe what holds the objects that are being deleted, for a condition."""
+    texts = [f"{record.key} ({', '.join(record.finalizers) or 'being deleted'})" for record in awaited]
+    shown = sorted(texts)[:3]
+    more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
+    return ", ".join(shown) + more
+
+
+def _is_left(record: Record, owner: Owner, *, orphan: bool) -> bool:
+    # --cascade=orphan strips the references before we see the deletion: label and UID are enough then.
+    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan))
+
+
+def _tier(record: Record) -> Tier:
+    if is_custom(record.key):
+        return Tier.CUSTOM_RESOURCES
+    if record.key.kind == "Namespace":
+        return Tier.NAMESPACES
+    return Tier.DEFINITIONS if record.key.kind == "CustomResourceDefinition" else Tier.OBJECTS

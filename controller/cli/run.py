@@ -1,0 +1,32 @@
+"""`rukpak run`: the controller itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from controller import settings
+from controller.kube.errors import ConfigurationError
+from controller.manager import log
+from controller.manager.manager import make_manager
+
+FAILED = 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the controller until SIGTERM or SIGINT; returns the exit status."""
+    options = settings.parse(arguments, os.environ)
+    log.set_up(options.log_format, options.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        manager = make_manager(options)
+    except (ConfigurationError, OSError) as error:
+        print(f"rukpak run: {error}", file=sys.stderr)
+        return FAILED
+    manager.run(stop)
+    return 0

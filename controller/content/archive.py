@@ -1,0 +1,234 @@
+"""The only writer of fetched files: entries go in, folders and regular files come out.
+
+Invariants: nothing is created outside of the destination, and nothing in it but folders and regular files (modes 0755
+and 0644, no owner, no setuid); no link is ever on disk. Every budget is charged before what it pays for. Where an
+archive names a path twice the last one counts, whatever the kinds.
+
+Not here: reading archives (tar.py), rules for names and counters (limits.py), what is where (nodes.py). The caller
+removes the destination when this fails (store.py does).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import shutil
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from api.plugins import Entry, EntryKind, Limits, Readable
+from controller.content import nodes
+from controller.content.compression import CHUNK
+from controller.content.disk import full_disk_reported
+from controller.content.limits import Budget, Rejection, check_link, check_path, leaving, quote
+from controller.content.nodes import Node
+
+_LOG = logging.getLogger(__name__)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+def write_entries(entries: Iterable[Entry], destination: Path, limits: Limits, path: str) -> None:
+    """Write entries into an empty folder, whiteouts and links carried out.
+
+    Links to files and folders of the tree become copies; a link that dangles or leads into itself is left out.
+
+    Args:
+        entries: of all layers in order. If an entry is refused, a generator learns of it by `throw`: content whose
+            digest is wrong should be called that, rather than judged.
+        destination: exists and is empty; what it holds after an error is of no use.
+        limits: budgets of all entries together.
+        path: of the source in the spec; messages begin with it.
+
+    Raises: BundleError (ContentRejected, StorageFull); whatever `entries` raises.
+    """
+    with full_disk_reported(path):
+        try:
+            _write(entries, _Writer(destination, limits))
+        except Rejection as rejection:
+            raise rejection.at(path) from None
+
+
+def _write(entries: Iterable[Entry], writer: _Writer) -> None:
+    for entry in entries:
+        try:
+            writer.add(entry)
+        except Rejection as rejection:
+            if isinstance(entries, Generator):
+                with suppress(StopIteration):
+                    entries.throw(rejection)
+            raise
+    writer.copy_links()
+
+
+class _Writer:
+    """The destination, and the tree that it mirrors."""
+
+    def __init__(self, destination: Path, limits: Limits) -> None:
+        self._destination, self._limits = destination, limits
+        self._budget = Budget(limits)
+        self._root = nodes.make_root()
+
+    def add(self, entry: Entry) -> None:
+        """Carry out one entry."""
+        self._budget.charge_entry()
+        path = check_path(entry.path, self._limits)
+        if entry.kind is EntryKind.DIRECTORY:
+            self._make_folders(path, entry.layer)
+        elif entry.kind is EntryKind.WHITEOUT:
+            self._white_out(path, entry)
+        elif entry.kind is EntryKind.OPAQUE:
+            self._clear(nodes.find(self._root, path), entry.layer)
+        elif not path:
+            raise Rejection(f"entry {quote(entry.path)} names the root as a {entry.kind.value}; leave it out")
+        elif entry.kind is EntryKind.FILE:
+            self._add_file(path, entry)
+        else:
+            self._add_link(path, entry)
+
+    # folders, files, links
+
+    def _make_folders(self, path: str, layer: int) -> Node:
+        """Return the folder at a path, made with all that it is in; a file or link in its way is replaced."""
+        node = self._root
+        for name in path.split("/") if path else ():
+            child = node.children.get(name)
+            if child is None or child.kind is not EntryKind.DIRECTORY:
+                child = self._make_folder(node, name)
+            child.layer = layer
+            node = child
+        return node
+
+    def _make_folder(self, parent: Node, name: str) -> Node:
+        self._remove(parent.children.get(name))
+        node = self._attach(parent, Node(name=name, kind=EntryKind.DIRECTORY))
+        self._on_disk(node.path).mkdir(mode=0o755)
+        return node
+
+    def _add_file(self, path: str, entry: Entry) -> None:
+        self._budget.charge_file(path, entry.size)
+        node = self._replace(path, EntryKind.FILE, entry.layer)
+        node.executable = entry.executable
+        self._write_file(path, entry.data, entry.size, executable=entry.executable)
+
+    def _add_link(self, path: str, entry: Entry) -> None:
+        """Note a link; a hard link to a file that is there already is a copy of it as it is now."""
+        if entry.kind is EntryKind.SYMBOLIC_LINK:
+            check_link(path, entry.target, self._limits)
+        elif entry.target.startswith("/") or ".." in entry.target.split("/"):
+            raise leaving(path, entry.target)
+        elif self._copy_hard_link(path, check_path(entry.target, self._limits), entry.layer):
+            return
+        node = self._replace(path, EntryKind.SYMBOLIC_LINK, entry.layer)
+        node.target = entry.target
+        node.origin = node.parent if entry.kind is EntryKind.SYMBOLIC_LINK else self._root
+
+    def _copy_hard_link(self, path: str, target: str, layer: int) -> bool:
+        original = nodes.find(self._root, target)
+        if original is None or original.kind is not EntryKind.FILE:
+            return False
+        # Open before the copy is made: making it may remove the original (`a` and `a/b`).
+        with self._on_disk(target).open("rb") as data:
+            size = os.fstat(data.fileno()).st_size
+            copy = Entry(path=path, size=size, data=data, executable=original.executable, layer=layer)
+            self._add_file(path, copy)
+        return True
+
+    def _replace(self, path: str, kind: EntryKind, layer: int) -> Node:
+        """Return a new node at a path, in place of what is there."""
+        folder, name = posixpath.split(path)
+        parent = self._make_folders(folder, layer)
+        self._remove(parent.children.get(name))
+        return self._attach(parent, Node(name=name, kind=kind, layer=layer))
+
+    def _attach(self, parent: Node, node: Node) -> Node:
+        self._budget.charge_node()
+        node.parent = parent
+        parent.children[node.name] = node
+        return node
+
+    # whiteouts
+
+    def _white_out(self, path: str, entry: Entry) -> None:
+        node = nodes.find(self._root, path)
+        if node is None or node is self._root:
+            return
+        self._clear(node, entry.layer)
+        if node.layer < entry.layer:
+            self._remove(node)
+
+    def _clear(self, node: Node | None, layer: int) -> None:
+        """Remove what lower layers have below a node."""
+        if node is None or node.cleared == layer:
+            return
+        node.cleared = layer
+        for child in tuple(node.children.values()):
+            if child.layer < layer:
+                self._remove(child)
+            else:
+                self._clear(child, layer)
+
+    def _remove(self, node: Node | None) -> None:
+        if node is None or node.parent is None:
+            return
+        if node.kind is EntryKind.DIRECTORY:
+            shutil.rmtree(self._on_disk(node.path))
+        elif node.kind is EntryKind.FILE:
+            self._on_disk(node.path).unlink()
+        del node.parent.children[node.name]
+
+    # links, when everything is there
+
+    def copy_links(self) -> None:
+        """Put copies in the place of links; what no link leads to in the end is left out."""
+        links = tuple(nodes.links(self._root))
+        for link in links:
+            nodes.resolve(link)
+        left_out = [link.path for link in links if link.resolved is None]
+        if left_out:
+            _LOG.debug("left out links that lead nowhere", extra={"count": len(left_out), "first": left_out[0]})
+        for link in links:
+            self._copy(link, link.path, frozenset(link.ancestors()))
+
+    def _copy(self, node: Node, path: str, above: frozenset[Node]) -> None:
+        """Copy a file or folder, or what a link leads to; a folder that is being copied already is not copied again."""
+        origin = node.resolved if node.kind is EntryKind.SYMBOLIC_LINK else node
+        if origin is None or origin in above:
+            return
+        self._budget.charge_node()
+        check_path(path, self._limits)
+        if origin.kind is EntryKind.FILE:
+            self._copy_file(origin, path)
+            return
+        self._on_disk(path).mkdir(mode=0o755)
+        for child in origin.children.values():
+            self._copy(child, f"{path}/{child.name}", above | {origin})
+
+    def _copy_file(self, origin: Node, path: str) -> None:
+        with self._on_disk(origin.path).open("rb") as data:
+            size = os.fstat(data.fileno()).st_size
+            self._budget.charge_file(path, size)
+            self._write_file(path, data, size, executable=origin.executable)
+
+    # disk
+
+    def _write_file(self, path: str, data: Readable | None, size: int, *, executable: bool) -> None:
+        descriptor = os.open(self._on_disk(path), _NEW, 0o755 if executable else 0o644)
+        with os.fdopen(descriptor, "wb", buffering=0) as out:
+            left = size
+            while left:
+                piece = data.read(min(left, CHUNK))[:left] if data else b""
+                if not piece:
+                    raise Rejection(f"entry {quote(path)} is cut short; publish it again")
+                left -= len(piece)
+                _write_all(out.fileno(), piece)
+
+    def _on_disk(self, path: str) -> Path:
+        return self._destination / path
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

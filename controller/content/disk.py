@@ -1,0 +1,62 @@
+"""The disk: walking folders that hold only folders and regular files, and one error for a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class ForeignFileError(Exception):
+    """A folder of ours holds what we never put there: a link, a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file or folder below a folder."""
+
+    path: str
+    """Relative, with slashes."""
+    is_folder: bool
+
+
+def walk(folder: Path) -> Iterator[Item]:
+    """Yield what is below a folder, by name, a folder before its content. Links are never followed.
+
+    Raises: ForeignFileError; OSError.
+    """
+    yield from _walk(folder, "")
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[Item]:
+    with os.scandir(folder) as scan:
+        found = sorted(scan, key=lambda item: item.name)
+    for item in found:
+        path = prefix + item.name
+        if item.is_dir(follow_symlinks=False):
+            yield Item(path, is_folder=True)
+            yield from _walk(Path(item.path), path + "/")
+        elif item.is_file(follow_symlinks=False):
+            yield Item(path, is_folder=False)
+        else:
+            raise ForeignFileError(path)
+
+
+@contextmanager
+def full_disk_reported(subject: str) -> Iterator[None]:
+    """Turn "no space left" and "quota exceeded" into BundleError (StorageFull); `subject` begins the message."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        message = f"{subject}: the disk of the content store is full; give it more room"
+        raise BundleError(Reason.STORAGE_FULL, message) from error

@@ -1,0 +1,256 @@
+"""The content store: fetched content by key, on disk, verified, shared between BundleDeployments.
+
+Invariants: content appears whole or not at all (staged, then renamed); nothing is handed out in this process that was
+not checked against the index written when it was put; one writer for each key at a time. The store is a cache: losing
+any of it costs a fetch by digest and nothing else.
+
+Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
+
+Not here: what content may look like (archive.py), and who may use which content (a pin is recorded only after the
+source answered for it, DESIGN rule 1).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from controller.content.disk import ForeignFileError, full_disk_reported, walk
+
+_LOG = logging.getLogger(__name__)
+_SUBJECT = "content store"
+
+
+class StoreInUseError(RuntimeError):
+    """Another process uses the folder."""
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of one entry without reading its content."""
+
+    size: int
+    """Bytes of all files."""
+    used: int
+    """Last use, nanoseconds since the epoch."""
+    verified: bool = False
+
+
+@dataclass(slots=True)
+class _KeyLock:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    holders: int = 0
+
+
+class ContentStore:
+    """Content by key, safe for use by many threads of one process.
+
+    Args:
+        root: a folder of this process alone; made when missing. Left-overs of a killed process are removed.
+
+    Raises: StoreInUseError if another process, or another store of this one, uses the folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._entries, self._staging, self._scratch = root / "entries", root / "staging", root / "scratch"
+        self._entries.mkdir(parents=True, exist_ok=True)
+        self._lock_file = _lock(root)
+        for folder in (self._staging, self._scratch):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(exist_ok=True)
+        self._guard = threading.Lock()
+        self._key_locks: dict[str, _KeyLock] = {}
+        self._records = dict(self._read_records())
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._lock_file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def get(self, key: str) -> Path | None:
+        """Return the folder of stored content, for reading only; None if there is none, or it was damaged."""
+        name = _name(key)
+        with self._holding(name):
+            return self._reuse(name)
+
+    def put(self, key: str, write: Callable[[Path], None]) -> Path:
+        """Return the folder of content, which `write` fills if it is not stored yet.
+
+        Args:
+            key: any text; equal keys mean equal content.
+            write: fills an empty folder with folders and regular files. While it runs, others that put this key wait,
+                and use what it made; if it fails they try themselves.
+
+        Raises: BundleError (StorageFull); whatever `write` raises, and then nothing is stored.
+        """
+        name = _name(key)
+        with self._holding(name):
+            return self._reuse(name) or self._create(name, key, write)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Hand out an empty folder on the store's file system that is removed afterwards, with all that is in it."""
+        with full_disk_reported(_SUBJECT):
+            folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def collect(self, keep: Collection[str], max_bytes: int) -> None:
+        """Remove content, what was used longest ago first, until at most `max_bytes` are left.
+
+        Args:
+            keep: keys that stay whatever their size: all that is in use, or soon will be.
+            max_bytes: of files, as `bytes_used` counts them.
+        """
+        kept = {_name(key) for key in keep}
+        with self._guard:
+            candidates = sorted((record.used, name) for name, record in self._records.items() if name not in kept)
+        for used, name in candidates:
+            if self.bytes_used() <= max_bytes:
+                return
+            with self._holding(name):
+                record = self._records.get(name)
+                if record is not None and record.used == used:  # not used since
+                    self._remove(name)
+
+    def bytes_used(self) -> int:
+        """Return the bytes of all stored files, without scratch and what is being written."""
+        with self._guard:
+            return sum(record.size for record in self._records.values())
+
+    # one key at a time
+
+    @contextmanager
+    def _holding(self, name: str) -> Iterator[None]:
+        with self._guard:
+            key_lock = self._key_locks.setdefault(name, _KeyLock())
+            key_lock.holders += 1
+        try:
+            with key_lock.lock:
+                yield
+        finally:
+            with self._guard:
+                key_lock.holders -= 1
+                if not key_lock.holders:
+                    del self._key_locks[name]
+
+    def _reuse(self, name: str) -> Path | None:
+        record = self._records.get(name)
+        if record is None:
+            return None
+        entry = self._entries / name
+        if not (entry / "content").is_dir() or not (record.verified or _is_intact(entry)):
+            _LOG.warning("removed stored content that was damaged", extra={"entry": name})
+            self._remove(name)
+            return None
+        record.verified = True
+        record.used = time.time_ns()
+        os.utime(entry, ns=(record.used, record.used))
+        return entry / "content"
+
+    def _create(self, name: str, key: str, write: Callable[[Path], None]) -> Path:
+        entry = self._entries / name
+        with full_disk_reported(_SUBJECT):
+            staged = Path(tempfile.mkdtemp(dir=self._staging))
+            try:
+                (staged / "content").mkdir()
+                write(staged / "content")
+                size = _write_index(staged, key)
+                staged.rename(entry)
+            except BaseException:
+                shutil.rmtree(staged, ignore_errors=True)
+                raise
+        with self._guard:
+            self._records[name] = _Record(size=size, used=time.time_ns(), verified=True)
+        return entry / "content"
+
+    def _remove(self, name: str) -> None:
+        """Take an entry out of sight at once, then off the disk."""
+        with self._guard:
+            self._records.pop(name, None)
+        self._discard(self._entries / name)
+
+    def _discard(self, entry: Path) -> None:
+        away = Path(tempfile.mkdtemp(dir=self._staging))
+        if entry.exists():
+            entry.rename(away / "entry")
+        shutil.rmtree(away, ignore_errors=True)
+
+    def _read_records(self) -> Iterator[tuple[str, _Record]]:
+        for entry in sorted(self._entries.iterdir()):
+            try:
+                with (entry / "index").open("rb") as file:
+                    size = int(json.loads(file.readline())["bytes"])
+                yield entry.name, _Record(size=size, used=entry.stat().st_mtime_ns)
+            except (OSError, ValueError, KeyError, TypeError):
+                _LOG.warning("removed stored content without a readable index", extra={"entry": entry.name})
+                self._discard(entry)
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _lock(root: Path) -> int:
+    descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreInUseError(
+            f'content store "{root}": another process uses it; stop it, or give each one a folder of its own'
+        ) from None
+    return descriptor
+
+
+# The index: a line about the entry, with the digest of the second line; then everything in it, with sizes and digests.
+
+
+def _write_index(entry: Path, key: str) -> int:
+    """Write what an entry holds beside it. Returns: bytes of all files."""
+    listing = _list(entry / "content")
+    body = json.dumps(listing, sort_keys=True).encode()
+    size = sum(int(item[0]) for item in listing.values() if item)
+    head = json.dumps({"key": key, "bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
+    (entry / "index").write_bytes(head.encode() + b"\n" + body)
+    return size
+
+
+def _is_intact(entry: Path) -> bool:
+    try:
+        with (entry / "index").open("rb") as file:
+            head, body = json.loads(file.readline()), file.read()
+        listed: Any = json.loads(body)
+        return head["sha256"] == hashlib.sha256(body).hexdigest() and bool(listed == _list(entry / "content"))
+    except (OSError, ValueError, KeyError, TypeError, ForeignFileError):
+        return False
+
+
+def _list(folder: Path) -> dict[str, list[Any]]:
+    """Return what is below a folder: of files size and sha256, of folders nothing."""
+    return {item.path: [] if item.is_folder else _describe(folder / item.path) for item in walk(folder)}
+
+
+def _describe(path: Path) -> list[Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return [os.fstat(file.fileno()).st_size, digest]

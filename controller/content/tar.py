@@ -1,0 +1,282 @@
+"""Reading tar: ustar, GNU and pax, as a stream, within a bound on what is read between two entries.
+
+Why not `tarfile`: it reads long-name and pax records whole before anything can be checked, takes quadratic time and
+memory over a crafted pax record (2 GiB for one of 128 KiB; see CVE-2024-6232), and takes a damaged header for the end
+of the archive. Here a damaged or cut archive is always refused.
+
+Not here: paths are handed on as they came; archive.py checks them and writes the files. Formats:
+https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, "Basic Tar Format" of the GNU tar manual, and
+layer.md of the OCI image specification.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from api.plugins import Entry, EntryKind, Limits, Readable
+from controller.content.compression import CHUNK, Decompressed, decompress
+from controller.content.limits import Rejection, describe_bytes, quote
+
+_BLOCK = 512
+_CHECKSUM = slice(148, 156)
+_DAMAGED = "this is not a tar archive, or a damaged one; publish it again"
+_CUT = "the archive is cut short; publish it again"
+
+_FILES = b"\x0007"  # the third: contiguous, the same to everybody today
+_KINDS = {ord("1"): EntryKind.HARD_LINK, ord("2"): EntryKind.SYMBOLIC_LINK, ord("5"): EntryKind.DIRECTORY}
+_REFUSED = {ord("3"): "character device", ord("4"): "block device", ord("6"): "fifo", ord("S"): "sparse file"}
+_LONG_NAME, _LONG_TARGET, _GLOBAL = ord("L"), ord("K"), ord("g")
+_PAX = b"xX"
+
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+_AUFS = ".wh..wh."
+
+
+def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> Iterator[Entry]:
+    """Yield the entries of a tar archive, which may be compressed by gzip or zstd.
+
+    Args:
+        stream: the archive; read up to its end marker and the padding behind it.
+        limits: of ratio and header size; the others are for the writer.
+        layer: number of an OCI layer: whiteouts become entries of their own, absolute link targets start at the root.
+
+    Raises: Rejection for devices, fifos, sparse files, unknown types, damaged or cut archives, and budgets; whatever
+        `stream` raises.
+    """
+    for member in _Members(decompress(stream, limits), limits):
+        if layer is None:
+            yield member.entry()
+        elif (entry := _of_layer(member.entry(layer))) is not None:
+            yield entry
+
+
+def _of_layer(entry: Entry) -> Entry | None:
+    """Return an entry with the meaning that layer.md gives it; None for the bookkeeping of aufs."""
+    directory, name = posixpath.split(entry.path.rstrip("/"))
+    if name == _OPAQUE:
+        return Entry(path=directory, kind=EntryKind.OPAQUE, layer=entry.layer)
+    if name.startswith(_AUFS):
+        return None
+    if name.startswith(_WHITEOUT):
+        return _whiteout(entry, directory, name.removeprefix(_WHITEOUT))
+    if entry.target.startswith("/"):
+        return _link_from_root(entry)
+    return entry
+
+
+def _whiteout(entry: Entry, directory: str, hidden: str) -> Entry:
+    if hidden in ("", ".", ".."):
+        raise Rejection(f"entry {quote(entry.path)} is a whiteout of nothing; leave it out")
+    return Entry(path=posixpath.join(directory, hidden), kind=EntryKind.WHITEOUT, layer=entry.layer)
+
+
+def _link_from_root(entry: Entry) -> Entry:
+    target = posixpath.normpath(entry.target).lstrip("/")  # the parent of the root is the root
+    if entry.kind is EntryKind.SYMBOLIC_LINK:
+        folder = posixpath.dirname(posixpath.normpath(entry.path))
+        target = posixpath.relpath("/" + target, posixpath.join("/", folder))
+    return Entry(path=entry.path, kind=entry.kind, target=target or ".", layer=entry.layer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """One entry as the archive has it."""
+
+    name: str
+    kind: EntryKind
+    size: int
+    target: str
+    executable: bool
+    body: _Body
+
+    def entry(self, layer: int = 0) -> Entry:
+        is_file, is_link = self.kind is EntryKind.FILE, self.kind in (EntryKind.HARD_LINK, EntryKind.SYMBOLIC_LINK)
+        return Entry(
+            path=self.name,
+            kind=self.kind,
+            size=self.size if is_file else 0,
+            data=self.body if is_file else None,
+            executable=self.executable,
+            target=self.target if is_link else "",
+            layer=layer,
+        )
+
+
+class _Body:
+    """The bytes of one file."""
+
+    def __init__(self, stream: Decompressed, size: int) -> None:
+        self._stream, self.left = stream, size
+
+    def read(self, size: int, /) -> bytes:
+        if not self.left:
+            return b""
+        data = self._stream.read(min(size, self.left))
+        if not data:
+            raise Rejection(_CUT)
+        self.left -= len(data)
+        return data
+
+    def skip(self) -> None:
+        while self.read(CHUNK):
+            pass
+
+
+class _Members:
+    """The entries of one archive, in its order."""
+
+    def __init__(self, stream: Decompressed, limits: Limits) -> None:
+        self._stream, self._limits = stream, limits
+        self._is_begun = False
+
+    def __iter__(self) -> Iterator[_Member]:
+        while (member := self._next()) is not None:
+            yield member
+            member.body.skip()
+            self._exactly(-member.size % _BLOCK)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Read the padding behind the end marker: the checksum of gzip is behind it."""
+        left = self._limits.header_bytes
+        while left > 0 and (data := self._stream.read(CHUNK)):
+            left -= len(data)
+
+    def _next(self) -> _Member | None:
+        """Read up to the next entry, with the extended headers that belong to it; None at the end marker."""
+        records: dict[str, bytes] = {}
+        allowance = self._limits.header_bytes
+        while (header := self._header()) is not None:
+            if header.type not in _EXTENDED:
+                return header.member(records, self._stream)
+            allowance -= _BLOCK + header.size
+            if allowance < 0:
+                budget = describe_bytes(self._limits.header_bytes)
+                raise Rejection(f"a header of the archive is over the budget of {budget}; shorten names and attributes")
+            records.update(header.records(self._padded(header.size)))
+        if allowance != self._limits.header_bytes:
+            raise Rejection(_CUT)
+        return None
+
+    def _header(self) -> _Header | None:
+        block = self._exactly(_BLOCK, or_nothing=self._is_begun)
+        self._is_begun = True
+        if not block.strip(b"\0"):  # the end marker, or the end of an archive that has none
+            return None
+        return _Header(block)
+
+    def _padded(self, size: int) -> bytes:
+        return self._exactly(size + -size % _BLOCK)[:size]
+
+    def _exactly(self, size: int, *, or_nothing: bool = False) -> bytes:
+        """Return `size` bytes; with `or_nothing` also nothing, if the stream ends just here."""
+        parts: list[bytes] = []
+        left = size
+        while left and (data := self._stream.read(left)):
+            parts.append(data)
+            left -= len(data)
+        if left and not (or_nothing and not parts):
+            raise Rejection(_CUT)
+        return b"".join(parts)
+
+
+class _Header:
+    """One header block, its checksum verified."""
+
+    def __init__(self, block: bytes) -> None:
+        checksum = _number(block[_CHECKSUM])
+        if sum(block) - sum(block[_CHECKSUM]) + len(block[_CHECKSUM]) * ord(" ") != checksum:
+            raise Rejection(_DAMAGED)
+        self._block = block
+        self.type = block[156]
+        self.size = _number(block[124:136])
+
+    def records(self, data: bytes) -> dict[str, bytes]:
+        """Return what an extended header says about the next entry: `path`, `linkpath`, `size`."""
+        if self.type == _LONG_NAME:
+            return {"path": _text(data)}
+        if self.type == _LONG_TARGET:
+            return {"linkpath": _text(data)}
+        records = dict(_pax_records(data))
+        if any(key.startswith("GNU.sparse.") for key in records):
+            raise Rejection("the archive holds a sparse file; write it without sparse files")
+        records = {key: value for key, value in records.items() if key in ("path", "linkpath", "size")}
+        if self.type == _GLOBAL and records:
+            raise Rejection("a global header of the archive gives a name or a size to every entry; leave it out")
+        return records
+
+    def member(self, records: dict[str, bytes], stream: Decompressed) -> _Member:
+        name = records.get("path", self._name())
+        kind = self._kind(name)
+        size = _decimal(records["size"]) if "size" in records else self.size
+        if kind is not EntryKind.FILE:
+            size = 0  # as every reader does: no data follows, whatever the field says
+        return _Member(
+            name=_decode(name),
+            kind=kind,
+            size=size,
+            target=_decode(records.get("linkpath", _text(self._block[157:257]))),
+            executable=bool(_number(self._block[100:108]) & 0o100),
+            body=_Body(stream, size),
+        )
+
+    def _kind(self, name: bytes) -> EntryKind:
+        if self.type in _FILES:
+            return EntryKind.DIRECTORY if name.endswith(b"/") else EntryKind.FILE
+        kind = _KINDS.get(self.type)
+        if kind is None:
+            what = _REFUSED.get(self.type, "thing of a type that is not known")
+            raise Rejection(f"entry {quote(_decode(name))} is a {what}; leave it out")
+        return kind
+
+    def _name(self) -> bytes:
+        name, prefix = _text(self._block[:100]), b""
+        if self._block[257:263] == b"ustar\0":  # GNU's magic differs, and means other things by these bytes
+            prefix = _text(self._block[345:500])
+        return prefix + b"/" + name if prefix else name
+
+
+_EXTENDED = frozenset((*_PAX, _LONG_NAME, _LONG_TARGET, _GLOBAL))
+
+
+def _pax_records(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the records `<length> <key>=<value><newline>`, each of which must be just as long as it says."""
+    position = 0
+    while position < len(data):
+        digits, space, _ = data[position : position + 20].partition(b" ")
+        record = data[position : position + (_decimal(digits) if space else 0)]
+        key, equals, value = record[len(digits) + 1 :].partition(b"=")
+        if not (equals and value.endswith(b"\n")) or len(record) != _decimal(digits):
+            raise Rejection(_DAMAGED)
+        yield _decode(key), value[:-1]
+        position += len(record)
+
+
+def _text(field: bytes) -> bytes:
+    return field.partition(b"\0")[0]
+
+
+def _decode(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")  # limits.check_path refuses what is not UTF-8, by name
+
+
+def _decimal(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > 19:  # noqa: PLR2004 - digits of the largest 64-bit number
+        raise Rejection(_DAMAGED)
+    return int(digits)
+
+
+def _number(field: bytes) -> int:
+    """Read a number: octal, or base 256 where the first bit is set (GNU)."""
+    if field[0] == 0x80:  # noqa: PLR2004 - 0xff would be a negative one
+        return int.from_bytes(field[1:], "big")
+    digits = field.strip(b" \0")
+    if digits and not digits.isdigit():
+        raise Rejection(_DAMAGED)
+    try:
+        return int(digits or b"0", 8)
+    except ValueError:
+        raise Rejection(_DAMAGED) from None

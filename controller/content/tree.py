@@ -1,0 +1,85 @@
+"""Assembling the content tree: the union of all sources, each at its destination.
+
+Invariant: a path comes from one source. Whether that is so is decided before anything is placed, and nothing is ever
+overwritten. Files are hard links into the content store where the file system allows it: the tree is for reading only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.errors import BundleError
+from api.plugins import ContentTree
+from api.v1alpha2.conditions import Reason
+from controller.content.disk import full_disk_reported, walk
+from controller.content.limits import quote
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is to stand at a path of the tree."""
+
+    field: str
+    origin: Path | None
+    """The stored file; None for a folder."""
+
+
+def assemble(parts: Sequence[tuple[str, str, Path]], destination: Path) -> ContentTree:
+    """Place the content of all sources below a new folder.
+
+    Args:
+        parts: of each source in spec order its field path (`spec.sources[1]`), its destination in the tree ('' is the
+            root; a relative path as the CRD admits it), and the folder of its content.
+        destination: does not exist yet; on the store's file system, or every file is copied.
+
+    Raises: BundleError (ContentConflict for a path that two sources bring, or that is a file in one and a folder in
+        another; StorageFull).
+    """
+    places: dict[str, _Place] = {}
+    for field, target, folder in parts:
+        _claim_part(places, field, target, folder)
+    with full_disk_reported(parts[0][0] if parts else "spec.sources"):
+        _place(places, destination)
+    return ContentTree(root=destination, destinations=tuple(dict.fromkeys(target for _, target, _ in parts)))
+
+
+def _claim_part(places: dict[str, _Place], field: str, target: str, folder: Path) -> None:
+    elements = target.split("/") if target else []
+    for depth in range(1, len(elements) + 1):
+        _claim(places, "/".join(elements[:depth]), _Place(field, None))
+    for item in walk(folder):
+        path = "/".join([*elements, item.path])
+        _claim(places, path, _Place(field, None if item.is_folder else folder / item.path))
+
+
+def _claim(places: dict[str, _Place], path: str, place: _Place) -> None:
+    other = places.setdefault(path, place)
+    if other is place or (other.origin is None and place.origin is None):
+        return
+    both = "both bring it" if other.origin and place.origin else "it is a file in one and a folder in the other"
+    raise BundleError(
+        Reason.CONTENT_CONFLICT,
+        f"{place.field}: path {quote(path)} conflicts with {other.field}: {both}; "
+        "give them different destinations, or take the path out of one",
+    )
+
+
+def _place(places: dict[str, _Place], destination: Path) -> None:
+    destination.mkdir(mode=0o755)
+    for path, place in places.items():  # a folder was claimed before what is in it
+        if place.origin is None:
+            (destination / path).mkdir(mode=0o755)
+        else:
+            _link_or_copy(place.origin, destination / path)
+
+
+def _link_or_copy(origin: Path, path: Path) -> None:
+    with suppress(OSError):  # another file system, too many links, links not supported: a copy does as well
+        os.link(origin, path, follow_symlinks=False)
+        return
+    shutil.copy(origin, path, follow_symlinks=False)

@@ -1,0 +1,260 @@
+"""From a spec to the revision that it asks for: resolve, fetch, assemble, render.
+
+The left half of a pass. It has no cluster to write to, or to read from: the same code renders on a desk. Network is
+used only for what is not pinned (resolving) and for what is not stored (fetching), and fetching is by digest only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Access, Capabilities, ContentTree, Limits, RenderRequest, Resolution
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Source, SourcePin, Spec
+from controller.content.archive import write_entries
+from controller.content.store import ContentStore
+from controller.content.tree import assemble
+from controller.extensions import format_of, source_of
+from controller.formats.applicable import make_applicable, revision_digest
+from controller.revision import Revision, Terms
+
+Pins = tuple[SourcePin | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The pins of a spec, one for each source in spec order, and the failure of those that are missing."""
+
+    pins: Pins
+    failure: BundleError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a revision is made from."""
+
+    name: str
+    spec: Spec
+    pins: tuple[SourcePin, ...]
+    install_namespace: str
+    """The one that counts already; '': the format suggests one."""
+    requested_at: str
+    """Value of the annotation that asks for everything anew."""
+
+
+def check(spec: Spec) -> None:
+    """Refuse a spec that cannot be served, before anything is fetched.
+
+    Raises: BundleError (NotSupported, UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
+    """
+    problems = [f"spec.{path}: is not supported by this release" for path in unsupported(spec)]
+    _raise_first(Reason.NOT_SUPPORTED, problems)
+    for index, source in enumerate(spec.sources):
+        path = f"spec.sources[{index}].{_block(source)}"
+        _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
+    _raise_first(Reason.INVALID_CONFIG, format_of(spec.format).validate(spec.config))
+
+
+def unsupported(spec: Spec) -> list[str]:
+    """Return the field paths of what this release does not have yet."""
+    sources = [
+        (f"sources[{index}].{field}", used)
+        for index, source in enumerate(spec.sources)
+        for field, used in (
+            ("kind", source.kind in ("git", "http")),
+            (f"{_block(source)}.auth", source.secret is not None),
+            ("pollInterval", bool(source.poll_interval)),
+            (f"{_block(source)}.insecureSkipTLSVerify", bool(source.parameters_json.get("insecureSkipTLSVerify"))),
+            (f"{_block(source)}.certificateData", bool(source.parameters_json.get("certificateData"))),
+        )
+    ]
+    others = [
+        ("format", spec.format in ("registry-v1", "helm")),
+        ("serviceAccountName", bool(spec.service_account_name)),
+        ("collisionProtection", spec.collision_protection != "Prevent"),
+        ("drift", spec.drift.mode != "Repair" or bool(spec.drift.ignore)),
+        ("optional", bool(spec.optional)),
+        ("healthChecks", bool(spec.health_checks)),
+        ("crdUpgradeSafety", spec.crd_upgrade_safety != type(spec.crd_upgrade_safety)()),
+    ]
+    return [path for path, used in [*sources, *others] if used]
+
+
+def _block(source: Source) -> str:
+    """The name of the block that holds the parameters of a source."""
+    return source.kind if source.kind in ("image", "git", "http") else "parameters"
+
+
+def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BundleError(reason, problems[0] + more)
+
+
+def spec_digest(source: Source) -> str:
+    """Return the digest of what names a source's content: a new one, and only that, asks for a new resolution."""
+    return "v1:" + _digest({"kind": source.kind, "identity": source_of(source.kind).identity(source.parameters_json)})
+
+
+def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
+    """Return the recorded pin of each source, matched by what names the content and not by position."""
+    by_digest = {pin.spec_digest: pin for pin in recorded}
+    found = [(source, by_digest.get(spec_digest(source))) for source in spec.sources]
+    return tuple(pin and pin.model_copy(update={"destination": source.target}) for source, pin in found)
+
+
+def inputs_digest(request: Request) -> str:
+    """Return the digest of all that a rendering depends on, but for the capabilities (DESIGN, rule 9)."""
+    sources = [
+        (source.kind, source.target, pin.digest) for source, pin in zip(request.spec.sources, request.pins, strict=True)
+    ]
+    parameters = [source.parameters_json for source in request.spec.sources]
+    return _digest(
+        {
+            "format": request.spec.format,
+            "config": request.spec.config,
+            "sources": sources,
+            "parameters": parameters,
+            "installNamespace": request.spec.install_namespace or "",
+            "requestedAt": request.requested_at,
+        }
+    )
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+class Builder:
+    """Makes revisions from specs.
+
+    Args:
+        timeout: seconds for resolving, and for fetching, one source.
+        now: the time of day, for `resolvedAt`.
+    """
+
+    def __init__(self, store: ContentStore, limits: Limits, timeout: float, now: Callable[[], datetime]) -> None:
+        self._store, self._limits, self._timeout, self._now = store, limits, timeout, now
+
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event) -> Resolved:
+        """Resolve the sources that have no pin, at the same time; what succeeds is pinned even if others fail."""
+        with ThreadPoolExecutor(max(len(spec.sources), 1)) as pool:
+            jobs = [
+                pool.submit(self._resolve, index, source, cancelled) if pin is None else None
+                for index, (source, pin) in enumerate(zip(spec.sources, pins, strict=True))
+            ]
+        found: list[SourcePin | None] = []
+        failures: list[BundleError] = []
+        for pin, job in zip(pins, jobs, strict=True):
+            error = job.exception() if job else None
+            if isinstance(error, BundleError):
+                failures.append(error)
+            elif error is not None:
+                raise error
+            found.append(None if error else job.result() if job else pin)
+        return Resolved(pins=tuple(found), failure=_first(failures))
+
+    def _resolve(self, index: int, source: Source, cancelled: threading.Event) -> SourcePin:
+        with self._store.scratch() as scratch:
+            access = self._access(index, source, scratch, cancelled)
+            resolution = source_of(source.kind).resolve(source.parameters_json, access)
+        return SourcePin(
+            destination=source.target,
+            kind=source.kind,
+            resolved=resolution.pinned,
+            digest=resolution.digest,
+            spec_digest=spec_digest(source),
+            resolved_at=self._now(),
+        )
+
+    def build(self, request: Request, capabilities: Capabilities, cancelled: threading.Event) -> Revision:
+        """Fetch what is not stored, assemble, and render.
+
+        Raises: BundleError with a reason of Unpacked or Installed.
+        """
+        spec = request.spec
+        with self._store.scratch() as scratch:
+            tree = assemble(self._parts(request, cancelled), scratch / "tree")
+            install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
+            objects = self._render(request, tree, install_namespace, capabilities)
+        terms = Terms(
+            inputs=inputs_digest(request),
+            install_namespace=install_namespace,
+            pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
+        )
+        return Revision(digest=revision_digest(objects), objects=tuple(objects), terms=terms)
+
+    def _render(
+        self, request: Request, tree: ContentTree, install_namespace: str, capabilities: Capabilities
+    ) -> list[dict[str, Any]]:
+        render_request = RenderRequest(
+            name=request.name,
+            install_namespace=install_namespace,
+            tree=tree,
+            config=request.spec.config,
+            capabilities=capabilities,
+        )
+        rendered = format_of(request.spec.format).render(render_request)
+        return make_applicable(
+            rendered,
+            install_namespace=install_namespace,
+            is_namespaced=lambda group, version, kind: capabilities.is_namespaced(group, kind),  # noqa: ARG005 - the scope is of the kind
+        )
+
+    def _parts(self, request: Request, cancelled: threading.Event) -> list[tuple[str, str, Path]]:
+        sources = request.spec.sources
+        with ThreadPoolExecutor(len(sources)) as pool:
+            jobs = [
+                pool.submit(self._fetch, index, source, pin, cancelled)
+                for index, (source, pin) in enumerate(zip(sources, request.pins, strict=True))
+            ]
+        failures = [error for job in jobs if isinstance(error := job.exception(), BundleError)]
+        if failure := _first(failures):
+            raise failure
+        return [
+            (f"spec.sources[{i}]", source.target, job.result())
+            for i, (source, job) in enumerate(zip(sources, jobs, strict=True))
+        ]
+
+    def _fetch(self, index: int, source: Source, pin: SourcePin, cancelled: threading.Event) -> Path:
+        plugin, resolution = source_of(source.kind), Resolution(pinned=pin.resolved, digest=pin.digest)
+        key = f"{source.kind}|{plugin.content_key(source.parameters_json, resolution)}"
+        if stored := self._store.get(key):
+            return stored
+
+        def write(folder: Path) -> None:
+            with self._store.scratch() as scratch:
+                access = self._access(index, source, scratch, cancelled)
+                entries = plugin.fetch(source.parameters_json, resolution, access)
+                write_entries(entries, folder, self._limits, access.path)
+
+        return self._store.put(key, write)
+
+    def _access(self, index: int, source: Source, scratch: Path, cancelled: threading.Event) -> Access:
+        return Access(
+            path=f"spec.sources[{index}].{_block(source)}",
+            deadline=time.monotonic() + self._timeout,
+            cancelled=cancelled,
+            scratch=scratch,
+            limits=self._limits,
+        )
+
+
+def _first(failures: Sequence[BundleError]) -> BundleError | None:
+    """The first failure by spec order, saying how many more there are."""
+    if len(failures) < 2:  # noqa: PLR2004 - one failure speaks for itself
+        return failures[0] if failures else None
+    first = failures[0]
+    message = f"{first.message} (and {len(failures) - 1} more)"
+    return BundleError(first.reason, message, retry_after=first.retry_after)

@@ -1,0 +1,40 @@
+"""Entry points to sources and formats by kind: in-tree and out-of-tree ones are found in the same way."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import cast
+
+from api.errors import BundleError
+from api.plugins import Format, Source
+from api.v1alpha2.conditions import Reason
+
+SOURCES = "rukpak.sources"
+FORMATS = "rukpak.formats"
+
+
+@cache
+def source_of(kind: str) -> Source:
+    """Return the source that serves `kind`.
+
+    Raises: BundleError (UnknownSourceKind).
+    """
+    found = entry_points(group=SOURCES, name=kind)
+    if not found:
+        raise BundleError(
+            Reason.UNKNOWN_SOURCE_KIND, f'no plug-in serves sources of kind "{kind}"; install one, or correct kind'
+        )
+    return cast("Source", next(iter(found)).load()())
+
+
+@cache
+def format_of(name: str) -> Format:
+    """Return the format that `spec.format` names.
+
+    Raises: BundleError (UnknownFormat).
+    """
+    found = entry_points(group=FORMATS, name=name)
+    if not found:
+        raise BundleError(Reason.UNKNOWN_FORMAT, f'spec.format: no plug-in serves "{name}"; install one, or correct it')
+    return cast("Format", next(iter(found)).load()())

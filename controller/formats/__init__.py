@@ -1,0 +1,1 @@
+"""What a bundle says: content trees become lists of Kubernetes objects."""

@@ -1,0 +1,157 @@
+"""Objects: what a document must be to count as one, what identifies it, and the error that lists what is wrong.
+
+Not here: what the API server would stumble over inside an object (`defects.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.formats.manifests import Document
+
+Object: TypeAlias = dict[str, Any]
+"""A Kubernetes object as plain JSON."""
+
+
+class Identity(NamedTuple):
+    """What no two objects of a bundle may share: the version of the API is no part of it."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def collect_objects(documents: Iterable[Document]) -> list[Object]:
+    """Return the objects of documents in order, List kinds expanded.
+
+    Raises: BundleError (InvalidBundle) that names file and line of what is no object, and of both of two equal ones.
+    """
+    result: list[Object] = []
+    places: dict[Identity, str] = {}
+    problems: list[str] = []
+    for place, path, value in _expand_all(documents):
+        if problem := find_defect(value):
+            problems.append(f"{place}: {path}{problem}")
+            continue
+        identity = identify(value)
+        if identity in places:
+            problems.append(f"{place}: {path}{identity}: is at {places[identity]} already; remove one")
+        places.setdefault(identity, place)
+        result.append(value)
+    refuse(problems)
+    return result
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise what is wrong with a bundle, if anything is: the first problem, and how many more there are.
+
+    Raises: BundleError (InvalidBundle).
+    """
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BundleError(Reason.INVALID_BUNDLE, problems[0] + more)
+
+
+def find_defect(value: Any) -> str:
+    """Return why a value does not identify an object, beginning with a field path; empty if it does."""
+    if not isinstance(value, dict):
+        return f"is {describe_type(value)}, not an object; write apiVersion, kind and metadata.name"
+    metadata = value.get("metadata", {})
+    if not isinstance(metadata, dict):
+        return f"metadata: is {describe_type(metadata)} where a mapping is needed"
+    if defect := _find_bad_string(value, metadata):
+        return defect
+    return 'apiVersion: has more than one "/"; write group/version' if value["apiVersion"].count("/") > 1 else ""
+
+
+def identify(item: Mapping[str, Any]) -> Identity:
+    """Return the identity of an object without defect."""
+    metadata = item["metadata"]
+    return Identity(group_of(item), item["kind"], metadata.get("namespace") or "", metadata["name"])
+
+
+def group_of(item: Mapping[str, Any]) -> str:
+    """Return the API group of an object; the core group is empty."""
+    group, slash, _ = item["apiVersion"].partition("/")
+    return group if slash else ""
+
+
+def crd_specs(objects: Iterable[Object]) -> Iterator[Mapping[str, Any]]:
+    """Yield the spec of each CRD among objects, as it stands: unchecked."""
+    for item in objects:
+        if item["kind"] == "CustomResourceDefinition" and group_of(item) == "apiextensions.k8s.io":
+            yield as_mapping(item.get("spec"))
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def describe_wrong_type(value: Any) -> str:
+    """Return what is wrong with a value that is no string, without showing it: it may be a secret."""
+    remedy = "" if isinstance(value, dict | list) else "; put it in quotes"
+    return f"is {describe_type(value)} where a string is needed{remedy}"
+
+
+def describe_type(value: Any) -> str:
+    """Return the JSON type of a value, with its article."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a mapping"}
+    return names.get(type(value), "null")
+
+
+def _find_bad_string(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    identifying = {
+        "apiVersion": value.get("apiVersion"),
+        "kind": value.get("kind"),
+        "metadata.name": metadata.get("name"),
+    }
+    for path, text in identifying.items():
+        if text is None or text == "":
+            generated = path == "metadata.name" and metadata.get("generateName")
+            return f"{path}: is missing" + ("; generateName is not enough, write metadata.name" if generated else "")
+        if not isinstance(text, str):
+            return f"{path}: {describe_wrong_type(text)}"
+    namespace = metadata.get("namespace") or ""
+    return "" if isinstance(namespace, str) else f"metadata.namespace: {describe_wrong_type(namespace)}"
+
+
+def _expand_all(documents: Iterable[Document]) -> Iterator[tuple[str, str, Any]]:
+    for document in documents:
+        for path, value in _expand(document.value, ""):
+            yield f"{document.file}:{document.line}", path and f"{path}: ", value
+
+
+def _expand(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of a value and their paths below it; a List is expanded, also within a List."""
+    items = _items_of_list(value)
+    if items is None:
+        yield path, value
+        return
+    for index, item in enumerate(items):
+        yield from _expand(_inherit_kind(item, value), f"{path}{'.' * bool(path)}items[{index}]")
+
+
+def _items_of_list(value: Any) -> list[Any] | None:
+    """Return the items of a List or a typed list; None of anything else, such as a kind that merely ends with List."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind.endswith("List"):
+        return None
+    items = value.get("items")
+    if isinstance(items, list):
+        return items
+    return [] if kind == "List" and items is None else None
+
+
+def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
+    """Return the item of a typed list (ConfigMapList) with the kind that client-go takes from the list."""
+    if not isinstance(item, dict) or parent["kind"] == "List" or (item.get("kind") and item.get("apiVersion")):
+        return item
+    return {**item, "apiVersion": parent.get("apiVersion"), "kind": parent["kind"].removesuffix("List")}

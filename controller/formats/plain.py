@@ -1,0 +1,162 @@
+"""The format `plain`: static YAML and JSON, applied as it stands and never templated.
+
+A destination is read in order of the sources: its `manifests/`, or, without one, its own top level. Files come in name
+order, documents in file order. Nothing is left out silently: a subfolder with manifests, or the content of another
+format, is an error.
+
+Not here: YAML (`manifests.py`), what an object is (`objects.py`), what the API server needs (`applicable.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import ContentTree, RenderRequest
+from api.v1alpha2.conditions import Reason
+from controller.formats.composer import NodeBudget
+from controller.formats.manifests import Document, read_documents
+from controller.formats.objects import collect_objects
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_FOLDER = "manifests"
+# The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
+_REGISTRY_MEDIA_TYPE = b"registry+v1"
+_SHOWN_PLACES = 6
+
+
+class PlainFormat:
+    """Reads manifests. It takes no configuration."""
+
+    def validate(self, config: Mapping[str, Any]) -> list[str]:
+        """Return an error for each key of `spec.config`."""
+        return [
+            f'spec.config.{key}: unknown key; the format "plain" takes no config, remove it' for key in sorted(config)
+        ]
+
+    def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
+        """Return what kubectl takes where nobody says."""
+        return "default"
+
+    def render(self, request: RenderRequest) -> list[dict[str, Any]]:
+        """Return the objects of all destinations, in order of sources, file names and documents.
+
+        Raises: BundleError (InvalidBundle with file and line; NoContent).
+        """
+        manifests = _Manifests(request.tree)
+        objects = collect_objects(manifests.documents())
+        if not objects:
+            raise manifests.no_content()
+        return objects
+
+
+class _Manifests:
+    """The manifests of one content tree.
+
+    Raises: BundleError (NoContent) if a destination holds another format.
+    """
+
+    def __init__(self, tree: ContentTree) -> None:
+        self._root = tree.root
+        self._destinations = frozenset(tree.destinations)
+        self._folders = tuple(dict.fromkeys(self._folder(destination) for destination in tree.destinations))
+
+    def documents(self) -> Iterator[Document]:
+        budget = NodeBudget()
+        for folder in self._folders:
+            for file in self._files(folder):
+                yield from read_documents((self._root / file).read_bytes(), file, budget=budget)
+
+    def no_content(self) -> BundleError:
+        """Return the error that says where manifests were looked for, and what else is there."""
+        places = [f'"{folder or "."}"' for folder in self._folders]
+        more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
+        looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
+        return _no_content(looked, self._find_other_format() or 'put manifests into a folder "manifests"')
+
+    def _folder(self, destination: str) -> str:
+        """Return the folder that holds the manifests of a destination."""
+        manifests = _join(destination, _FOLDER)
+        has_manifests = _is_folder(self._root / manifests)
+        other = _recognize_bundle(self._root, destination) or (
+            "" if has_manifests else _recognize_chart(self._root, destination)
+        )
+        if other:
+            raise _no_content(f'"{destination or "."}" holds no plain manifests', other)
+        return manifests if has_manifests else destination
+
+    def _files(self, folder: str) -> list[str]:
+        """Return the manifests of a folder in name order.
+
+        Raises: BundleError (InvalidBundle) if manifests lie below it, or one is not a regular file.
+        """
+        files: list[str] = []
+        for name, entry in self._entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                self._refuse_manifests_below(name, folder)
+            elif name.endswith(_SUFFIXES):
+                if not entry.is_file(follow_symlinks=False):
+                    raise BundleError(
+                        Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there"
+                    )
+                files.append(name)
+        return files
+
+    def _refuse_manifests_below(self, subfolder: str, folder: str) -> None:
+        if subfolder in self._destinations:
+            return  # another source's, and read on its own
+        for name, entry in self._entries(subfolder):
+            if entry.is_dir(follow_symlinks=False):
+                self._refuse_manifests_below(name, folder)
+            elif name.endswith(_SUFFIXES):
+                raise BundleError(
+                    Reason.INVALID_BUNDLE,
+                    f'{name}: manifests in a subfolder are not read; move the file to "{folder or "."}"',
+                )
+
+    def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+        """Return the entries of a folder with their paths in the tree, by name; none if it is not there."""
+        if not _is_folder(self._root / folder):
+            return []
+        with os.scandir(self._root / folder) as entries:
+            return sorted(((_join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
+
+    def _find_other_format(self) -> str:
+        """Return what a folder of the tree looks like, if one looks like another format."""
+        for path, _, _ in os.walk(self._root):
+            folder = Path(path).relative_to(self._root).as_posix().removeprefix(".")
+            if other := _recognize_bundle(self._root, folder) or _recognize_chart(self._root, folder):
+                return other
+        return ""
+
+
+def _recognize_chart(root: Path, folder: str) -> str:
+    chart = _join(folder, "Chart.yaml")
+    return f'"{chart}" is there: this looks like a Helm chart: set spec.format: helm' if _is_file(root / chart) else ""
+
+
+def _recognize_bundle(root: Path, folder: str) -> str:
+    annotations = _join(folder, "metadata/annotations.yaml")
+    if not _is_file(root / annotations) or _REGISTRY_MEDIA_TYPE not in (root / annotations).read_bytes():
+        return ""
+    return f'"{annotations}" is there: this looks like a registry-v1 bundle: set spec.format: registry-v1'
+
+
+def _no_content(problem: str, remedy: str) -> BundleError:
+    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder and name else folder or name
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()

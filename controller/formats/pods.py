@@ -1,0 +1,41 @@
+"""Where the pods of a built-in kind are described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controller.formats.objects import Object, group_of
+
+_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): (),
+    ("", "PodTemplate"): ("template",),
+    ("", "ReplicationController"): ("spec", "template"),
+    ("apps", "DaemonSet"): ("spec", "template"),
+    ("apps", "Deployment"): ("spec", "template"),
+    ("apps", "ReplicaSet"): ("spec", "template"),
+    ("apps", "StatefulSet"): ("spec", "template"),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+    ("batch", "Job"): ("spec", "template"),
+}
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def find_pod_template(item: Object) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the path and the value of what holds the metadata and the spec of pods; None if the kind has no pods."""
+    path = _TEMPLATES.get((group_of(item), item["kind"]))
+    if path is None:
+        return None
+    value: Any = item
+    for field in path:
+        value = value.get(field) if isinstance(value, dict) else None
+    return (".".join(path), value) if isinstance(value, dict) else None
+
+
+def list_containers(pod_spec: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path and the value of every container of a pod."""
+    for field in _CONTAINER_LISTS:
+        containers = pod_spec.get(field)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            if isinstance(container, dict):
+                yield f"{path}.{field}[{index}]", container

@@ -1,0 +1,157 @@
+"""What a YAML scalar means to Kubernetes: the rules of sigs.k8s.io/yaml, a fork of go-yaml v2.
+
+They are those of YAML 1.1 with Go's own corrections, and no Python library shares them: `n` is false, `0755` is 493,
+`22:22` and `2001-12-14` are strings, `1.0` is the integer 1 because Go writes it to JSON so.
+
+Not here: documents, mappings and lists (`manifests.py`, `composer.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z").match
+_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[oO]?([0-7]+)|0[bB]([01]+)|(0|[1-9][0-9]*))\Z").match
+_UNDERSCORE_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])_(?=[0-9])").sub
+_NUMERIC = frozenset("+-.0123456789")
+_MISSING: Any = object()
+_LEAST_INT64, _GREATEST_INT64, _GREATEST_UINT64 = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
+# Python refuses to convert more digits than sys.get_int_max_str_digits(); none of them fits 64 bits anyway.
+_MOST_DIGITS = 100
+# strconv.FormatFloat(value, 'g', -1, 64) writes an exponent outside of these powers of ten.
+_PLAIN_EXPONENTS = range(-4, 6)
+
+
+def read_plain(text: str) -> Any:
+    """Return the JSON value of a plain scalar without a tag.
+
+    Raises: ValueError if JSON cannot express it (`.nan`, `.inf`).
+    """
+    return to_json(_resolve(text), text)
+
+
+def read_tagged(tag: str, text: str) -> Any:
+    """Return the JSON value of a scalar with a tag. `!`, `!!str` and unknown tags: the text as it is.
+
+    Raises: ValueError if the text is not of the tag's type.
+    """
+    name = tag.removeprefix("tag:yaml.org,2002:")
+    if name == "binary":
+        return _decode_binary(text)
+    expected: tuple[type, ...] | None = {
+        "int": (int,),
+        "float": (int, float),
+        "bool": (bool,),
+        "null": (type(None),),
+    }.get(name)
+    if expected is None:
+        return text
+    value = read_plain(text)
+    if not isinstance(value, expected) or (name != "bool" and isinstance(value, bool)):
+        raise ValueError(f'not a value of the tag "!!{name}"')
+    return value
+
+
+def read_key(text: str) -> str:
+    """Return the JSON key that a plain scalar without a tag becomes.
+
+    Raises: ValueError for null.
+    """
+    return write_key(_resolve(text))
+
+
+def write_key(value: Any) -> str:
+    """Return a resolved value as the JSON key that Go makes of it.
+
+    Raises: ValueError for null, a mapping or a list.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _write_float_key(value)
+    kind = "null" if value is None else "a mapping" if isinstance(value, dict) else "a list"
+    raise ValueError(f"{kind} cannot be a key; put the key in quotes")
+
+
+def read_integer(text: str) -> int | float:
+    """Return a decimal integer: exact as far as 64 bits reach, else the nearest float64."""
+    if len(text) <= _MOST_DIGITS and _LEAST_INT64 <= (value := int(text)) <= _GREATEST_UINT64:
+        return value
+    return float(text)
+
+
+def to_json(value: Any, text: str) -> Any:
+    """Return a value as Go writes it to JSON: 1.0 is 1. What overflows a float64 remains its text.
+
+    Raises: ValueError if JSON cannot express it.
+    """
+    if value.__class__ is not float:
+        return value
+    if math.isfinite(value):
+        return int(value) if value.is_integer() and _LEAST_INT64 <= value <= _GREATEST_INT64 else value
+    if text in _WORDS:
+        raise ValueError("JSON has no infinity and no NaN; put it in quotes")
+    return text
+
+
+def _resolve(text: str) -> Any:
+    value = _WORDS.get(text, _MISSING)
+    if value is not _MISSING:
+        return value
+    if text[0] in _NUMERIC and (value := _number(text)) is not _MISSING:
+        return value
+    return text
+
+
+def _number(text: str) -> Any:
+    plain = _UNDERSCORE_BETWEEN_DIGITS("", text) if text[0] == "." else text.replace("_", "")
+    match = _INTEGER(plain)
+    if match and (integer := _integer(*match.groups())) is not None:
+        return integer
+    return float(plain) if _FLOAT(plain) else _MISSING
+
+
+def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
+    """Return an integer of 64 bits, signed or not; None if it is greater."""
+    digits, base = next(pair for pair in ((hexadecimal, 16), (octal, 8), (binary, 2), (decimal, 10)) if pair[0])
+    if len(digits.lstrip("0")) > _MOST_DIGITS:
+        return None
+    value = int(digits, base)
+    value = -value if sign == "-" else value
+    return value if _LEAST_INT64 <= value <= _GREATEST_UINT64 else None
+
+
+def _decode_binary(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode("utf-8")
+    except ValueError as error:  # binascii.Error, a character beyond ASCII, or no UTF-8 inside
+        raise ValueError('a value of the tag "!!binary" must be base64 of UTF-8 text') from error
+
+
+def _write_float_key(value: float) -> str:
+    """Return strconv.FormatFloat(value, 'g', -1, 64), and go-yaml's names for what is no number."""
+    if not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    shortest = Decimal(repr(value)).normalize()
+    exponent = shortest.adjusted()
+    if exponent in _PLAIN_EXPONENTS:
+        return f"{shortest:f}"
+    sign, digits, _ = shortest.as_tuple()
+    first, rest = str(digits[0]), "".join(map(str, digits[1:]))
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"

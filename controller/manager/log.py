@@ -1,0 +1,67 @@
+"""Logs on stderr: one line a record, JSON for machines or text for people, each with the reconcile id of its pass.
+
+Messages are constants; what varies comes as key-value pairs (`extra=`), under Kubernetes' key names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
+"""Identifies the pass that the current thread makes."""
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up(log_format: str, level: str) -> None:
+    """Send all logs to stderr in one format; libraries that show URLs or arguments below WARNING are kept quiet."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+    for noisy in ("urllib3", "git", "kubernetes", "oras"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _pairs(record: logging.LogRecord) -> dict[str, Any]:
+    pairs = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    if current := reconcile_id.get():
+        pairs["reconcileID"] = current
+    return pairs
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; newlines in values are escaped by JSON itself."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+            **_pairs(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, message, then the pairs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and the traceback below it, if there is one."""
+        time = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
+        pairs = "".join(
+            f" {key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in _pairs(record).items()
+        )
+        line = f"{time} {record.levelname:7} {record.getMessage()}{pairs}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

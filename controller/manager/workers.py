@@ -1,0 +1,61 @@
+"""Reconcile workers: they take names from the queue, run a pass, and put the name back as its result says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+
+from controller.kube.client import ApiError
+from controller.manager.log import reconcile_id
+from controller.manager.queue import WorkQueue
+from controller.report import Requeue
+
+log = logging.getLogger(__name__)
+
+
+class Workers:
+    """A fixed number of threads that reconcile.
+
+    Args:
+        reconcile: runs one pass; raises ApiError where it could not go on, anything else is a bug.
+    """
+
+    def __init__(self, queue: WorkQueue, reconcile: Callable[[str], Requeue], count: int) -> None:
+        self._queue, self._reconcile = queue, reconcile
+        self._threads = [threading.Thread(target=self._run, name=f"worker-{n}", daemon=True) for n in range(count)]
+
+    def start(self) -> None:
+        """Begin to take names from the queue."""
+        for thread in self._threads:
+            thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for passes that are under way, after the queue was closed."""
+        for thread in self._threads:
+            thread.join(seconds / len(self._threads))
+
+    def _run(self) -> None:
+        while (name := self._queue.get()) is not None:
+            reconcile_id.set(uuid.uuid4().hex[:12])
+            try:
+                self._handle(name)
+            finally:
+                self._queue.done(name)
+
+    def _handle(self, name: str) -> None:
+        try:
+            requeue = self._reconcile(name)
+        except ApiError as error:
+            log.warning("API server refused a pass", extra={"BundleDeployment": name, "reply": str(error)})
+            requeue = Requeue(after=error.retry_after, failed=True)
+        except Exception:
+            log.exception("Reconciler error", extra={"BundleDeployment": name})
+            requeue = Requeue(failed=True)
+        if requeue.failed:
+            self._queue.retry(name, requeue.after or 0.0)
+            return
+        self._queue.forget(name)
+        if requeue.after is not None:
+            self._queue.add_after(name, requeue.after)

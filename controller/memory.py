@@ -1,0 +1,61 @@
+"""What this process remembers of a BundleDeployment between passes: nothing that a restart must not lose.
+
+A BundleDeployment that was deleted and made again under its name has another UID, and starts with an empty memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from api.v1alpha2.types import ObjectMeta
+from controller.apply.ledger import Ledger
+from controller.apply.targets import Target, TargetSet
+from controller.observe.progress import HealthTracker
+from controller.revision import Revision
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """The memory of one BundleDeployment; used by one pass at a time."""
+
+    uid: str
+    ledger: Ledger = field(default_factory=Ledger)
+    health: HealthTracker = field(default_factory=HealthTracker)
+    revisions: dict[str, Revision] = field(default_factory=dict)
+    """By digest, while they are being worked on."""
+    targets: dict[tuple[str, bool], TargetSet] = field(default_factory=dict)
+    """By revision and whether objects are orphaned, while they are being worked on."""
+    waits: bool = False
+    """Something on the cluster has to change before it can go on."""
+
+    def rest(self) -> None:
+        """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on."""
+        self.revisions.clear()
+        self.targets.clear()
+
+
+class Memories:
+    """Thread-safe: the memory of each BundleDeployment."""
+
+    def __init__(self) -> None:
+        self._memories: dict[str, Memory] = {}
+        self._lock = threading.Lock()
+
+    def of(self, metadata: ObjectMeta) -> Memory:
+        """Return the memory of a BundleDeployment, a new one for another UID."""
+        with self._lock:
+            memory = self._memories.get(metadata.name)
+            if memory is None or memory.uid != metadata.uid:
+                memory = self._memories[metadata.name] = Memory(uid=metadata.uid)
+            return memory
+
+    def forget(self, name: str) -> None:
+        """Drop the memory of one that is gone."""
+        with self._lock:
+            self._memories.pop(name, None)
+
+    def waiting(self) -> list[str]:
+        """Return the names of those that wait for something on the cluster."""
+        with self._lock:
+            return [name for name, memory in self._memories.items() if memory.waits]

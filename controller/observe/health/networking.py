@@ -1,0 +1,48 @@
+"""Service, and Gateway API's Gateway and routes."""
+
+from __future__ import annotations
+
+from controller.observe.health.subject import Condition, Manifest, Subject, field, mappings, read_conditions, text
+from controller.observe.health.verdict import HEALTHY, Verdict, progressing, reason_or
+
+_ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
+
+
+def service(subject: Subject) -> Verdict:
+    """Judge a Service. Clusters without a load balancer say `always: Healthy` in `spec.healthChecks`."""
+    balanced = subject.spec("type") == "LoadBalancer"
+    if balanced and not any(True for _ in mappings(subject.manifest, "status", "loadBalancer", "ingress")):
+        return progressing("LoadBalancerPending", "no load balancer has an address for it yet", deadline=False)
+    return HEALTHY
+
+
+def gateway(subject: Subject) -> Verdict:
+    """Judge a Gateway."""
+    programmed = subject.conditions.get("Programmed")
+    return HEALTHY if programmed and programmed.holds else _not_yet("Programmed", programmed)
+
+
+def route(subject: Subject) -> Verdict:
+    """Judge an HTTPRoute, GRPCRoute, TCPRoute, TLSRoute or UDPRoute by all of its parents."""
+    parents = list(mappings(subject.manifest, "status", "parents"))
+    if not parents:
+        return progressing("NoParents", "no Gateway has taken it up yet")
+    gaps = (_parent_gap(parent, subject.generation) for parent in parents)
+    return next((gap for gap in gaps if gap), HEALTHY)
+
+
+def _parent_gap(parent: Manifest, generation: int | None) -> Verdict | None:
+    conditions, _ = read_conditions(field(parent, "conditions"), generation)
+    name = text(parent, "parentRef", "name")
+    for condition_type in _ROUTE_CONDITIONS:
+        condition = conditions.get(condition_type)
+        if condition is None or not condition.holds:
+            return _not_yet(condition_type, condition, prefix=f'parent "{name}": ')
+    return None
+
+
+def _not_yet(condition_type: str, condition: Condition | None, prefix: str = "") -> Verdict:
+    if condition is None:
+        return progressing(f"Not{condition_type}", f"{prefix}there is no condition {condition_type} yet")
+    message = condition.message or f"the condition {condition_type} is not True"
+    return progressing(reason_or(condition.reason, f"Not{condition_type}"), f"{prefix}{message}")

@@ -1,0 +1,163 @@
+"""The order in which an object is judged, and the rule of each kind (reference/health.md 2 and 3).
+
+Rules go by group and kind, never by version. Nothing in an object can make them raise.
+
+Not here: objects that are absent, or not yet seen as they were applied last (presence.py); time (aggregate.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from controller.observe.health.availability import horizontal_pod_autoscaler, pod_disruption_budget
+from controller.observe.health.batch import job
+from controller.observe.health.checks import always_healthy, concerns, judge_by_checks
+from controller.observe.health.extension import api_service, custom_resource_definition
+from controller.observe.health.networking import gateway, route, service
+from controller.observe.health.pods import pod
+from controller.observe.health.storage import persistent_volume_claim
+from controller.observe.health.subject import Context, Manifest, Subject, field, subject_of
+from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
+from controller.observe.health.workloads import daemon_set, deployment, replica_set, stateful_set
+
+_GATEWAY_API = "gateway.networking.k8s.io"
+
+_RULES: Mapping[tuple[str, str], Callable[[Subject], Verdict]] = {
+    ("apps", "Deployment"): deployment,
+    ("apps", "StatefulSet"): stateful_set,
+    ("apps", "DaemonSet"): daemon_set,
+    ("apps", "ReplicaSet"): replica_set,
+    ("", "ReplicationController"): replica_set,
+    ("", "Pod"): pod,
+    ("batch", "Job"): job,
+    ("", "Service"): service,
+    ("", "PersistentVolumeClaim"): persistent_volume_claim,
+    ("policy", "PodDisruptionBudget"): pod_disruption_budget,
+    ("autoscaling", "HorizontalPodAutoscaler"): horizontal_pod_autoscaler,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): custom_resource_definition,
+    ("apiregistration.k8s.io", "APIService"): api_service,
+    (_GATEWAY_API, "Gateway"): gateway,
+    (_GATEWAY_API, "HTTPRoute"): route,
+    (_GATEWAY_API, "GRPCRoute"): route,
+    (_GATEWAY_API, "TCPRoute"): route,
+    (_GATEWAY_API, "TLSRoute"): route,
+    (_GATEWAY_API, "UDPRoute"): route,
+}
+
+# Groups that the API server serves itself. By name, since custom ones may end in k8s.io, too.
+_BUILT_IN = frozenset(
+    {
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+
+
+def assess(manifest: Manifest, context: Context) -> Verdict:
+    """Judge an object as it is on the cluster.
+
+    Args:
+        manifest: with apiVersion and kind; metadata alone is enough where `needs_full_object` says no.
+        context: what is not in the object itself.
+    """
+    subject = subject_of(manifest, context)
+    return next((verdict for judge in _ORDER if (verdict := judge(subject))), HEALTHY)
+
+
+def needs_full_object(group: str, kind: str, checks: Iterable[Manifest] = ()) -> bool:
+    """Whether health is in more than the metadata: kinds with a rule or a check, and all that are not built in.
+
+    Args:
+        group: of the kind; empty: the core group.
+        kind: of the objects.
+        checks: `spec.healthChecks` of whoever has such objects.
+    """
+    if (group, kind) in _RULES or group not in _BUILT_IN:
+        return True
+    return any(concerns(check, group, kind) and not check.get("always") for check in checks)
+
+
+def _terminating(subject: Subject) -> Verdict | None:
+    if not field(subject.manifest, "metadata", "deletionTimestamp"):
+        return None
+    finalizers = field(subject.manifest, "metadata", "finalizers")
+    names = [name for name in finalizers if isinstance(name, str)] if isinstance(finalizers, list) else []
+    return Verdict(State.TERMINATING, "Terminating", f"finalizers: {', '.join(names)}" if names else "")
+
+
+def _generation_not_observed(subject: Subject) -> Verdict | None:
+    generation, observed = subject.generation, subject.observed_generation
+    if generation is None or observed is None or generation == observed:
+        return None
+    return _LATEST_GENERATION_NOT_OBSERVED
+
+
+def _standard_conditions(subject: Subject) -> Verdict | None:
+    """Judge by the conditions that kstatus asks controllers for. What is being worked on is not stalled."""
+    reconciling, stalled = subject.conditions.get("Reconciling"), subject.conditions.get("Stalled")
+    if reconciling and reconciling.holds:
+        return progressing(reason_or(reconciling.reason, "Reconciling"), reconciling.message)
+    if stalled and stalled.holds:
+        return failed(reason_or(stalled.reason, "Stalled"), stalled.message)
+    return None
+
+
+def _by_kind(subject: Subject) -> Verdict | None:
+    rule = _RULES.get((subject.group, subject.kind))
+    return rule(subject) if rule else None
+
+
+def _by_ready(subject: Subject) -> Verdict | None:
+    if "Ready" in subject.outdated:
+        return _LATEST_GENERATION_NOT_OBSERVED
+    ready = subject.conditions.get("Ready")
+    if ready is None:
+        return None
+    return HEALTHY if ready.holds else progressing(reason_or(ready.reason, "NotReady"), ready.message)
+
+
+def _status_not_reported(subject: Subject) -> Verdict | None:
+    """Doubt a custom resource whose schema announces a status that nobody has written: its operator may be down."""
+    reported = subject.conditions or subject.outdated or subject.observed_generation is not None
+    if reported or subject.group in _BUILT_IN or not subject.context.reports_status:
+        return None
+    message = "its controller has reported no status; if it never does, say always: Healthy in spec.healthChecks"
+    return progressing("StatusNotReported", message, deadline=False)
+
+
+_LATEST_GENERATION_NOT_OBSERVED = progressing(
+    "LatestGenerationNotObserved", "its controller has not seen its latest change"
+)
+
+_ORDER = (
+    _terminating,
+    always_healthy,  # before the generation: some controllers never report one (kustomize-controller#1737)
+    _generation_not_observed,
+    judge_by_checks,
+    _standard_conditions,
+    _by_kind,
+    _by_ready,
+    _status_not_reported,
+)
+"""The first verdict counts."""

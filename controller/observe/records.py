@@ -1,0 +1,199 @@
+"""What is kept of a managed object: as little as planning and status need, since there may be many thousands.
+
+Invariants: a record is made from an object or its PartialObjectMetadata alike, whatever is missing or null there, and
+holds no reference to it. Strings that repeat from object to object are interned.
+
+Not here: watching (watches.py), which records are ours (apply/ownership.py), what a changed entry means
+(apply/drift.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from api import names
+
+if TYPE_CHECKING:
+    from controller.observe.health.verdict import Verdict
+
+RESOURCE_POLICY = "helm.sh/resource-policy"
+
+# Who claims an object by a label or annotation: the key, and how its owner is called. The first that is there counts.
+_CLAIMS = (
+    ("meta.helm.sh/release-name", "Helm release"),
+    ("kustomize.toolkit.fluxcd.io/name", "Flux Kustomization"),
+    ("helm.toolkit.fluxcd.io/name", "Flux HelmRelease"),
+    ("argocd.argoproj.io/tracking-id", "Argo CD application"),
+    ("argocd.argoproj.io/instance", "Argo CD application"),
+    ("kapp.k14s.io/app", "kapp app"),
+    ("kapp.k14s.io/identity", "kapp app"),
+    ("olm.operatorframework.io/owner-name", "OLM extension"),
+    ("olm.owner", "OLM operator"),
+    ("olm.managed", "OLM"),
+)
+# OLM marks the components of an operator by a label whose *key* names it: operators.coreos.com/<package>.<namespace>
+_OLM_COMPONENT = "operators.coreos.com/"
+
+
+class ObjectKey(NamedTuple):
+    """Which object: without a version, since all versions of a kind are one object."""
+
+    group: str
+    kind: str
+    namespace: str
+    """Empty for a cluster-scoped object."""
+    name: str
+
+    def __str__(self) -> str:
+        """Return it as messages show it: `Deployment foo/web`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One object as it was seen last. A text that is not there is empty."""
+
+    key: ObjectKey
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    owner: str = ""
+    """Value of the owner label: the name of a BundleDeployment."""
+    owner_uid: str = ""
+    """The owner-uid annotation."""
+    controller_group: str = ""
+    controller_kind: str = ""
+    controller_name: str = ""
+    controller_uid: str = ""
+    """These four: the owner reference with `controller: true`."""
+    applied_digest: str = ""
+    released_from: str = ""
+    entry_hash: str = ""
+    """Of the managedFields entry of the owner's field manager; see `entry_hash`."""
+    applied_at: str = ""
+    """Time of that entry, as the server writes it."""
+    wiped: bool = False
+    """There are no managedFields at all, so that a missing entry says nothing about drift (reference/apply.md 3)."""
+    marks: str = ""
+    """Who else claims the object by labels or annotations: `Helm release "x"`."""
+    prune: str = ""
+    """The prune annotation: "true", "false" or nothing."""
+    resource_policy: str = ""
+    """Helm's annotation of that name: "keep" or nothing."""
+    verdict: Verdict | None = None
+    """Health; None for kinds that are healthy by existence."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the key: what a cache of records asks for."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """Of the key, likewise."""
+        return self.key.name
+
+
+def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
+    """Return the key of an object that says its own apiVersion and kind."""
+    group = str(manifest["apiVersion"]).rpartition("/")[0]
+    metadata = manifest.get("metadata") or {}
+    return _key(group, manifest["kind"], metadata)
+
+
+def project(manifest: Mapping[str, Any], group: str, kind: str, verdict: Verdict | None = None) -> Record:
+    """Return what is kept of an object, or of its metadata.
+
+    Args:
+        manifest: as the API server sent it; items of a list have no kind of their own, hence the next two.
+        group: of the kind; empty for the core group.
+        kind: of the object, not PartialObjectMetadata.
+        verdict: its health, where the kind has a rule.
+    """
+    metadata = manifest.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    controller = _controller_of(metadata)
+    owner = labels.get(names.OWNER_LABEL, "")
+    entry = entry_of(manifest, names.field_manager(owner)) if owner else None
+    return Record(
+        key=_key(group, kind, metadata),
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        generation=metadata.get("generation") or 0,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        finalizers=tuple(intern(finalizer) for finalizer in metadata.get("finalizers") or ()),
+        owner=intern(owner),
+        owner_uid=intern(annotations.get(names.OWNER_UID, "")),
+        controller_group=intern(str(controller.get("apiVersion", "")).rpartition("/")[0]),
+        controller_kind=intern(controller.get("kind", "")),
+        controller_name=intern(controller.get("name", "")),
+        controller_uid=intern(controller.get("uid", "")),
+        applied_digest=annotations.get(names.APPLIED_DIGEST, ""),
+        released_from=intern(annotations.get(names.RELEASED_FROM, "")),
+        entry_hash=entry_hash(entry),
+        applied_at=intern((entry or {}).get("time") or ""),
+        wiped=not metadata.get("managedFields"),
+        marks=intern(_marks(labels, annotations)),
+        prune=intern(annotations.get(names.PRUNE, "")),
+        resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
+        verdict=verdict,
+    )
+
+
+def entry_of(manifest: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
+    """Return the managedFields entry of an applier: its Apply entry for the object itself, not for a subresource."""
+    entries: list[dict[str, Any]] = (manifest.get("metadata") or {}).get("managedFields") or []
+    return next((entry for entry in entries if _is_apply_entry(entry, manager)), None)
+
+
+def entry_hash(entry: Mapping[str, Any] | None) -> str:
+    """Return the sha256 of what an entry claims, in hex; nothing for no entry.
+
+    It covers apiVersion and fieldsV1 in any order of keys, and no time: that stands still when others take fields.
+    """
+    if entry is None:
+        return ""
+    return hashlib.sha256(_canonical([entry.get("apiVersion", ""), entry.get("fieldsV1") or {}])).hexdigest()
+
+
+def managed_state(records: Iterable[Record]) -> str:
+    """Return the digest over all managed objects that `status.managedState` holds (DESIGN, rule 6).
+
+    Equal for equal (kind, namespace, name, applied digest, entry hash), in whatever order the records come.
+    """
+    rows = sorted((*record.key, record.applied_digest, record.entry_hash) for record in records)
+    return f"v1:sha256:{hashlib.sha256(_canonical(rows)).hexdigest()}"
+
+
+def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:
+    namespace = metadata.get("namespace") or ""
+    return ObjectKey(intern(group), intern(kind), intern(namespace), metadata.get("name") or "")
+
+
+def _controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    references = metadata.get("ownerReferences") or ()
+    return next((reference for reference in references if reference.get("controller")), {})
+
+
+def _is_apply_entry(entry: Mapping[str, Any], manager: str) -> bool:
+    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
+
+
+def _marks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    for key, owner in _CLAIMS:
+        value = annotations.get(key) or labels.get(key)
+        if value:
+            return owner if owner == "OLM" else f'{owner} "{value}"'
+    component = next((key for key in labels if key.startswith(_OLM_COMPONENT)), "")
+    return f'OLM operator "{component.removeprefix(_OLM_COMPONENT)}"' if component else ""
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,334 @@
+"""All watches: BundleDeployments, the managed objects of each kind that any of them has, and what ends a wait.
+
+Managed objects are watched by their owner label, as metadata unless their health needs more (DESIGN, rule 6), and kept
+as small records. What a reply to a request of our own says is learnt at once, so that no pass plans on older knowledge.
+Nothing is decided here: callers are told which BundleDeployment to look at again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from api import names
+from api.v1alpha2.types import BundleDeployment
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.watch import Reflector
+from controller.observe.health import Context, Verdict, assess, needs_full_object
+from controller.observe.health.verdict import State
+from controller.observe.records import ObjectKey, Record, project
+
+log = logging.getLogger(__name__)
+
+DEPLOYMENTS = Resource(
+    group=names.GROUP, version="v1alpha2", kind=names.KIND, plural=names.PLURAL, namespaced=False, verbs=frozenset()
+)
+_WAITED_FOR = (
+    GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+    GroupVersionKind("apiregistration.k8s.io", "v1", "APIService"),
+    GroupVersionKind("", "v1", "Namespace"),
+)
+NOT_OBSERVED = Verdict(state=State.PROGRESSING, reason="NotObserved", message="applied, and not seen since")
+
+
+class Listener(Protocol):
+    """Who is told what has changed. Called on the threads of the watches: keep it short."""
+
+    def deployment_changed(self, name: str) -> None:
+        """A BundleDeployment has another spec, annotation, finalizer or end, or is gone."""
+
+    def objects_changed(self, name: str, *, urgent: bool) -> None:
+        """A managed object of it has changed; urgent unless only its health has."""
+
+    def cluster_changed(self, kind: str) -> None:
+        """A CustomResourceDefinition, APIService or Namespace has changed: a wait may be over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A BundleDeployment as it was seen last; `deployment` is None where this release cannot read it."""
+
+    name: str
+    uid: str
+    resource_version: str
+    deployment: BundleDeployment | None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trace:
+    """What is kept of an object that is only waited for."""
+
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+
+
+class Watches:
+    """Thread-safe."""
+
+    def __init__(self, client: Client, discovery: Discovery, listener: Listener) -> None:
+        self._client, self._discovery, self._listener = client, discovery, listener
+        self._kinds: dict[tuple[str, str], Reflector[Record]] = {}
+        self._needs: dict[str, frozenset[tuple[str, str]]] = {}
+        self._owned: dict[str, dict[ObjectKey, Record]] = {}
+        self._owners: dict[ObjectKey, str] = {}
+        self._lock = threading.RLock()
+        self._deployments = Reflector[_Seen](
+            client,
+            DEPLOYMENTS.path(),
+            project=_see,
+            on_change=self._deployment_changed,
+            on_synced=self._deployments_synced,
+        )
+        self._waited_for = [self._wait_for(kind) for kind in _WAITED_FOR]
+
+    def start(self) -> None:
+        """Begin to watch; returns at once."""
+        self._deployments.start()
+        for reflector in self._waited_for:
+            reflector.start()
+
+    def stop(self) -> None:
+        """End all watches; returns at once."""
+        with self._lock:
+            reflectors: list[Reflector[Any]] = [self._deployments, *self._waited_for, *self._kinds.values()]
+        for reflector in reflectors:
+            reflector.stop()
+
+    # BundleDeployments
+
+    @property
+    def synced(self) -> bool:
+        """Whether all BundleDeployments are known."""
+        return self._deployments.synced
+
+    def deployment(self, name: str) -> BundleDeployment | None:
+        """Return a BundleDeployment as it was seen last; None if there is none, or none that can be read."""
+        seen = self._deployments.get(("", name))
+        return seen.deployment if seen else None
+
+    def deployment_names(self) -> set[str]:
+        """Return the names of all BundleDeployments, of unreadable ones, too."""
+        return {seen.name for seen in self._deployments.records()}
+
+    def exists(self, name: str, uid: str) -> bool:
+        """Return whether there is a BundleDeployment of that name with that UID."""
+        seen = self._deployments.get(("", name))
+        return seen is not None and seen.uid == uid
+
+    def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
+        """Take over what the reply to a write of ours said."""
+        self._deployments.learn(_see(dict(manifest)))
+
+    def _deployments_synced(self) -> None:
+        for name in self.deployment_names():
+            self._listener.deployment_changed(name)
+
+    def _deployment_changed(self, old: _Seen | None, new: _Seen | None) -> None:
+        if new and new.deployment:
+            self._ensure(new.deployment)
+        seen = new or old
+        if seen and (old is None or new is None or _wish(old) != _wish(new)):
+            self._listener.deployment_changed(seen.name)
+
+    def _ensure(self, deployment: BundleDeployment) -> None:
+        recorded = [GroupVersionKind.parse(text) for text in deployment.status.managed_kinds]
+        with self._lock:
+            known = deployment.metadata.name in self._needs
+        if not known:  # later, passes say what is needed
+            self.need(deployment.metadata.name, recorded)
+
+    # managed objects
+
+    def need(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
+        """Watch these kinds for a BundleDeployment, too.
+
+        A kind that the cluster does not serve has no objects. One that may not or cannot be listed now holds nothing up:
+        its objects are looked at before they are applied.
+
+        Returns: the kinds whose first list is under way.
+        """
+        wanted = {(kind.group, kind.kind): kind for kind in kinds}
+        with self._lock:
+            self._needs[name] = self._needs.get(name, frozenset()) | frozenset(wanted)
+            for group_kind, kind in wanted.items():
+                if group_kind not in self._kinds:
+                    self._watch(kind)
+            reflectors = [(key, self._kinds[key]) for key in wanted if key in self._kinds]
+        return [key[1] for key, reflector in reflectors if not (reflector.synced or reflector.last_error)]
+
+    def need_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
+        """Watch no longer for a BundleDeployment what is not among these kinds."""
+        with self._lock:
+            self._needs[name] = frozenset((kind.group, kind.kind) for kind in kinds)
+            self._end_unneeded()
+
+    def forget(self, name: str) -> None:
+        """Need nothing for a BundleDeployment that is gone."""
+        with self._lock:
+            self._needs.pop(name, None)
+            self._end_unneeded()
+
+    def _watch(self, kind: GroupVersionKind) -> None:
+        resource = self._discovery.resource(kind) or self._at_another_version(kind)
+        if resource is None:
+            return
+        full = needs_full_object(kind.group, kind.kind)
+        reflector = Reflector[Record](
+            self._client,
+            resource.path(),
+            label_selector=names.OWNER_LABEL,
+            metadata=not full,
+            project=lambda manifest: project(manifest, kind.group, kind.kind, _verdict(manifest, kind, full=full)),
+            on_change=self._object_changed,
+            on_synced=lambda: self._kind_synced((kind.group, kind.kind)),
+        )
+        self._kinds[kind.group, kind.kind] = reflector
+        reflector.start()
+
+    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
+        """Return whether the objects of a kind have a namespace; None if the cluster does not serve it."""
+        resource = self._discovery.resource(kind)
+        return resource.namespaced if resource else None
+
+    def _at_another_version(self, kind: GroupVersionKind) -> Resource | None:
+        served = self._discovery.resources()
+        return next(
+            (resource for resource in served if (resource.group, resource.kind) == (kind.group, kind.kind)), None
+        )
+
+    def _end_unneeded(self) -> None:
+        needed = frozenset().union(*self._needs.values()) if self._needs else frozenset()
+        for group_kind in [group_kind for group_kind in self._kinds if group_kind not in needed]:
+            self._kinds.pop(group_kind).stop()
+            for key in [key for key in self._owners if (key.group, key.kind) == group_kind]:
+                del self._owned[self._owners.pop(key)][key]
+
+    def _kind_synced(self, group_kind: tuple[str, str]) -> None:
+        with self._lock:
+            waiting = [name for name, kinds in self._needs.items() if group_kind in kinds]
+        for name in waiting:
+            self._listener.objects_changed(name, urgent=True)
+
+    def managed(self, name: str) -> dict[ObjectKey, Record]:
+        """Return a snapshot of the objects that carry the owner label of a BundleDeployment, be they ours or copies."""
+        with self._lock:
+            return dict(self._owned.get(name, {}))
+
+    def learn(self, record: Record) -> Record:
+        """Take over what the reply to an apply of ours said; its health is not known until the object is seen.
+
+        Returns: what is known now.
+        """
+        with self._lock:
+            reflector = self._kinds.get((record.key.group, record.key.kind))
+        if reflector is None:
+            return record
+        if needs_full_object(record.key.group, record.key.kind):
+            known = reflector.get((record.key.namespace, record.key.name))
+            if known and known.resource_version == record.resource_version:
+                return known
+        reflector.learn(record)
+        self._index(record.key, reflector)
+        return record
+
+    def _index(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
+        """File what is known of an object now under its owner; returns what was filed before, and is now.
+
+        What a reply said may be newer than the event at hand: the reflector knows.
+        """
+        with self._lock:
+            now = reflector.get((key.namespace, key.name))
+            owner = self._owners.pop(key, "")
+            before = self._owned.get(owner, {}).pop(key, None)
+            if now and now.owner:
+                self._owners[key] = now.owner
+                self._owned.setdefault(now.owner, {})[key] = now
+        return before, now
+
+    def _object_changed(self, old: Record | None, new: Record | None) -> None:
+        changed = new or old
+        reflector = self._kinds.get((changed.key.group, changed.key.kind)) if changed else None
+        if changed is None or reflector is None:
+            return
+        before, now = self._index(changed.key, reflector)
+        urgent = _identity(before) != _identity(now)
+        if urgent or (before and before.verdict) != (now and now.verdict):
+            for name in {record.owner for record in (before, now) if record and record.owner}:
+                self._listener.objects_changed(name, urgent=urgent)
+
+    # what is only waited for
+
+    def _wait_for(self, kind: GroupVersionKind) -> Reflector[_Trace]:
+        plural = {
+            "CustomResourceDefinition": "customresourcedefinitions",
+            "APIService": "apiservices",
+            "Namespace": "namespaces",
+        }
+        resource = Resource(
+            group=kind.group,
+            version=kind.version,
+            kind=kind.kind,
+            plural=plural[kind.kind],
+            namespaced=False,
+            verbs=frozenset(),
+        )
+
+        def changed(_old: _Trace | None, _new: _Trace | None) -> None:
+            if kind.group:
+                self._discovery.invalidate()
+            self._listener.cluster_changed(kind.kind)
+
+        return Reflector[_Trace](self._client, resource.path(), metadata=True, project=_trace, on_change=changed)
+
+
+def _see(manifest: dict[str, Any]) -> _Seen:
+    metadata = manifest["metadata"]
+    try:
+        deployment = BundleDeployment.model_validate(manifest)
+    except ValidationError as error:
+        details = error.errors(include_input=False, include_url=False)
+        log.warning(
+            "BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": str(details[0])}
+        )
+        deployment = None
+    return _Seen(
+        name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"], deployment=deployment
+    )
+
+
+def _wish(seen: _Seen) -> tuple[object, ...]:
+    """What of a BundleDeployment asks for a pass; our own writes to its status do not."""
+    if seen.deployment is None:
+        return (seen.uid,)
+    metadata = seen.deployment.metadata
+    requested = metadata.annotations.get(names.RECONCILE_REQUESTED_AT)
+    return (seen.uid, metadata.generation, requested, tuple(metadata.finalizers), metadata.deletion_timestamp is None)
+
+
+def _trace(manifest: dict[str, Any]) -> _Trace:
+    metadata = manifest["metadata"]
+    return _Trace(name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+
+
+def _verdict(manifest: dict[str, Any], kind: GroupVersionKind, *, full: bool) -> Verdict | None:
+    if not full:
+        return None
+    return assess({"apiVersion": kind.api_version, "kind": kind.kind, **manifest}, Context())
+
+
+def _identity(record: Record | None) -> tuple[object, ...] | None:
+    """What of a managed object a plan depends on."""
+    if record is None:
+        return None
+    owners = (record.owner, record.owner_uid, record.controller_uid)
+    return (record.uid, record.applied_digest, record.entry_hash, record.deleting, record.finalizers, *owners)

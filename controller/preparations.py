@@ -1,0 +1,76 @@
+"""Slow work (resolving, fetching, rendering) on a pool of its own, so that no reconcile worker ever waits for it.
+
+A pass asks for the result of a piece of work and names its inputs by a ticket; while the work goes on the pass goes on
+without it, and repairs what is installed. Work whose ticket nobody asks for any more is cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    ticket: str
+    cancelled: threading.Event
+    future: Future[Any]
+
+
+class Preparations:
+    """Runs at most one piece of work for each BundleDeployment.
+
+    Args:
+        workers: pieces of work at the same time.
+        finished: called with the name of a BundleDeployment whose work has ended, on the thread of the work.
+    """
+
+    def __init__(self, workers: int, finished: Callable[[str], None]) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="prepare")
+        self._finished = finished
+        self._jobs: dict[str, _Job] = {}
+        self._lock = threading.Lock()
+
+    def take(self, name: str, ticket: str, work: Callable[[threading.Event], Result]) -> Result | None:
+        """Return the result of `work`, or None while it goes on; the first call with a ticket starts it.
+
+        A result is handed out once; what `work` raises is raised here.
+        """
+        with self._lock:
+            job = self._jobs.get(name)
+            if job is None or job.ticket != ticket:
+                if job is not None:
+                    job.cancelled.set()
+                job = self._start(name, ticket, work)
+            elif job.future.done():
+                del self._jobs[name]
+                result: Result = job.future.result()
+                return result
+        return None
+
+    def _start(self, name: str, ticket: str, work: Callable[[threading.Event], Any]) -> _Job:
+        cancelled = threading.Event()
+        job = _Job(ticket, cancelled, self._pool.submit(work, cancelled))
+        self._jobs[name] = job
+        job.future.add_done_callback(lambda _: self._finished(name))
+        return job
+
+    def cancel(self, name: str) -> None:
+        """Stop what goes on for a BundleDeployment that needs no content any more."""
+        with self._lock:
+            job = self._jobs.pop(name, None)
+        if job is not None:
+            job.cancelled.set()
+
+    def stop(self) -> None:
+        """Cancel everything and start nothing more."""
+        with self._lock:
+            for job in self._jobs.values():
+                job.cancelled.set()
+            self._jobs.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)

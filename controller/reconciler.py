@@ -1,0 +1,447 @@
+"""One pass over one BundleDeployment: the table of contents of the controller.
+
+A pass is level-based: it compares what is wanted with what the watches know, does what can be done now, and ends.
+Nothing waits here: whatever ends a wait brings the next pass. An unchanged BundleDeployment costs no request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import ConditionType, Retry
+from api.v1alpha2.types import BundleDeployment, Status, dump
+from controller.apply.execute import Applier, Job, Outcome
+from controller.apply.ledger import Ledger
+from controller.apply.ownership import Owner, is_ours, loses_reference
+from controller.apply.plan import Action, Plan, make_plan
+from controller.apply.prune import Cause, Removal, Remover
+from controller.apply.targets import Target, TargetSet, make_targets
+from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import GroupVersionKind
+from controller.memory import Memories, Memory
+from controller.observe.progress import Progress
+from controller.observe.records import ObjectKey, Record, managed_state
+from controller.observe.watches import DEPLOYMENTS, Watches
+from controller.preparations import Preparations
+from controller.report import NEVER, Deletion, Report, Requeue
+from controller.retries import SLOW_SECONDS, Retries
+from controller.revision import Revision
+from controller.revisions import RevisionStore
+from controller.status import summarize, summarize_deletion
+from controller.wanted import Finder, Wanted, requested_at
+
+log = logging.getLogger(__name__)
+
+NOT_FOUND = 404
+ORPHAN_FINALIZER = "orphan"
+UNKNOWN_SECONDS = 30.0
+
+
+class Reconciler:
+    """Runs passes; one at a time for each BundleDeployment, many at the same time over all."""
+
+    def __init__(  # noqa: PLR0913 - the parts that a pass is made of
+        self,
+        *,
+        client: Client,
+        watches: Watches,
+        preparations: Preparations,
+        revisions: RevisionStore,
+        applier: Applier,
+        remover: Remover,
+        retries: Retries,
+        make_finder: Callable[[Callable[[BundleDeployment, Status], BundleDeployment]], Finder],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client, self._watches, self._preparations = client, watches, preparations
+        self._revisions, self._applier, self._remover, self._retries = revisions, applier, remover, retries
+        self._finder = make_finder(self._write_status)
+        self._now = now
+        self._memories = Memories()
+
+    def reconcile(self, name: str) -> Requeue:
+        """Run one pass over one BundleDeployment.
+
+        Returns: when to come back if no event comes first.
+        Raises: ApiError if the pass could not go on; nothing that a user can cause: that has become a condition.
+        """
+        deployment = self._watches.deployment(name)
+        if deployment is None:
+            return self._forget(name)
+        memory = self._memories.of(deployment.metadata)
+        if deployment.metadata.deletion_timestamp:
+            return self._tear_down(deployment, memory)
+        if self._watches.need(name, _recorded_kinds(deployment)):
+            return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
+        deployment = self._with_finalizer(deployment)
+        report = self._settled(deployment, memory)
+        if report is None:
+            report, deployment = self._advance(deployment, memory)
+        return self._publish(deployment, report, memory)
+
+    def end_waits(self) -> list[str]:
+        """Let what waits for something on the cluster be tried again; returns the BundleDeployments to look at."""
+        waiting = self._memories.waiting()
+        for name in waiting:
+            self._retries.end_waits(name)
+        return waiting
+
+    def remove_orphans(self) -> None:
+        """Remove the revisions of BundleDeployments that went while nobody looked.
+
+        Raises: ApiError.
+        """
+        self._revisions.remove_orphans(self._watches.deployment_names())
+
+    # nothing to do
+
+    def _settled(self, deployment: BundleDeployment, memory: Memory) -> Report | None:
+        """Return a report if all that is installed is as it was left; None if there is something to do."""
+        if not _is_current(deployment):
+            return None
+        observed = self._watches.managed(deployment.metadata.name)
+        status, ledger = deployment.status, memory.ledger
+        if not ledger.left and managed_state(_ours(observed, deployment)) == status.managed_state:
+            ledger.expect_all(_ours(observed, deployment))
+        if not ledger.left or ledger.drifted(observed):
+            return None
+        return Report(
+            wanted=status.revision,
+            revision=status.installed_revision,
+            total=len(ledger.left),
+            applied=True,
+            conflicts=tuple(ledger.conflicts()),
+            progress=memory.health.summarize(
+                ledger.digests(), observed, status.revision, deployment.spec.progress_deadline_seconds
+            ),
+            install_namespace=status.install_namespace,
+            managed_state=status.managed_state,
+            managed_kinds=status.managed_kinds,
+        )
+
+    # something to do
+
+    def _advance(self, deployment: BundleDeployment, memory: Memory) -> tuple[Report, BundleDeployment]:
+        wanted, deployment = self._finder.find(deployment, memory)
+        revision = self._to_work_on(deployment, wanted, memory)
+        if revision is None:
+            return self._report(deployment, wanted), deployment
+        targets, leftovers = self._targets(deployment, revision, memory)
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *_recorded_kinds(deployment)}
+        if unknown := self._watches.need(deployment.metadata.name, kinds):
+            return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
+        job = self._job(deployment, revision, targets, memory)
+        plan = self._plan(job, leftovers)
+        if deployment.spec.paused:
+            return self._survey(deployment, wanted, plan, job, memory), deployment
+        if plan.writes:
+            deployment = self._announce(deployment, wanted, plan, job)
+        outcomes = self._applier.execute(plan, job)
+        _remember(memory.ledger, outcomes)
+        return self._conclude(deployment, wanted, plan, job, outcomes, memory), deployment
+
+    def _to_work_on(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> Revision | None:
+        """Return the revision to compare the cluster with: while paused what is installed, since nothing else is applied."""
+        if deployment.spec.paused:
+            return self._finder.read(deployment.metadata.name, deployment.status.installed_revision, memory)
+        return wanted.revision
+
+    def _targets(
+        self, deployment: BundleDeployment, revision: Revision, memory: Memory
+    ) -> tuple[TargetSet, tuple[Target, ...]]:
+        """Return the targets of a revision, and those that only the revision before it has."""
+        wanted = self._target_set(deployment, revision, memory)
+        before = self._finder.revision_before(deployment, revision.digest, memory)
+        if before is None or before.digest == revision.digest:
+            return wanted, ()
+        others = self._target_set(deployment, before, memory).targets
+        return wanted, tuple(t for t in others if not t.bare and t.key not in wanted.by_key)
+
+    def _target_set(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> TargetSet:
+        identity = (revision.digest, deployment.spec.deletion_policy == "Orphan")
+        if identity not in memory.targets:
+            memory.targets[identity] = make_targets(
+                revision, _owner(deployment), orphan=identity[1], is_namespaced=self._watches.is_namespaced
+            )
+        return memory.targets[identity]
+
+    def _job(self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory) -> Job:
+        return Job(
+            owner=_owner(deployment),
+            orphan=deployment.spec.deletion_policy == "Orphan",
+            collision_protection=deployment.spec.collision_protection,
+            install_namespace=revision.terms.install_namespace,
+            wanted=targets,
+            ledger=memory.ledger,
+            exists=self._watches.exists,
+            proceed=lambda: _is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
+        )
+
+    def _plan(self, job: Job, leftovers: tuple[Target, ...]) -> Plan:
+        return make_plan(
+            job.wanted,
+            leftovers,
+            self._watches.managed(job.owner.name),
+            owner=job.owner,
+            exists=job.exists,
+            ledger=job.ledger,
+            collision_protection=job.collision_protection,
+            orphan=job.orphan,
+        )
+
+    def _announce(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job) -> BundleDeployment:
+        """Write what a kill in the midst of applying must not lose: the revision, and where to look for its objects."""
+        status = deployment.status
+        report = replace(
+            self._report(deployment, wanted),
+            revision=job.wanted.revision,
+            install_namespace=job.install_namespace,
+            managed_state="" if plan.upgrades or status.revision != job.wanted.revision else status.managed_state,
+            managed_kinds=_merge_kinds(status.managed_kinds, job.wanted.kinds),
+        )
+        essential = (report.wanted or status.revision, report.managed_state, report.managed_kinds)
+        if essential == (status.revision, status.managed_state, status.managed_kinds):
+            return deployment
+        return self._write_status(deployment, summarize(deployment, report, self._now()))
+
+    def _survey(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job, memory: Memory) -> Report:
+        """Look, and touch nothing: what has drifted, and how healthy it is (DESIGN, rule 8)."""
+        drifted, same = self._applier.survey(plan, job)
+        memory.ledger.learn(same)
+        return replace(
+            self._report(deployment, wanted),
+            revision=job.wanted.revision,
+            total=job.wanted.total,
+            drifted=tuple(drifted),
+            progress=self._progress(deployment, job, memory),
+        )
+
+    def _conclude(  # noqa: PLR0913 - all that a pass with work to do has found
+        self,
+        deployment: BundleDeployment,
+        wanted: Wanted,
+        plan: Plan,
+        job: Job,
+        outcomes: list[Outcome],
+        memory: Memory,
+    ) -> Report:
+        """Prune if it is time, and say what is left to do."""
+        applied = not any(outcome.error for outcome in outcomes)
+        progress = self._progress(deployment, job, memory)
+        prune_now = (
+            applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
+        )
+        removals = self._remover.remove(plan.prune, job.owner.name, Cause.PRUNE) if prune_now else []
+        waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
+        finished = applied and not waiting
+        report = replace(
+            self._report(deployment, wanted),
+            revision=job.wanted.revision,
+            total=job.wanted.total,
+            applied=applied,
+            outcomes=tuple(outcomes),
+            removals=tuple(removals),
+            awaiting_prune=tuple(waiting),
+            conflicts=tuple(memory.ledger.conflicts()),
+            progress=progress,
+            install_namespace=job.install_namespace,
+            managed_state=self._finish(deployment, job, memory) if finished else deployment.status.managed_state,
+            warnings=_warnings(outcomes),
+        )
+        return replace(report, managed_kinds=_merge_kinds((), job.wanted.kinds)) if finished else report
+
+    def _finish(self, deployment: BundleDeployment, job: Job, memory: Memory) -> str:
+        """Nothing is left to do: expect everything as it is now, and drop the revisions that are not needed any more."""
+        observed = self._watches.managed(job.owner.name)
+        records = [record for key, record in observed.items() if key in job.wanted.by_key]
+        memory.ledger.expect_all(_ours({record.key: record for record in records}, deployment))
+        if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
+            self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
+        self._watches.need_only(job.owner.name, job.wanted.kinds)
+        memory.rest()
+        return managed_state(_ours({record.key: record for record in records}, deployment))
+
+    def _progress(self, deployment: BundleDeployment, job: Job, memory: Memory) -> Progress:
+        digests = {t.key: t.digest for t in job.wanted.targets if not t.bare and t.key not in memory.ledger.used}
+        observed = self._watches.managed(job.owner.name)
+        deadline = deployment.spec.progress_deadline_seconds
+        return memory.health.summarize(digests, observed, job.wanted.revision, deadline)
+
+    def _report(self, deployment: BundleDeployment, wanted: Wanted) -> Report:
+        """Return what is known before anything is compared: the rest stays as status has it."""
+        status = deployment.status
+        return Report(
+            wanted=wanted.revision.digest if wanted.current and wanted.revision else "",
+            failure=wanted.failure,
+            fetching=wanted.fetching,
+            install_namespace=status.install_namespace,
+            managed_state=status.managed_state,
+            managed_kinds=status.managed_kinds,
+        )
+
+    # the end of a pass
+
+    def _publish(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
+        """Write what has changed in status, and say when to come back."""
+        memory.waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
+        self._write_status(deployment, summarize(deployment, report, self._now()))
+        return self._requeue(deployment, report, memory)
+
+    def _requeue(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
+        seconds = [self._retries.seconds_to_next(deployment.metadata.name)]
+        seconds += [
+            memory.ledger.seconds_to_repair(outcome.task.target.key) for outcome in report.outcomes if outcome.postponed
+        ]
+        if report.progress:
+            seconds.append(report.progress.next_change)
+        if report.unknown:
+            seconds.append(UNKNOWN_SECONDS)
+        if _errors(report):
+            seconds.append(SLOW_SECONDS)
+        known = [each for each in seconds if each is not None]
+        return Requeue(after=min(known) if known else None)
+
+    def _write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
+        """Write a status, if it has changed; returns the BundleDeployment as it is then.
+
+        Raises: ApiError.
+        """
+        before, after = dump(deployment.status), dump(status)
+        if before == after:
+            return deployment
+        changes = {key: after.get(key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+        path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
+        reply = self._client.merge_patch(path, {"status": changes}, manager=names.STATUS_MANAGER).value
+        self._watches.learn_deployment(reply)
+        return BundleDeployment.model_validate(reply)
+
+    def _with_finalizer(self, deployment: BundleDeployment) -> BundleDeployment:
+        if names.FINALIZER in deployment.metadata.finalizers:
+            return deployment
+        return self._set_finalizers(deployment, [*deployment.metadata.finalizers, names.FINALIZER])
+
+    def _set_finalizers(self, deployment: BundleDeployment, finalizers: list[str]) -> BundleDeployment:
+        metadata = {"finalizers": finalizers, "resourceVersion": deployment.metadata.resource_version}
+        path = DEPLOYMENTS.path(name=deployment.metadata.name)
+        reply = self._client.merge_patch(path, {"metadata": metadata}, manager=names.STATUS_MANAGER).value
+        if finalizers:
+            self._watches.learn_deployment(reply)
+        return BundleDeployment.model_validate(reply)
+
+    # deletion
+
+    def _tear_down(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
+        """Take away what was installed, in order, and let the BundleDeployment go when nothing is left."""
+        name = deployment.metadata.name
+        if names.FINALIZER not in deployment.metadata.finalizers:
+            return NEVER
+        self._preparations.cancel(name)
+        if self._watches.need(name, _recorded_kinds(deployment)):
+            return Requeue(after=UNKNOWN_SECONDS)
+        orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
+        teardown = plan_teardown(self._watches.managed(name), _owner(deployment), orphan=orphan)
+        if not teardown.remaining:
+            return self._let_go(deployment)
+        removals = self._remover.remove(teardown.now, name, Cause.ORPHAN if orphan else Cause.TEARDOWN)
+        deletion = self._deletion(deployment, teardown, removals)
+        self._write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
+        memory.waits = True
+        return Requeue(
+            after=deletion.error.retry_after if deletion.error else BLOCKED_AFTER_SECONDS, failed=bool(deletion.error)
+        )
+
+    def _deletion(self, deployment: BundleDeployment, teardown: Teardown, removals: Iterable[Removal]) -> Deletion:
+        begun = deployment.metadata.deletion_timestamp
+        is_late = begun is not None and (self._now() - begun).total_seconds() >= BLOCKED_AFTER_SECONDS
+        error = next((removal.error for removal in removals if removal.error), None)
+        return Deletion(
+            remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error
+        )
+
+    def _let_go(self, deployment: BundleDeployment) -> Requeue:
+        """The revisions go last: until now they were needed; then nothing holds the BundleDeployment any more."""
+        self._revisions.keep_only(deployment.metadata.name, ())
+        finalizers = [finalizer for finalizer in deployment.metadata.finalizers if finalizer != names.FINALIZER]
+        try:
+            self._set_finalizers(deployment, finalizers)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        log.info("BundleDeployment removed", extra={"BundleDeployment": deployment.metadata.name})
+        return NEVER
+
+    def _forget(self, name: str) -> Requeue:
+        self._preparations.cancel(name)
+        self._watches.forget(name)
+        self._retries.forget(name)
+        self._memories.forget(name)
+        return NEVER
+
+
+def _owner(deployment: BundleDeployment) -> Owner:
+    return Owner(deployment.metadata.name, deployment.metadata.uid)
+
+
+def _ours(observed: Mapping[ObjectKey, Record], deployment: BundleDeployment) -> list[Record]:
+    owner, orphan = _owner(deployment), deployment.spec.deletion_policy == "Orphan"
+    return [r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))]
+
+
+def _recorded_kinds(deployment: BundleDeployment) -> list[GroupVersionKind]:
+    return [GroupVersionKind.parse(text) for text in deployment.status.managed_kinds]
+
+
+def _merge_kinds(recorded: Iterable[str], kinds: Iterable[GroupVersionKind]) -> tuple[str, ...]:
+    return tuple(sorted({*recorded, *map(str, kinds)}))
+
+
+def _is_current(deployment: BundleDeployment) -> bool:
+    """Whether status says that this very spec is installed in full, with nothing left to do."""
+    status = deployment.status
+    installed = any(
+        c.type == ConditionType.INSTALLED
+        and c.status == "True"
+        and c.observed_generation == deployment.metadata.generation
+        for c in status.conditions
+    )
+    settled = bool(status.managed_state) and status.revision == status.installed_revision
+    obeyed = status.last_handled_reconcile_at == requested_at(deployment)
+    return installed and settled and obeyed and not deployment.spec.paused
+
+
+def _is_same_wish(deployment: BundleDeployment, now: BundleDeployment | None) -> bool:
+    """Whether a pass may go on writing: nobody has changed, paused or deleted the BundleDeployment since it began."""
+    return (
+        now is not None
+        and now.metadata.uid == deployment.metadata.uid
+        and now.metadata.generation == deployment.metadata.generation
+        and now.metadata.deletion_timestamp is None
+    )
+
+
+def _may_prune(prune: str, *, health_allows: bool) -> bool:
+    return prune == "AfterApply" or (prune == "AfterHealthy" and health_allows)
+
+
+def _errors(report: Report) -> list[BundleError]:
+    failures = [report.failure, *(outcome.error for outcome in report.outcomes), *(r.error for r in report.removals)]
+    return [error for error in failures if error]
+
+
+def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
+    """Note how the objects were left, and which Namespaces are there without being ours."""
+    done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
+    ledger.learn(outcome.record for outcome in done if outcome.record)
+    ledger.used |= {o.task.target.key for o in done if o.task.action is Action.USE or o.task.target.bare}
+
+
+def _warnings(outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
+    """Return each warning once; None if nothing was sent, so that those of the last apply stay."""
+    sent = [outcome for outcome in outcomes if outcome.tried]
+    return tuple(dict.fromkeys(text for outcome in sent for text in outcome.warnings)) if sent else None

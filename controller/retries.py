@@ -1,0 +1,100 @@
+"""When what failed may be tried again: one book for sources, renderings, objects and repairs.
+
+An entry belongs to a BundleDeployment and a key of its own (an object, the preparation), and to the fingerprint of what
+was tried: something else is tried at once. Only the memory of this process: after a restart everything is tried again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Retry
+
+SLOW_SECONDS = 300.0
+FIRST_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failure that is remembered."""
+
+    fingerprint: str
+    error: BundleError
+    count: int
+    not_before: float
+    """On the clock of the book; infinite: only when something else is tried."""
+
+
+class Retries:
+    """Thread-safe book of failures.
+
+    Args:
+        clock: monotonic seconds.
+        jitter: factor around 1 that spreads what failed together.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),  # noqa: S311 - spreads load, keeps no secret
+    ) -> None:
+        self._clock, self._jitter = clock, jitter
+        self._failures: dict[str, dict[Hashable, Failure]] = {}
+        self._lock = threading.Lock()
+
+    def failed(self, name: str, key: Hashable, fingerprint: str, error: BundleError) -> Failure:
+        """Note a failure of what `fingerprint` says; its class and its Retry-After set the next time."""
+        with self._lock:
+            entries = self._failures.setdefault(name, {})
+            before = entries.get(key)
+            count = before.count + 1 if before and before.fingerprint == fingerprint else 1
+            not_before = self._clock() + self._delay(error, count)
+            entry = Failure(fingerprint=fingerprint, error=error, count=count, not_before=not_before)
+            entries[key] = entry
+            return entry
+
+    def _delay(self, error: BundleError, count: int) -> float:
+        if error.retry_after is not None and error.reason.retry is Retry.WAIT:
+            return min(error.retry_after * 2.0 ** min(count - 1, 20), SLOW_SECONDS)
+        if error.reason.retry is Retry.PERMANENT:
+            return math.inf
+        if error.reason.retry is Retry.TRANSIENT:
+            backoff = min(FIRST_SECONDS * 2.0 ** min(count - 1, 20), SLOW_SECONDS) * self._jitter()
+            return max(backoff, error.retry_after or 0)
+        return SLOW_SECONDS * self._jitter()
+
+    def holding(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
+        """Return the failure for which this must not be tried yet; None if it may be tried now."""
+        with self._lock:
+            entry = self._failures.get(name, {}).get(key)
+            held = entry and entry.fingerprint == fingerprint and self._clock() < entry.not_before
+            return entry.error if entry and held else None
+
+    def succeeded(self, name: str, key: Hashable) -> None:
+        """Forget the failures of one key."""
+        with self._lock:
+            self._failures.get(name, {}).pop(key, None)
+
+    def end_waits(self, name: str) -> None:
+        """Let everything that waits for an event be tried at once."""
+        with self._lock:
+            entries = self._failures.get(name, {})
+            for key in [key for key, entry in entries.items() if entry.error.reason.retry is Retry.WAIT]:
+                del entries[key]
+
+    def forget(self, name: str) -> None:
+        """Forget all failures of a BundleDeployment."""
+        with self._lock:
+            self._failures.pop(name, None)
+
+    def seconds_to_next(self, name: str) -> float | None:
+        """Return the seconds until the next thing may be tried; None if nothing is to be tried by itself."""
+        with self._lock:
+            times = [e.not_before for e in self._failures.get(name, {}).values() if math.isfinite(e.not_before)]
+            return max(min(times) - self._clock(), 0.0) if times else None

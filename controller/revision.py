@@ -1,0 +1,72 @@
+"""A revision: one rendered set of objects with all that its repair and teardown need (DESIGN, rule 2).
+
+Here is the value and its form as bytes; `revisions.py` keeps it in the cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORMAT = "v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What belongs to a revision beside its objects, and may change without making another revision."""
+
+    inputs: str
+    """Digest of the spec's part and the pins that it was rendered from."""
+    install_namespace: str
+    service_account_name: str = ""
+    pins: tuple[Mapping[str, str], ...] = ()
+    drift: Mapping[str, Any] | None = None
+    optional: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One rendered set of objects, made applicable, in bundle order."""
+
+    digest: str
+    """`sha256:…` over objects and hooks."""
+    objects: tuple[dict[str, Any], ...]
+    hooks: tuple[dict[str, Any], ...] = ()
+    terms: Terms
+
+
+def pack_objects(revision: Revision) -> bytes:
+    """Return objects and hooks, compressed; equal revisions give equal bytes."""
+    text = json.dumps({"objects": revision.objects, "hooks": revision.hooks}, ensure_ascii=False, separators=(",", ":"))
+    return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
+
+
+def pack_terms(terms: Terms) -> bytes:
+    """Return the terms as canonical JSON."""
+    return json.dumps({"format": FORMAT, **asdict(terms)}, sort_keys=True, separators=(",", ":")).encode()
+
+
+def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
+    """Return the revision that `pack_objects` and `pack_terms` wrote.
+
+    Raises: ValueError if the bytes are not what they wrote.
+    """
+    try:
+        content = json.loads(zlib.decompress(objects).decode("utf-8", "surrogatepass"))
+        fields = json.loads(terms)
+        if fields.pop("format") != FORMAT:
+            raise ValueError("format of the terms")
+        fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
+        objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
+        return Revision(digest=digest, objects=objects_, hooks=hooks, terms=Terms(**fields))
+    except (zlib.error, KeyError, TypeError) as error:
+        raise ValueError(type(error).__name__) from error
+
+
+def digest_of(data: bytes) -> str:
+    """Return `sha256:<hex>` of bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()

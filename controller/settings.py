@@ -1,0 +1,68 @@
+"""Every option of the controller: its default, unit, flag and environment variable.
+
+A flag wins over its variable (`--log-format` over `RUKPAK_LOG_FORMAT`), the variable over the default. The flags are
+made from the fields, so that an option cannot exist in one place only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from api import names
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a process runs with."""
+
+    kubeconfig: str = _option(
+        "", "kubeconfig file; default: $KUBECONFIG, in a pod its ServiceAccount, else ~/.kube/config"
+    )
+    context: str = _option("", "context of the kubeconfig; default: its current one")
+    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store; created when missing")
+    store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
+    store_mebibytes: int = _option(2048, "what the content store may hold, in MiB, before unused content goes")
+    workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
+    apply_workers: int = _option(8, "requests to the API server that are under way at the same time")
+    fetch_workers: int = _option(16, "BundleDeployments that are fetched and rendered at the same time")
+    fetch_timeout: int = _option(600, "seconds that resolving, or fetching, one source may take")
+    log_format: str = _option("json", "json or text")
+    log_level: str = _option("info", "debug, info, warning or error")
+
+    def store_folder(self) -> Path:
+        """Return the folder of the content store."""
+        cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(self.store or f"{cache}/rukpak/content").expanduser()
+
+
+CHOICES = {"log_format": ("json", "text"), "log_level": ("debug", "info", "warning", "error")}
+
+
+def add_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Add one flag for each field of Settings; its default comes from the environment."""
+    for option in fields(Settings):
+        variable = f"RUKPAK_{option.name.upper()}"
+        parser.add_argument(
+            f"--{option.name.replace('_', '-')}",
+            default=environment.get(variable, option.default),
+            type=type(option.default),
+            choices=CHOICES.get(option.name),
+            metavar=option.name.rsplit("_", maxsplit=1)[-1].upper(),
+            help=f"{option.metadata['help']} [{variable}; {option.default!r}]".replace("%", "%%"),
+        )
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str = "rukpak run") -> Settings:
+    """Read the options; on a mistake argparse prints it and exits with status 2."""
+    parser = argparse.ArgumentParser(prog=program, description="Run the controller.")
+    add_options(parser, environment)
+    return Settings(**vars(parser.parse_args(arguments)))

@@ -1,0 +1,118 @@
+"""Image references: the grammar of distribution/reference, and Docker's short names.
+
+Pure. Why not `oras.container.Container`: its expression takes `localhost/foo` for a repository of Docker Hub and lets
+spaces, upper case and any digest pass.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+"""The one algorithm that every registry has."""
+
+_HOST = re.compile(
+    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:]+\])"
+    r"(?::[0-9]{1,5})?"
+)
+_ELEMENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_NAME_LENGTH = 255
+
+_HUB = "docker.io"
+_HUB_HOST = "registry-1.docker.io"
+_HUB_NAMES = (_HUB, "index.docker.io", _HUB_HOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageReference:
+    """An image reference, taken apart."""
+
+    name: str
+    """Registry and repository as they were written."""
+    registry: str
+    """Normal form: `docker.io` where none was written."""
+    repository: str
+    """Normal form: `library/nginx` for `nginx`."""
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def host(self) -> str:
+        """Host and optional port to talk to."""
+        return _HUB_HOST if self.registry == _HUB else self.registry
+
+    @property
+    def target(self) -> str:
+        """What the registry is asked for: the digest if there is one, for then the tag says nothing."""
+        return self.digest or self.tag
+
+    @property
+    def normal(self) -> str:
+        """The one spelling of what is named."""
+        separator = "@" if self.digest else ":"
+        return f"{self.registry}/{self.repository}{separator}{self.target}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the registry is on this machine by name: the only place that plain http is spoken to."""
+        host = self.registry.rsplit(":", 1)[0] if re.search(r":\d+$", self.registry) else self.registry
+        return is_loopback(host.strip("[]"))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine's own, without asking anybody."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def parse_reference(text: str) -> ImageReference:
+    """Take an image reference apart.
+
+    Raises: ValueError, whose text says what is wrong and how it should be.
+    """
+    rest, at, digest = text.partition("@")
+    if at and not DIGEST.fullmatch(digest):
+        raise ValueError('has a digest that is not "sha256:" and 64 hexadecimal digits; correct it')
+    name, tag = _split_tag(rest)
+    registry, repository = _split_registry(name)
+    _check(registry, repository, tag)
+    return ImageReference(
+        name=name,
+        registry=registry,
+        repository=repository,
+        tag="" if tag is None and digest else tag or "latest",
+        digest=digest,
+    )
+
+
+def _split_tag(text: str) -> tuple[str, str | None]:
+    name, colon, tag = text.rpartition(":")
+    return (name, tag) if colon and "/" not in tag else (text, None)
+
+
+def _split_registry(name: str) -> tuple[str, str]:
+    """Tell the registry from the repository as Docker does: it has a dot or a port, or is localhost."""
+    head, slash, rest = name.partition("/")
+    if not slash or not ("." in head or ":" in head or head == "localhost" or head != head.lower()):
+        head, rest = _HUB, name
+    if head not in _HUB_NAMES:
+        return head, rest
+    return _HUB, rest if "/" in rest else f"library/{rest}"
+
+
+def _check(registry: str, repository: str, tag: str | None) -> None:
+    if not _HOST.fullmatch(registry):
+        raise ValueError("has a registry that is not a host name; write host[:port]/repository[:tag]")
+    if not all(_ELEMENT.fullmatch(element) for element in repository.split("/")):
+        raise ValueError("has a repository that is not made of lower case letters, digits and . _ - /; correct it")
+    if len(repository) > _NAME_LENGTH:
+        raise ValueError(f"has a repository of more than {_NAME_LENGTH} characters; shorten it")
+    if tag is not None and not _TAG.fullmatch(tag):
+        raise ValueError("has a tag that is not one of at most 128 letters, digits and . _ -; correct it")

@@ -1,0 +1,277 @@
+"""From what a pass found to the status that it publishes. Pure: conditions are set here and nowhere else.
+
+A message is equal for an equal failure, so that an unchanged failure writes status once; times are in
+lastTransitionTime only, and that moves only when a condition changes its status (reference/conditions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
+from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, NOT_READY_ITEMS, WARNING_ITEMS, ConditionStatus
+from api.v1alpha2.types import BundleDeployment, Condition, Display, NotReady, ObjectCounts, SourcePin, Status
+from controller.kube.resources import GroupVersionKind
+from controller.observe.health import Health
+from controller.observe.records import ObjectKey
+from controller.report import Deletion, Report
+
+SHORT_DIGEST = 12
+NAMED = 3
+# The most severe failure speaks: one that a person has to act on before one that ends by itself.
+_SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One condition before it is compared with the last one."""
+
+    type: ConditionType
+    status: ConditionStatus
+    reason: Reason
+    message: str = ""
+
+
+def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> Status:
+    """Return the status after a pass."""
+    status = deployment.status
+    wanted = report.wanted or status.revision
+    installed = (
+        report.wanted
+        if report.wanted and report.applied and report.revision == report.wanted
+        else status.installed_revision
+    )
+    if report.applied and report.revision and not report.wanted:
+        installed = report.revision
+    health = report.progress.shown if report.progress else None
+    counts = _counts(report, health) if health else status.objects
+    findings = _findings(deployment, report)
+    return status.model_copy(
+        update={
+            "observed_generation": deployment.metadata.generation,
+            "install_namespace": report.install_namespace or status.install_namespace,
+            "conditions": _conditions(deployment, findings, now),
+            "revision": wanted,
+            "installed_revision": installed,
+            "managed_state": report.managed_state,
+            "managed_kinds": report.managed_kinds,
+            "objects": counts,
+            "display": _display(wanted, counts, status.sources),
+            "not_ready": _not_ready(health, report.managed_kinds) if health else status.not_ready,
+            "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
+            "warnings": status.warnings if report.warnings is None else report.warnings[:WARNING_ITEMS],
+        }
+    )
+
+
+def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> Status:
+    """Return the status while a BundleDeployment is being taken away."""
+    reason = Reason.DELETION_BLOCKED if deletion.blockers else Reason.DELETING
+    message = f"waits for {deletion.blockers}" if deletion.blockers else f"{deletion.remaining} objects are left"
+    if deletion.error:
+        reason, message = deletion.error.reason, deletion.error.message
+    kept = [
+        _finding(condition)
+        for condition in deployment.status.conditions
+        if condition.type in ("Unpacked", "Installed", "Healthy")
+    ]
+    findings = [
+        *kept,
+        Finding(ConditionType.READY, "False", reason, message),
+        Finding(ConditionType.RECONCILING, "True", reason, message),
+    ]
+    changes = {
+        "observed_generation": deployment.metadata.generation,
+        "conditions": _conditions(deployment, findings, now),
+    }
+    return deployment.status.model_copy(update=changes)
+
+
+# conditions
+
+
+def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
+    unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
+    ready = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
+    findings = [unpacked, installed, healthy, _ready(ready, report)]
+    findings += _work(ready, report)
+    if deployment.spec.paused:
+        findings.append(
+            Finding(
+                ConditionType.PAUSED,
+                "True",
+                Reason.PAUSED,
+                "nothing on the cluster is changed until spec.paused is false",
+            )
+        )
+    findings += _drifted(deployment, report)
+    return findings
+
+
+def _unpacked(report: Report) -> Finding:
+    if report.failure and report.failure.reason in UNPACKED_REASONS:
+        return Finding(ConditionType.UNPACKED, "False", report.failure.reason, report.failure.message)
+    if report.fetching:
+        return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
+    if report.failure and not report.revision:
+        return Finding(ConditionType.UNPACKED, "True", Reason.UNPACKED, "the sources that were looked at are unpacked")
+    return Finding(
+        ConditionType.UNPACKED, "True", Reason.UNPACKED, "the content of every source is at hand, or not needed"
+    )
+
+
+def _installed(deployment: BundleDeployment, report: Report) -> Finding:
+    def no(reason: Reason, message: str) -> Finding:
+        return Finding(ConditionType.INSTALLED, "False", reason, f"{_before(deployment)}{message}")
+
+    if report.failure:
+        return no(report.failure.reason, report.failure.message)
+    if report.fetching:
+        return no(Reason.FETCHING, report.fetching)
+    if report.unknown:
+        return no(Reason.APPLYING, f"waits until the objects of {_list(report.unknown)} are known")
+    if deployment.spec.paused and report.wanted != deployment.status.installed_revision:
+        return no(Reason.PAUSED_WITH_CHANGES, f"revision {_short(report.wanted)} waits until spec.paused is false")
+    if error := _worst(outcome.error for outcome in report.outcomes):
+        return no(error.reason, error.message)
+    if not report.applied and not deployment.spec.paused:
+        return no(Reason.APPLYING, f"revision {_short(report.wanted)} is being applied")
+    return Finding(
+        ConditionType.INSTALLED, "True", Reason.INSTALLED, f"revision {_short(report.wanted)} is applied in full"
+    )
+
+
+def _before(deployment: BundleDeployment) -> str:
+    """Say what is installed while something else is wanted."""
+    installed = deployment.status.installed_revision
+    return f"revision {_short(installed)} is installed; " if installed else ""
+
+
+def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
+    if report.progress is not None:
+        health = report.progress.shown
+        return Finding(ConditionType.HEALTHY, health.status, health.reason, health.message)
+    last = next((c for c in deployment.status.conditions if c.type == ConditionType.HEALTHY), None)
+    if last and deployment.status.installed_revision:
+        return _finding(last)
+    return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing was applied yet")
+
+
+def _ready(hindrance: Finding | None, report: Report) -> Finding:
+    if hindrance is None:
+        return Finding(
+            ConditionType.READY, "True", Reason.READY, f"revision {_short(report.wanted)} is installed and healthy"
+        )
+    return Finding(ConditionType.READY, "False", hindrance.reason, hindrance.message)
+
+
+def _work(hindrance: Finding | None, report: Report) -> list[Finding]:
+    """Say whether work goes on, an event is awaited, or a person has to act."""
+    if hindrance is None and report.awaiting_prune:
+        return [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))]
+    if hindrance is None:
+        return []
+    failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+    stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
+    kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
+    pending = Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))
+    others = [pending] if stalls and report.awaiting_prune and report.applied else []
+    return [Finding(kind, "True", hindrance.reason, hindrance.message), *others]
+
+
+def _prune_message(report: Report) -> str:
+    if error := _worst(removal.error for removal in report.removals):
+        return error.message
+    shown = _list([str(record.key) for record in report.awaiting_prune])
+    return f"{shown}: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait"
+
+
+def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
+    if deployment.spec.paused and report.drifted:
+        message = f"{_list([str(key) for key in report.drifted])}: changed, and put right when spec.paused is false"
+        return [Finding(ConditionType.DRIFTED, "True", Reason.PAUSED, message)]
+    if report.conflicts:
+        message = f"{_list([str(key) for key in report.conflicts])}: changed again and again by somebody else"
+        return [Finding(ConditionType.DRIFTED, "True", Reason.DRIFT_CONFLICT, message)]
+    return []
+
+
+def _worst(errors: Iterable[BundleError | None]) -> BundleError | None:
+    """The first of the most severe failures, saying how many more there are."""
+    found = [error for error in errors if error]
+    if not found:
+        return None
+    worst = min(found, key=lambda error: _SEVERITY.index(error.reason.retry))
+    message = worst.message if len(found) == 1 else f"{worst.message} (and {len(found) - 1} more)"
+    return BundleError(worst.reason, message, retry_after=worst.retry_after)
+
+
+def _conditions(deployment: BundleDeployment, findings: Iterable[Finding], now: datetime) -> tuple[Condition, ...]:
+    last = {condition.type: condition for condition in deployment.status.conditions}
+    generation = deployment.metadata.generation
+    return tuple(_condition(finding, last.get(finding.type.value), generation, now) for finding in findings)
+
+
+def _condition(finding: Finding, last: Condition | None, generation: int, now: datetime) -> Condition:
+    changed = last is None or last.status != finding.status
+    return Condition(
+        type=finding.type.value,
+        status=finding.status,
+        reason=finding.reason.value,
+        message=" ".join(finding.message.split())[:CONDITION_MESSAGE_LENGTH],
+        observed_generation=generation,
+        last_transition_time=now if changed or last is None else last.last_transition_time,
+    )
+
+
+def _finding(condition: Condition) -> Finding:
+    return Finding(ConditionType(condition.type), condition.status, Reason(condition.reason), condition.message)
+
+
+# numbers and texts
+
+
+def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
+    return ObjectCounts(
+        total=report.total,
+        healthy=health.healthy,
+        progressing=health.progressing,
+        failed=health.failed,
+        drifted=len({*report.drifted, *report.conflicts}),
+        retained=len(report.awaiting_prune),
+    )
+
+
+def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> Display:
+    sources = ",".join(f"{pin.kind}:{_short(pin.digest)}" for pin in pins)
+    return Display(revision=_short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources)
+
+
+def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple[NotReady, ...]:
+    versions = {(kind.group, kind.kind): kind.api_version for kind in map(GroupVersionKind.parse, managed_kinds)}
+
+    def item(key: ObjectKey, reason: str, message: str) -> NotReady:
+        api_version = versions.get((key.group, key.kind), key.group or "v1")
+        return NotReady(
+            api_version=api_version,
+            kind=key.kind,
+            namespace=key.namespace,
+            name=key.name,
+            reason=reason,
+            message=message,
+        )
+
+    return tuple(item(key, verdict.reason, verdict.message) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
+
+
+def _short(digest: str) -> str:
+    return digest.rpartition(":")[2][:SHORT_DIGEST]
+
+
+def _list(texts: Iterable[str]) -> str:
+    items = sorted(texts)
+    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
+    return ", ".join(items[:NAMED]) + more
