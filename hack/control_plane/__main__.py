@@ -1,0 +1,105 @@
+"""hack/cluster: control planes by name, that run until they are taken down."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hack.control_plane.binaries import Binaries, MissingError
+from hack.control_plane.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
+from hack.control_plane.folders import take_away
+from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.settings import Settings, read_settings
+
+DEFAULT_NAME = "rukpak"
+
+
+class UsageError(Exception):
+    """What a person asked for cannot be done: one line that says what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options, read_settings())
+    except (MissingError, UsageError, TimeoutError, RuntimeError) as error:
+        print(f"hack/cluster: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hack/cluster", description="Real Kubernetes control planes on this machine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="make and start one; print how to use it")
+    up.add_argument("--audit", action="store_true", help="write an audit log of all requests (metadata)")
+    up.add_argument("--kwok", action="store_true", help="add a fake node, on which pods become Ready")
+    up.set_defaults(command=_up)
+    down = commands.add_parser("down", help="stop one, and remove all that it had")
+    down.set_defaults(command=_down)
+    env = commands.add_parser("env", help="print how to use one, for eval")
+    env.set_defaults(command=_env)
+    for command in (up, down, env):
+        command.add_argument("name", nargs="?", default=DEFAULT_NAME, type=_name, help=f"default: {DEFAULT_NAME}")
+    listing = commands.add_parser("list", help="show all, and whether they run")
+    listing.set_defaults(command=_list)
+    return parser
+
+
+def _name(text: str) -> str:
+    if not text.replace("-", "").isalnum() or not text.isascii():
+        raise argparse.ArgumentTypeError(f'"{text}" is not made of letters, digits and "-"')
+    return text
+
+
+def _up(options: argparse.Namespace, settings: Settings) -> None:
+    folder = settings.running / options.name
+    programs = Binaries(settings).obtain([*CONTROL_PLANE, *(["kwok"] if options.kwok else [])])
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        message = f"{options.name} exists already; see hack/cluster env {options.name}, or take it down first"
+        raise UsageError(message) from None
+    try:
+        cluster = make_control_plane(folder, programs, audit=options.audit)
+        cluster.start()
+    except BaseException:
+        take_away(folder)
+        raise
+    _print_use(cluster)
+
+
+def _down(options: argparse.Namespace, settings: Settings) -> None:
+    take_away(_existing(options.name, settings))
+
+
+def _env(options: argparse.Namespace, settings: Settings) -> None:
+    _print_use(load_control_plane(_existing(options.name, settings)))
+
+
+def _list(_options: argparse.Namespace, settings: Settings) -> None:
+    for state in sorted(settings.running.glob(f"*/{STATE}")):
+        cluster = load_control_plane(state.parent)
+        print(f"{state.parent.name:20} {'running' if cluster.is_running() else 'stopped':8} {cluster.server}")
+
+
+def _existing(name: str, settings: Settings) -> Path:
+    folder = settings.running / name
+    if not (folder / STATE).exists():
+        raise UsageError(f"there is no {name}; see hack/cluster list")
+    return folder
+
+
+def _print_use(cluster: ControlPlane) -> None:
+    for name, value in cluster.environment().items():
+        # The rest of PATH is the shell's own by the time that it reads this.
+        shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
+        print(f"export {name}={shown}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Builds from Go modules: the way that works wherever a Go module proxy is reachable."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.settings import Settings
+
+MULTICALL = Path(__file__).parent / "multicall" / "main.go"
+VERSION_PACKAGE = "k8s.io/component-base/version"
+
+
+class BuildError(Exception):
+    """A build that did not work out: what Go said last."""
+
+
+def build_control_plane(folder: Path, settings: Settings) -> None:
+    """Build one binary that is etcd, the Kubernetes components and kubectl, by the name it is called by.
+
+    Raises: BuildError.
+    """
+    version = settings.kubernetes_version
+    source = folder / "source"
+    source.mkdir()
+    shutil.copy(MULTICALL, source)
+    downloaded = json.loads(_go(["mod", "download", "-json", f"k8s.io/kubernetes@v{version}"], source))
+    kubernetes = Path(downloaded["GoMod"]).read_text(encoding="utf-8")
+    (source / "go.mod").write_text(make_go_mod(kubernetes, version), encoding="utf-8")
+    _go(["mod", "tidy", "-e"], source)
+    binary = folder / "controlplane"
+    _go(["build", "-trimpath", "-ldflags", _version_flags(version), "-o", str(binary), "."], source)
+    shutil.rmtree(source)
+    for name in CONTROL_PLANE:
+        (folder / name).symlink_to(binary.name)
+
+
+def make_go_mod(kubernetes: str, version: str) -> str:
+    """Return the go.mod of the binary, given that of k8s.io/kubernetes.
+
+    Kubernetes refers to its staging modules by relative path; their published versions are the same code.
+
+    Raises: BuildError if it is not a go.mod of Kubernetes.
+    """
+    language = re.search(r"^go \S+$", kubernetes, re.MULTILINE)
+    etcd = re.search(r"go\.etcd\.io/etcd/client/v3 (v\S+)", kubernetes)
+    if not language or not etcd:
+        raise BuildError("the go.mod of k8s.io/kubernetes has no Go version or no etcd client")
+    staging = f"v0.{version.removeprefix('1.')}"
+    modules = re.findall(r"^\t(k8s\.io/[a-z-]+) => \./staging", kubernetes, re.MULTILINE)
+    required = {"k8s.io/kubernetes": f"v{version}", "k8s.io/kubectl": staging, "go.etcd.io/etcd/server/v3": etcd[1]}
+    return "\n".join(
+        [
+            "module controlplane",
+            language[0],
+            *(f"require {module} {wanted}" for module, wanted in required.items()),
+            *(f"replace {module} => {module} {staging}" for module in modules),
+            "",
+        ]
+    )
+
+
+def build_registry(folder: Path, settings: Settings) -> None:
+    """Install the OCI registry (CNCF distribution). Raises: BuildError."""
+    _install("github.com/distribution/distribution/v3/cmd/registry", settings.registry_version, folder)
+
+
+def build_kwok(folder: Path, settings: Settings) -> None:
+    """Install kwok. Raises: BuildError."""
+    _install("sigs.k8s.io/kwok/cmd/kwok", settings.kwok_version, folder)
+
+
+BUILDS: dict[str, Callable[[Path, Settings], None]] = {
+    "control-plane": build_control_plane,
+    "registry": build_registry,
+    "kwok": build_kwok,
+}
+MINUTES = {"control-plane": 5, "registry": 2, "kwok": 2}
+"""What each build takes on two cores with nothing cached."""
+
+
+def _install(package: str, version: str, folder: Path) -> None:
+    _go(["install", f"{package}@v{version}"], folder, GOBIN=str(folder))
+
+
+def _version_flags(version: str) -> str:
+    major, minor, _ = version.split(".")
+    values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s -w", *(f"-X {VERSION_PACKAGE}.{name}={value}" for name, value in values.items())])
+
+
+def _go(arguments: list[str], folder: Path, **environment: str) -> str:
+    if not shutil.which("go"):
+        raise BuildError("Go is missing")
+    done = subprocess.run(
+        ["go", *arguments],
+        cwd=folder,
+        # No workspace and no flag of the person's must reach this module.
+        env=os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=mod -buildvcs=false"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise BuildError(f"go {arguments[0]} failed: {said[-1]}")
+    return done.stdout

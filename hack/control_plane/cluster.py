@@ -1,0 +1,220 @@
+"""A control plane in a folder: made, started, and its components killed and started again one by one.
+
+Ports, data and certificates stay the same through every restart. Components are always ended by SIGKILL: kube-apiserver
+takes up to a minute to end on SIGTERM while watches are open, and what a crash leaves behind is what tests are about.
+Taking it away altogether is the matter of `folders`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hack.control_plane.certificates import write_certificates
+from hack.control_plane.components import (
+    TOKEN,
+    Ports,
+    controller_manager_command,
+    etcd_command,
+    scheduler_command,
+    server_address,
+    server_command,
+    write_files,
+)
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.nodes import NAME as NODE_NAME
+from hack.control_plane.nodes import NODE, is_ready, kwok_command
+from hack.control_plane.ports import free_ports
+from hack.control_plane.processes import Process
+from hack.control_plane.waiting import wait_for
+
+STATE = "cluster.json"
+START_SECONDS = 60.0
+"""A deadline, not an expectation: a control plane is ready in less than 5 s."""
+
+
+class ControlPlane(Cluster):
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler, and kwok if pods are to become Ready.
+
+    Args:
+        folder: of everything; it exists already.
+        programs: paths by name, as `Binaries.obtain` returns them; with kwok, there is a fake node.
+        ports: what it listens on.
+        audit: whether there is an audit log.
+    """
+
+    def __init__(self, folder: Path, programs: Mapping[str, Path], *, ports: Ports, audit: bool) -> None:
+        super().__init__(kubeconfig=folder / "kubeconfig", kubectl=programs["kubectl"], cache=folder / "kubectl-cache")
+        self.folder = folder
+        self._address = server_address(ports)
+        self._etcd_address = f"http://127.0.0.1:{ports.etcd}"
+        self._audit = folder / "audit.log" if audit else None
+        self._etcd = Process("etcd", folder, etcd_command(folder, ports, programs))
+        self._api_server = Process("kube-apiserver", folder, server_command(folder, ports, programs, audit=audit))
+        self._controllers = Process("kube-controller-manager", folder, controller_manager_command(folder, programs))
+        self._scheduler = Process("kube-scheduler", folder, scheduler_command(folder, programs))
+        self._kwok = Process("kwok", folder, kwok_command(folder, programs)) if "kwok" in programs else None
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which a shell uses it; what stands in PATH goes before the rest of it."""
+        variables = {"KUBECONFIG": self.kubeconfig, "KUBECACHEDIR": self._cache, "PATH": self.folder / "bin"}
+        return {name: str(value) for name, value in variables.items()}
+
+    @property
+    def server(self) -> str:
+        """Return the address of the API server."""
+        return self._address
+
+    def start(self) -> None:
+        """Start all components; return when objects can be created, and where there is a node, pods run.
+
+        Raises: TimeoutError; RuntimeError with the end of its log if a component ends by itself.
+        """
+        self.start_etcd()
+        self.start_api_server()
+        self.start_controller_manager()
+        self.start_scheduler()
+        if self._kwok:
+            self._kwok.start()
+            self._request("/api/v1/nodes", NODE)
+        self._wait(self._controllers, "ServiceAccount default", self._has_service_account)
+        if self._kwok:
+            self._wait(self._kwok, f"node {NODE_NAME} Ready", self._has_ready_node)
+
+    def stop(self) -> None:
+        """Kill all components; `start` goes on with the data that they left."""
+        for process in (self._kwok, self._scheduler, self._controllers, self._api_server, self._etcd):
+            if process:
+                process.kill()
+
+    def start_etcd(self) -> None:
+        """Start etcd; return when it is healthy."""
+        self._etcd.start()
+        self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self._etcd_address}/health") is not None)
+
+    def stop_etcd(self) -> None:
+        """Kill etcd."""
+        self._etcd.kill()
+
+    def start_api_server(self) -> None:
+        """Start kube-apiserver; return when it is ready."""
+        self._api_server.start()
+        self._wait(self._api_server, "API server ready", lambda: self._get("/readyz") == b"ok")
+
+    def stop_api_server(self) -> None:
+        """Kill kube-apiserver: every watch and request breaks off."""
+        self._api_server.kill()
+
+    def start_controller_manager(self) -> None:
+        """Start kube-controller-manager, garbage collector included."""
+        self._controllers.start()
+
+    def stop_controller_manager(self) -> None:
+        """Kill kube-controller-manager: nothing is collected, no workload moves."""
+        self._controllers.kill()
+
+    def start_scheduler(self) -> None:
+        """Start kube-scheduler."""
+        self._scheduler.start()
+
+    def stop_scheduler(self) -> None:
+        """Kill kube-scheduler: new pods stay Pending."""
+        self._scheduler.kill()
+
+    def is_running(self) -> bool:
+        """Return whether the API server runs."""
+        return self._api_server.is_running()
+
+    def audit_position(self) -> int:
+        """Return the end of the audit log now, for `audit_requests`."""
+        return self._audit_log().stat().st_size
+
+    def audit_requests(self, since: int = 0) -> list[dict[str, Any]]:
+        """Return the requests that were answered since a position, as `Event` of audit.k8s.io/v1, without bodies.
+
+        A watch is there twice: when it is opened (stage ResponseStarted) and when it ends (ResponseComplete).
+        """
+        with self._audit_log().open("rb") as log:
+            log.seek(since)
+            written = log.read()
+        # What follows the last line end is being written now.
+        return [json.loads(line) for line in written.split(b"\n")[:-1]]
+
+    def _audit_log(self) -> Path:
+        if self._audit is None:
+            raise RuntimeError("this control plane was made without an audit log")
+        return self._audit
+
+    def _has_service_account(self) -> bool:
+        return self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
+
+    def _has_ready_node(self) -> bool:
+        return is_ready(json.loads(self._get(f"/api/v1/nodes/{NODE_NAME}") or b'{"spec": {}}'))
+
+    def _get(self, path: str) -> bytes | None:
+        return self._answer(self._api_request(path))
+
+    def _request(self, path: str, body: Mapping[str, Any]) -> None:
+        request = self._api_request(path)
+        request.add_header("Content-Type", "application/json")
+        request.data = json.dumps(body).encode()
+        if self._answer(request) is None:
+            raise RuntimeError(f"the API server refused a request to {path}")
+
+    def _api_request(self, path: str) -> urllib.request.Request:
+        return urllib.request.Request(self._address + path, headers={"Authorization": f"Bearer {TOKEN}"})
+
+    def _answer(self, request: urllib.request.Request | str) -> bytes | None:
+        """Return the body of an answer; None if there was none, or a refusal."""
+        context = ssl.create_default_context(cafile=self.folder / "ca.crt")
+        # No proxy of the environment's stands between two processes of this machine.
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        try:
+            with opener.open(request, timeout=5) as response:
+                body: bytes = response.read()
+                return body
+        except urllib.error.HTTPError as error:
+            error.close()
+            return None
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def _wait(self, process: Process, what: str, condition: Callable[[], bool]) -> None:
+        def is_fulfilled() -> bool:
+            if not process.is_running():
+                raise RuntimeError(f"{process.name} ended: {process.last_words()}")
+            return condition()
+
+        wait_for(is_fulfilled, START_SECONDS, lambda: f"{what}; {process.name} says: {process.last_words()}")
+
+
+def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: bool) -> ControlPlane:
+    """Write all that a control plane needs into a folder; it is not started yet."""
+    etcd, etcd_peer, server = free_ports(3)
+    ports = Ports(etcd=etcd, etcd_peer=etcd_peer, server=server)
+    write_certificates(folder)
+    write_files(folder, ports)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "kubectl").symlink_to(programs["kubectl"])
+    state = {"ports": asdict(ports), "programs": {name: str(path) for name, path in programs.items()}, "audit": audit}
+    (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+    return ControlPlane(folder, programs, ports=ports, audit=audit)
+
+
+def load_control_plane(folder: Path) -> ControlPlane:
+    """Return the control plane that was made in a folder.
+
+    Raises: FileNotFoundError.
+    """
+    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    programs = {name: Path(path) for name, path in state["programs"].items()}
+    return ControlPlane(folder, programs, ports=Ports(**state["ports"]), audit=state["audit"])

@@ -1,0 +1,131 @@
+"""The command lines of a control plane's components, and the files that they read. Nothing is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.control_plane.certificates import CLIENTS
+
+TOKEN = "admin"  # noqa: S105 -- the API server listens on loopback, for as long as somebody develops
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster: {{server: "{server}", certificate-authority: "{folder}/ca.crt"}}
+users:
+- name: {user}
+  user: {credential}
+contexts:
+- name: {name}
+  context: {{cluster: {name}, user: {user}}}
+current-context: {name}
+"""
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What one control plane listens on, all on 127.0.0.1."""
+
+    etcd: int
+    etcd_peer: int
+    server: int
+
+
+def server_address(ports: Ports) -> str:
+    """Return the address of the API server."""
+    return f"https://127.0.0.1:{ports.server}"
+
+
+def write_files(folder: Path, ports: Ports) -> None:
+    """Write the kubeconfigs, the admin's token and the audit policy."""
+    credentials = {"kubeconfig": ("admin", f"{{token: {TOKEN}}}")} | {
+        f"{client}.kubeconfig": (client, _client_certificate(folder / client)) for client in CLIENTS
+    }
+    for file, (user, credential) in credentials.items():
+        text = KUBECONFIG.format(
+            name=folder.name, server=server_address(ports), folder=folder, user=user, credential=credential
+        )
+        (folder / file).write_text(text, encoding="utf-8")
+        (folder / file).chmod(0o600)
+    (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
+    (folder / "audit-policy.yaml").write_text(AUDIT_POLICY, encoding="utf-8")
+
+
+def _client_certificate(stem: Path) -> str:
+    return f'{{client-certificate: "{stem}.crt", client-key: "{stem}.key"}}'
+
+
+def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> list[str | Path]:
+    """Return the command line of etcd. It does not sync its files: a test cluster has nothing to lose."""
+    client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
+    return [
+        programs["etcd"],
+        f"--data-dir={folder / 'etcd'}",
+        "--unsafe-no-fsync",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=error",
+    ]
+
+
+def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, audit: bool) -> list[str | Path]:
+    """Return the command line of kube-apiserver, with RBAC, and with an audit log of metadata if that is wanted."""
+    audited = [
+        f"--audit-policy-file={folder / 'audit-policy.yaml'}",
+        f"--audit-log-path={folder / 'audit.log'}",
+        "--audit-log-maxsize=2000",
+    ]
+    return [
+        programs["kube-apiserver"],
+        f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
+        f"--secure-port={ports.server}",
+        "--bind-address=127.0.0.1",
+        # The Service `kubernetes` cannot have a loopback address as its endpoint.
+        "--endpoint-reconciler-type=none",
+        f"--tls-cert-file={folder / 'kube-apiserver.crt'}",
+        f"--tls-private-key-file={folder / 'kube-apiserver.key'}",
+        f"--client-ca-file={folder / 'ca.crt'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'service-accounts.pub'}",
+        f"--service-account-signing-key-file={folder / 'service-accounts.key'}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/20",
+        "--allow-privileged=true",
+        *(audited if audit else []),
+    ]
+
+
+def controller_manager_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
+    """Return the command line of kube-controller-manager."""
+    return [
+        programs["kube-controller-manager"],
+        f"--kubeconfig={folder / 'kube-controller-manager.kubeconfig'}",
+        f"--service-account-private-key-file={folder / 'service-accounts.key'}",
+        f"--root-ca-file={folder / 'ca.crt'}",
+        f"--cluster-signing-cert-file={folder / 'ca.crt'}",
+        f"--cluster-signing-key-file={folder / 'ca.key'}",
+        "--use-service-account-credentials=false",
+        *_ALONE_AND_FAST,
+    ]
+
+
+def scheduler_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
+    """Return the command line of kube-scheduler."""
+    return [programs["kube-scheduler"], f"--kubeconfig={folder / 'kube-scheduler.kubeconfig'}", *_ALONE_AND_FAST]
+
+
+_ALONE_AND_FAST = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"]

@@ -1,0 +1,104 @@
+"""Released files over http: none is used unless its SHA-256 is the one that the project publishes beside it.
+
+Redirects and proxies are urllib's matter. Addresses come from `settings`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import shutil
+import tarfile
+import threading
+import urllib.request
+from pathlib import Path, PurePosixPath
+
+from hack.control_plane.programs import Release
+
+FIRST_ANSWER_SECONDS = 5.0
+"""For the checksum, name resolution included: without a network this is all that a download costs."""
+STALLED_SECONDS = 20.0
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class DownloadError(Exception):
+    """A download that did not work out: one line for a person."""
+
+
+def download(release: Release, destination: Path) -> None:
+    """Write the released program to `destination`, executable.
+
+    Raises: DownloadError if the server does not answer, lacks the file, or sends another than its checksum says.
+    """
+    expected = find_checksum(_read_within(release.checksum_url), release.url)
+    received = destination.with_name(f"{destination.name}.received")
+    try:
+        _receive(release.url, received, expected)
+        if release.member:
+            _extract(received, release, destination)
+        else:
+            received.replace(destination)
+    finally:
+        received.unlink(missing_ok=True)
+    destination.chmod(0o755)
+
+
+def find_checksum(text: str, url: str) -> str:
+    """Return the SHA-256 of the file at `url`, from a checksum file: a digest alone, or lines as sha256sum has them.
+
+    Raises: DownloadError if there is none.
+    """
+    name = PurePosixPath(url).name
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    alone = [words[0] for words in lines if len(words) == 1 and len(lines) == 1]
+    named = [words[0] for words in lines if len(words) > 1 and PurePosixPath(words[1].lstrip("*")).name == name]
+    digest = next(iter(alone + named), "").lower()
+    if not SHA256.fullmatch(digest):
+        raise DownloadError(f"no SHA-256 of {name} is published")
+    return digest
+
+
+def _read_within(url: str) -> str:
+    """Read a small file; on a thread, since no timeout covers name resolution."""
+    answers: list[str | Exception] = []
+
+    def read() -> None:
+        try:
+            with urllib.request.urlopen(url, timeout=FIRST_ANSWER_SECONDS) as response:
+                answers.append(response.read(1 << 20).decode("utf-8", "replace"))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            answers.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(FIRST_ANSWER_SECONDS)
+    answer = answers[0] if answers else TimeoutError(f"no answer within {FIRST_ANSWER_SECONDS:.0f} s")
+    if isinstance(answer, Exception):
+        raise DownloadError(f"{url}: {getattr(answer, 'reason', answer)}") from answer
+    return answer
+
+
+def _receive(url: str, destination: Path, expected: str) -> None:
+    digest = hashlib.sha256()
+    try:
+        with urllib.request.urlopen(url, timeout=STALLED_SECONDS) as response, destination.open("wb") as file:
+            while block := response.read(1 << 20):
+                digest.update(block)
+                file.write(block)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise DownloadError(f"{url}: {error}") from error
+    if digest.hexdigest() != expected:
+        raise DownloadError(f"{url}: SHA-256 is {digest.hexdigest()}, published is {expected}; not used")
+
+
+def _extract(archive: Path, release: Release, destination: Path) -> None:
+    try:
+        with tarfile.open(archive) as tar:
+            member = tar.extractfile(release.member)
+            if member is None:
+                raise DownloadError(f"{release.url}: {release.member} is not a file")
+            with member, destination.open("wb") as file:
+                shutil.copyfileobj(member, file)
+    except (KeyError, tarfile.TarError, OSError) as error:
+        raise DownloadError(f"{release.url}: {error}") from error

@@ -1,0 +1,55 @@
+"""Programs that the machine has already; one of another version is passed over, and named."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from hack.control_plane.cache import Tell
+from hack.control_plane.programs import Program, Version, parse_version
+from hack.control_plane.settings import Settings
+
+VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?)")
+SECONDS = 10
+
+
+def find_installed(program: Program, settings: Settings, tell: Tell) -> Path | None:
+    """Return the first program in `settings.search` whose version fits.
+
+    Each that does not fit is told in one line.
+    """
+    for path in _candidates(program, settings):
+        version = version_of(path, program)
+        if version and program.fits(version, settings):
+            return path
+        shown = ".".join(map(str, version)) if version else "of an unknown version"
+        tell(f"{path} is {shown} and is not used: wanted is {program.wanted(settings)}")
+    return None
+
+
+def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
+    for folder in settings.search:
+        for name in (program.name, *program.aliases):
+            path = folder / name
+            if path.is_file() and os.access(path, os.X_OK):
+                yield path.absolute()
+
+
+def version_of(path: Path, program: Program) -> Version | None:
+    """Return the version that a program tells of itself; None if it tells none."""
+    try:
+        told = subprocess.run(
+            [path, *program.version_arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=SECONDS,
+            text=True,
+            check=False,
+        )
+    except (OSError, UnicodeDecodeError, subprocess.TimeoutExpired):
+        return None
+    found = VERSION.search(told.stdout or told.stderr)
+    return parse_version(found[1]) if found and told.returncode == 0 else None

@@ -1,0 +1,60 @@
+"""kubectl, called with the kubeconfig of one cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+SECONDS = 120
+
+
+class KubectlError(Exception):
+    """kubectl ended with a failure.
+
+    Attributes:
+        stderr: what it said.
+    """
+
+    def __init__(self, arguments: tuple[str, ...], stderr: str) -> None:
+        super().__init__(f"kubectl {' '.join(arguments)}: {stderr.strip()}")
+        self.stderr = stderr
+
+
+class Cluster:
+    """A cluster that can be talked to: one of ours, or one that a person has.
+
+    Args:
+        kubeconfig: its current context counts.
+        kubectl: the program.
+        cache: where kubectl keeps what it found out about the cluster; not shared, since ports come back.
+    """
+
+    def __init__(self, *, kubeconfig: Path, kubectl: Path, cache: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self._kubectl = kubectl
+        self._cache = cache
+
+    @property
+    def server(self) -> str:
+        """Return the address of the API server."""
+        return self.kubectl("config", "view", "--minify", "--output=jsonpath={.clusters[0].cluster.server}")
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 -- as subprocess.run has it
+        """Run kubectl with `input` on its standard input, and return what it printed.
+
+        Raises: KubectlError.
+        """
+        done = subprocess.run(
+            [self._kubectl, *arguments],
+            # By variables, not by flags: `kubectl diff` and plug-ins hand these on, too.
+            env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(self._cache)},
+            input=input or "",
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise KubectlError(arguments, done.stderr)
+        return done.stdout

@@ -1,0 +1,140 @@
+"""Child processes that are noted in a folder, so that another process can end them, too.
+
+A note is a file `<name>.pid` with the process id and the start time: an id alone may belong to somebody else by now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+KILL_SECONDS = 10.0
+
+
+class Process:
+    """One program, started and ended any number of times.
+
+    Args:
+        name: of the note and of the log, `<name>.log`.
+        folder: of both, and the working folder.
+        command: program and arguments.
+        environment: added to that of this process.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._folder = folder
+        self._command = command
+        self._environment = dict(environment or {})
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it in a session of its own; its output is appended to the log."""
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=os.environ | self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        write_note(self._note, self._child.pid)
+
+    def is_running(self) -> bool:
+        """Return whether it was started and has not ended."""
+        if self._child:
+            return self._child.poll() is None
+        return running_process(self._note) is not None
+
+    def terminate(self, seconds: float) -> int:
+        """Send SIGTERM and return the exit status. Only for a child of this process.
+
+        Raises: subprocess.TimeoutExpired.
+        """
+        child = self._own_child()
+        child.terminate()
+        status = child.wait(seconds)
+        self._note.unlink(missing_ok=True)
+        return status
+
+    def wait(self, seconds: float) -> int:
+        """Return the exit status when it has ended by itself. Only for a child of this process.
+
+        Raises: subprocess.TimeoutExpired.
+        """
+        return self._own_child().wait(seconds)
+
+    def kill(self) -> None:
+        """Send SIGKILL, and return when it is gone; nothing if it is gone already."""
+        if self._child:
+            self._child.kill()
+            self._child.wait(KILL_SECONDS)
+        else:
+            kill_noted(self._note)
+        self._note.unlink(missing_ok=True)
+
+    def last_words(self, lines: int = 5) -> str:
+        """Return the end of the log."""
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    @property
+    def _note(self) -> Path:
+        return self._folder / f"{self.name}.pid"
+
+    def _own_child(self) -> subprocess.Popen[bytes]:
+        if not self._child:
+            raise RuntimeError(f"{self.name} was not started by this process")
+        return self._child
+
+
+def write_note(note: Path, process: int) -> None:
+    """Note a process that runs now."""
+    note.write_text(f"{process} {_start_time(process)}", encoding="ascii")
+
+
+def running_process(note: Path) -> int | None:
+    """Return the id of the process that was noted, if it still runs."""
+    try:
+        process, started = note.read_text(encoding="ascii").split()
+    except (FileNotFoundError, ValueError):
+        return None
+    return int(process) if started and _start_time(int(process)) == started else None
+
+
+def kill_noted(note: Path) -> None:
+    """Kill the process that was noted, if it still runs, and return when it is gone.
+
+    Raises: TimeoutError.
+    """
+    process = running_process(note)
+    if process is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    deadline = time.monotonic() + KILL_SECONDS
+    while running_process(note) is not None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {process} does not end")
+        time.sleep(0.01)
+
+
+def _start_time(process: int) -> str:
+    """Return the start time in clock ticks since boot; empty if there is no such process, or only its corpse."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # proc(5): the second field is the name in parentheses, and may hold anything.
+    state, *fields = text.rpartition(")")[2].split()
+    return "" if state in "ZX" else fields[18]

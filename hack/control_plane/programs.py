@@ -1,0 +1,145 @@
+"""The programs that a control plane consists of: how each tells its version, which fits, and where it is released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hack.control_plane.settings import Settings
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A file that a project publishes, and the file that says its SHA-256."""
+
+    url: str
+    checksum_url: str
+    member: str = ""
+    """Path of the program in a tar archive; empty if the file is the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One program."""
+
+    name: str
+    part: str
+    """What it is built with: programs of one part come from one build."""
+    version: Callable[[Settings], str]
+    fits: Callable[[Version, Settings], bool]
+    wanted: Callable[[Settings], str]
+    """What `fits` accepts, in words."""
+    release: Callable[[Settings], Release]
+    version_arguments: tuple[str, ...] = ("--version",)
+    aliases: tuple[str, ...] = ()
+    """Other names under which distributions install it."""
+
+
+def parse_version(text: str) -> Version:
+    """Return `1.36.3` of `1.36.3` as numbers."""
+    return tuple(int(number) for number in text.split("."))
+
+
+def _minor(version: Version) -> Version:
+    return version[:2]
+
+
+def _kubernetes(settings: Settings) -> Version:
+    return parse_version(settings.kubernetes_version)
+
+
+def _is_same_minor(version: Version, settings: Settings) -> bool:
+    return _minor(version) == _minor(_kubernetes(settings))
+
+
+def _is_within_one_minor(version: Version, settings: Settings) -> bool:
+    # https://kubernetes.io/releases/version-skew-policy/#kubectl
+    wanted = _kubernetes(settings)
+    return version[0] == wanted[0] and abs(version[1] - wanted[1]) <= 1
+
+
+def _kubernetes_release(name: str) -> Callable[[Settings], Release]:
+    def release(settings: Settings) -> Release:
+        folder = f"{settings.kubernetes_releases}/v{settings.kubernetes_version}/bin/linux/{settings.architecture}"
+        return Release(url=f"{folder}/{name}", checksum_url=f"{folder}/{name}.sha256")
+
+    return release
+
+
+def _etcd_release(settings: Settings) -> Release:
+    folder = f"{settings.etcd_releases}/v{settings.etcd_version}"
+    stem = f"etcd-v{settings.etcd_version}-linux-{settings.architecture}"
+    return Release(url=f"{folder}/{stem}.tar.gz", checksum_url=f"{folder}/SHA256SUMS", member=f"{stem}/etcd")
+
+
+def _registry_release(settings: Settings) -> Release:
+    version = settings.registry_version
+    url = f"{settings.registry_releases}/v{version}/registry_{version}_linux_{settings.architecture}.tar.gz"
+    return Release(url=url, checksum_url=f"{url}.sha256", member="registry")
+
+
+def _kwok_release(settings: Settings) -> Release:
+    url = f"{settings.kwok_releases}/v{settings.kwok_version}/kwok-linux-{settings.architecture}"
+    return Release(url=url, checksum_url=f"{url}.sha256")
+
+
+def _kubernetes_component(name: str) -> Program:
+    return Program(
+        name=name,
+        part="control-plane",
+        version=lambda settings: settings.kubernetes_version,
+        fits=_is_same_minor,
+        wanted=lambda settings: "{}.{}".format(*_kubernetes(settings)),
+        release=_kubernetes_release(name),
+    )
+
+
+ETCD = Program(
+    name="etcd",
+    part="control-plane",
+    version=lambda settings: settings.etcd_version,
+    fits=lambda version, _: version >= (3, 5),
+    wanted=lambda _: "3.5 or newer",
+    release=_etcd_release,
+)
+KUBECTL = Program(
+    name="kubectl",
+    part="control-plane",
+    version=lambda settings: settings.kubernetes_version,
+    fits=_is_within_one_minor,
+    wanted=lambda settings: "{}.{}, or one minor beside it".format(*_kubernetes(settings)),
+    release=_kubernetes_release("kubectl"),
+    version_arguments=("version", "--client"),
+)
+REGISTRY = Program(
+    name="registry",
+    part="registry",
+    version=lambda settings: settings.registry_version,
+    fits=lambda version, _: version >= (2, 8),
+    wanted=lambda _: "2.8 or newer",
+    release=_registry_release,
+    aliases=("docker-registry",),
+)
+KWOK = Program(
+    name="kwok",
+    part="kwok",
+    version=lambda settings: settings.kwok_version,
+    fits=lambda version, settings: _minor(version) >= _minor(parse_version(settings.kwok_version)),
+    wanted=lambda settings: f"{settings.kwok_version} or newer",
+    release=_kwok_release,
+)
+PROGRAMS = {
+    program.name: program
+    for program in (
+        ETCD,
+        _kubernetes_component("kube-apiserver"),
+        _kubernetes_component("kube-controller-manager"),
+        _kubernetes_component("kube-scheduler"),
+        KUBECTL,
+        REGISTRY,
+        KWOK,
+    )
+}
+CONTROL_PLANE = tuple(program.name for program in PROGRAMS.values() if program.part == "control-plane")

@@ -1,0 +1,68 @@
+"""A real OCI registry (CNCF distribution) on a loopback port, with its content in a folder."""
+
+from __future__ import annotations
+
+import http.client
+from pathlib import Path
+
+from hack.control_plane.ports import free_ports
+from hack.control_plane.processes import Process
+from hack.control_plane.waiting import wait_for
+
+START_SECONDS = 30.0
+CONFIGURATION = """\
+version: 0.1
+log: {{level: info, accesslog: {{disabled: false}}}}
+storage:
+  filesystem: {{rootdirectory: "{folder}/content"}}
+  delete: {{enabled: true}}
+http: {{addr: "127.0.0.1:{port}"}}
+"""
+
+
+class Registry:
+    """One registry: plain http, anonymous, pushes and deletions allowed.
+
+    Args:
+        folder: of everything; it exists already.
+        program: the registry.
+    """
+
+    def __init__(self, folder: Path, program: Path) -> None:
+        self._folder = folder
+        (self._port,) = free_ports(1)
+        self.host = f"127.0.0.1:{self._port}"
+        configuration = folder / "registry.yaml"
+        configuration.write_text(CONFIGURATION.format(folder=folder, port=self._port), encoding="utf-8")
+        # Version 3 would send traces to a collector that nobody runs.
+        quiet = {"OTEL_TRACES_EXPORTER": "none"}
+        self._process = Process("registry", folder, [program, "serve", configuration], quiet)
+
+    @property
+    def log(self) -> Path:
+        """Return the log file: one line for each request, among others."""
+        return self._process.log
+
+    def start(self) -> None:
+        """Start it, on the same port and with the same content as before; return when it answers.
+
+        Raises: TimeoutError; RuntimeError with the end of its log if it ends by itself.
+        """
+        self._process.start()
+        wait_for(self._is_answering, START_SECONDS, lambda: f"registry: {self._process.last_words()}")
+
+    def stop(self) -> None:
+        """Kill it."""
+        self._process.kill()
+
+    def _is_answering(self) -> bool:
+        if not self._process.is_running():
+            raise RuntimeError(f"registry ended: {self._process.last_words()}")
+        connection = http.client.HTTPConnection(self.host, timeout=5)
+        try:
+            connection.request("GET", "/v2/")
+            return connection.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()

@@ -1,0 +1,29 @@
+"""Waiting for a condition, with a deadline; the only place that sleeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
+INTERVAL_SECONDS = 0.02
+
+
+def wait_for(condition: Callable[[], Value | None], timeout: float, describe: str | Callable[[], str]) -> Value:
+    """Return the first value of `condition` that is true.
+
+    Args:
+        condition: asked again and again; what it raises is not caught.
+        timeout: seconds.
+        describe: what is being waited for, for the error; a function is asked at the end and can say how far it is.
+
+    Raises: TimeoutError.
+    """
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            described = describe if isinstance(describe, str) else describe()
+            raise TimeoutError(f"not within {timeout:g} s: {described}")
+        time.sleep(INTERVAL_SECONDS)
+    return value

@@ -1,0 +1,222 @@
+"""Real parts for tests: clusters, registries and controllers. What each fixture offers is told in README.md.
+
+Programs are obtained once the tests are collected, and only those that the selected tests need.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from hack.control_plane.binaries import Binaries, MissingError, tell_person
+from hack.control_plane.cluster import ControlPlane, make_control_plane
+from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.registry import Registry
+from hack.control_plane.settings import Settings, read_settings
+from tests.support.controller import Controller
+from tests.support.registry import LocalRegistry
+
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "cluster": CONTROL_PLANE,
+    "fresh_cluster": CONTROL_PLANE,
+    "kwok_cluster": (*CONTROL_PLANE, "kwok"),
+    "registry": ("registry",),
+    "fresh_registry": ("registry",),
+}
+"""What a fixture needs."""
+BINARIES = pytest.StashKey[Binaries]()
+LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kubeconfig", type=Path, help="use this cluster; tests that kill or audit theirs are left out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BINARIES] = Binaries(read_settings(), _teller(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that the user's own cluster must not suffer."""
+    if not config.getoption("kubeconfig"):
+        return
+    left_out = [item for item in items if _needs_own_cluster(item)]
+    config.stash[LEFT_OUT] = [item.nodeid for item in left_out]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Obtain what the selected tests need, before the first of them waits for it."""
+    if session.config.option.collectonly:
+        return
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    needed = dict.fromkeys(program for fixture in PROGRAMS.keys() & fixtures for program in PROGRAMS[fixture])
+    if session.config.getoption("kubeconfig"):
+        needed = {program: None for program in needed if program not in CONTROL_PLANE or program == "kubectl"}
+    try:
+        session.config.stash[BINARIES].obtain(needed)
+    except MissingError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left_out := config.stash.get(LEFT_OUT, []):
+        terminalreporter.section("left out: these kill or audit their cluster")
+        for name in left_out:
+            terminalreporter.write_line(name)
+
+
+def _needs_own_cluster(item: pytest.Item) -> bool:
+    return item.get_closest_marker("own_cluster") is not None or "fresh_cluster" in getattr(item, "fixturenames", ())
+
+
+def _teller(config: pytest.Config) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter:
+            reporter.ensure_newline()
+            reporter.write_line(line)
+        else:
+            tell_person(line)
+
+    return tell
+
+
+@pytest.fixture(scope="session")
+def settings() -> Settings:
+    """Versions and folders of what is started."""
+    return read_settings()
+
+
+@pytest.fixture(scope="session")
+def binaries(pytestconfig: pytest.Config) -> Binaries:
+    """The programs."""
+    return pytestconfig.stash[BINARIES]
+
+
+@pytest.fixture(scope="session")
+def own_kubeconfig(pytestconfig: pytest.Config) -> Path | None:
+    """The kubeconfig of a cluster that the user has."""
+    path: Path | None = pytestconfig.getoption("kubeconfig")
+    return path.resolve(strict=True) if path else None
+
+
+@pytest.fixture(scope="session")
+def cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Binaries) -> Iterator[Cluster]:
+    """A real cluster without nodes, shared by all tests of the session: objects are stored, pods stay Pending."""
+    with _cluster(own_kubeconfig, settings, binaries, CONTROL_PLANE) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kwok_cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Binaries) -> Iterator[Cluster]:
+    """A real cluster with a fake node, shared by all tests of the session: pods become Ready at once, Jobs succeed."""
+    with _cluster(own_kubeconfig, settings, binaries, (*CONTROL_PLANE, "kwok")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def fresh_cluster(settings: Settings, binaries: Binaries) -> Iterator[ControlPlane]:
+    """A new control plane for the tests of one file, which may kill it."""
+    with _control_plane(settings, binaries, CONTROL_PLANE) as started:
+        yield started
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A new namespace in `cluster`."""
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def registry(settings: Settings, binaries: Binaries) -> Iterator[LocalRegistry]:
+    """A real OCI registry, shared by all tests of the session: push to a repository of your own."""
+    with _registry(settings, binaries) as started:
+        yield started
+
+
+@pytest.fixture
+def fresh_registry(settings: Settings, binaries: Binaries) -> Iterator[LocalRegistry]:
+    """A real OCI registry for one test, which may stop it."""
+    with _registry(settings, binaries) as started:
+        yield started
+
+
+class StartController(Protocol):
+    """What the fixture `controller` gives."""
+
+    def __call__(self, kubeconfig: Path, *options: str, environment: Mapping[str, str] | None = None) -> Controller: ...
+
+
+@pytest.fixture
+def controller(settings: Settings) -> Iterator[StartController]:
+    """Start controllers as processes of their own; killed when the test ends; a failure shows their logs."""
+    started: list[Controller] = []
+    folders: list[Path] = []
+
+    def start(kubeconfig: Path, *options: str, environment: Mapping[str, str] | None = None) -> Controller:
+        folders.append(make_owned_folder(settings.running, "controller"))
+        started.append(Controller(folders[-1], kubeconfig, *options, environment=environment or {}))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+        print(one.log)  # noqa: T201 -- pytest shows it where the test has failed
+    for folder in folders:
+        take_away(folder)
+
+
+@contextmanager
+def _cluster(
+    own_kubeconfig: Path | None, settings: Settings, binaries: Binaries, programs: tuple[str, ...]
+) -> Iterator[Cluster]:
+    if own_kubeconfig is None:
+        with _control_plane(settings, binaries, programs) as started:
+            yield started
+        return
+    with _folder(settings, "kubectl") as folder:
+        yield Cluster(kubeconfig=own_kubeconfig, kubectl=binaries.obtain(["kubectl"])["kubectl"], cache=folder)
+
+
+@contextmanager
+def _control_plane(settings: Settings, binaries: Binaries, programs: tuple[str, ...]) -> Iterator[ControlPlane]:
+    with _folder(settings, "cluster") as folder:
+        started = make_control_plane(folder, binaries.obtain(programs), audit=True)
+        try:
+            started.start()
+            yield started
+        finally:
+            started.stop()
+
+
+@contextmanager
+def _registry(settings: Settings, binaries: Binaries) -> Iterator[LocalRegistry]:
+    with _folder(settings, "registry") as folder:
+        process = Registry(folder, binaries.obtain(["registry"])["registry"])
+        try:
+            process.start()
+            yield LocalRegistry(process)
+        finally:
+            process.stop()
+
+
+@contextmanager
+def _folder(settings: Settings, prefix: str) -> Iterator[Path]:
+    folder = make_owned_folder(settings.running, prefix)
+    try:
+        yield folder
+    finally:
+        take_away(folder)

@@ -1,0 +1,119 @@
+"""The clusters and registries that tests run on do what a real one does, and survive being killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hack.control_plane.cluster import ControlPlane, load_control_plane
+from hack.control_plane.kubectl import Cluster, KubectlError
+from hack.control_plane.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENT = ["create", "deployment", "web", "--image=nginx", "--replicas=3"]
+
+
+def test_an_object_is_stored_and_shown(cluster: Cluster, namespace: str) -> None:
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "color"}, "data": {"color": "blue"}}
+    cluster.kubectl("apply", "--namespace", namespace, "-f", "-", input=json.dumps(config_map))
+    shown = cluster.kubectl("get", "configmap", "color", "--namespace", namespace, "-o", "jsonpath={.data.color}")
+    assert shown == "blue"
+
+
+def test_a_failure_of_kubectl_says_what_kubectl_said(cluster: Cluster) -> None:
+    with pytest.raises(KubectlError, match='namespaces "nowhere" not found'):
+        cluster.kubectl("get", "namespace", "nowhere")
+
+
+def test_rights_are_those_of_rbac(cluster: Cluster, namespace: str) -> None:
+    account = f"--as=system:serviceaccount:{namespace}:default"
+    with pytest.raises(KubectlError, match="Forbidden"):
+        cluster.kubectl("get", "secrets", "--namespace", namespace, account)
+
+
+def test_a_service_account_gets_a_token_that_counts(cluster: Cluster, namespace: str) -> None:
+    token = cluster.kubectl("create", "token", "default", "--namespace", namespace).strip()
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    answer = cluster.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(review))
+    assert json.loads(answer)["status"]["user"]["username"] == f"system:serviceaccount:{namespace}:default"
+
+
+def test_what_belongs_to_a_deleted_owner_is_collected(cluster: Cluster, namespace: str) -> None:
+    def replica_sets() -> str:
+        return cluster.kubectl("get", "replicasets", "--namespace", namespace, "-o", "name")
+
+    cluster.kubectl(*DEPLOYMENT, "--namespace", namespace)
+    wait_for(replica_sets, 20, "ReplicaSet created")
+    cluster.kubectl("delete", "deployment", "web", "--namespace", namespace)
+    wait_for(lambda: not replica_sets(), 20, "ReplicaSet collected")
+
+
+def test_pods_become_ready_and_jobs_complete_where_there_is_a_node(kwok_cluster: Cluster) -> None:
+    kwok_cluster.kubectl(*DEPLOYMENT)
+    kwok_cluster.kubectl("create", "job", "task", "--image=busybox")
+    kwok_cluster.kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+    kwok_cluster.kubectl("wait", "--for=condition=Complete", "job/task", "--timeout=60s")
+    kwok_cluster.kubectl("delete", "deployment/web", "job/task")
+
+
+@pytest.mark.own_cluster
+def test_the_audit_log_tells_who_asked_for_what(cluster: ControlPlane) -> None:
+    since = cluster.audit_position()
+    cluster.kubectl("create", "configmap", "audited", "--namespace=default")
+    cluster.kubectl("delete", "configmap", "audited", "--namespace=default")
+
+    def verbs() -> list[str]:
+        requests = cluster.audit_requests(since)
+        return [one["verb"] for one in requests if one.get("objectRef", {}).get("name") == "audited"]
+
+    wait_for(lambda: verbs()[:1] == ["create"] and "delete" in verbs(), 10, "both requests in the audit log")
+    assert {one["user"]["username"] for one in cluster.audit_requests(since)} >= {"admin"}
+
+
+def test_objects_outlive_a_kill_of_etcd_and_api_server(fresh_cluster: ControlPlane) -> None:
+    fresh_cluster.kubectl("create", "configmap", "kept")
+    fresh_cluster.stop_api_server()
+    with pytest.raises(KubectlError, match="refused"):
+        fresh_cluster.kubectl("get", "configmap", "kept")
+    fresh_cluster.stop_etcd()
+    fresh_cluster.start_etcd()
+    fresh_cluster.start_api_server()
+    assert fresh_cluster.kubectl("get", "configmap", "kept", "-o", "name") == "configmap/kept\n"
+
+
+def test_workloads_stand_still_while_their_controllers_are_dead(fresh_cluster: ControlPlane) -> None:
+    fresh_cluster.stop_controller_manager()
+    fresh_cluster.kubectl(*DEPLOYMENT)
+    assert not fresh_cluster.kubectl("get", "replicasets", "-o", "name")
+    fresh_cluster.start_controller_manager()
+    wait_for(lambda: fresh_cluster.kubectl("get", "replicasets", "-o", "name"), 20, "ReplicaSet created")
+
+
+def test_the_command_starts_shows_and_takes_down_a_cluster() -> None:
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "hack.control_plane", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    name = f"test-{time.monotonic_ns()}"
+    try:
+        exported = run("up", name, "--audit")
+        script = f"{exported}kubectl get --raw /readyz"
+        answer = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        assert answer.stdout == "ok"
+        assert run("env", name) == exported
+        assert f"{name}" in run("list")
+        assert "running" in next(line for line in run("list").splitlines() if line.startswith(name))
+    finally:
+        run("down", name)
+    assert name not in run("list")
+
+
+def test_a_cluster_can_be_used_by_another_process(fresh_cluster: ControlPlane) -> None:
+    found = load_control_plane(fresh_cluster.folder)
+    assert found.is_running()
+    assert found.kubectl("get", "--raw", "/readyz") == "ok"

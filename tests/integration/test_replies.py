@@ -1,0 +1,708 @@
+"""What the API server really says when it refuses an object, and what is made of it. The tables of reference/apply.md."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ipaddress
+import json
+import ssl
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from api.v1alpha2.conditions import Reason
+from controller.apply.replies import Action, Failure, classify
+from controller.kube.client import JSON_PATCH, ApiError, Client, User, connect
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.records import key_of
+
+PLANTED = "s3cr3t-planted"
+DEADLINE = 30
+"""Seconds until the server has taken notice of a policy, a webhook or a definition."""
+CLUSTER_SCOPED = frozenset(
+    {"Namespace", "CustomResourceDefinition", "PriorityClass", "PersistentVolume", "ClusterRole", "StorageClass"}
+    | {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"}
+)
+PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+}
+# Nothing listens there.
+NOBODY = "https://127.0.0.1:1/"
+
+
+class Cluster(Protocol):
+    kubeconfig: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A namespace of a test's own, and objects of the cluster that go when it is over."""
+
+    client: Client
+    namespace: str
+    cluster_scoped: list[str]
+
+    def apply(
+        self, manifest: Mapping[str, Any], *, manager: str = "rukpak/x", force: bool = True, user: str = ""
+    ) -> None:
+        """Apply an object into this namespace; one of the cluster is called after it."""
+        path, body = self.locate(manifest)
+        self.client.apply(
+            path, body, manager=manager, force=force, user=User.service_account(self.namespace, user) if user else None
+        )
+        if body["kind"] in CLUSTER_SCOPED:
+            self.cluster_scoped.append(path)
+
+    def refusal(self, manifest: Mapping[str, Any], **options: Any) -> Failure:
+        """Apply an object that is refused, and return what is made of that."""
+        _, body = self.locate(manifest)
+        with pytest.raises(ApiError) as caught:
+            self.apply(manifest, **options)
+        failure = classify(caught.value, key_of(body), install_namespace=self.namespace)
+        assert PLANTED not in failure.message
+        assert failure.message.startswith(f"{key_of(body)}: ")
+        return failure
+
+    def locate(self, manifest: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        gvk = GroupVersionKind.of(manifest)
+        namespaced = gvk.kind not in CLUSTER_SCOPED
+        plural = PLURALS.get(gvk.kind, f"{gvk.kind.lower()}s")
+        own = {"namespace": self.namespace} if namespaced else {}
+        body = {**manifest, "metadata": {"name": "a", **own, **manifest.get("metadata", {})}}
+        if not namespaced and "name" not in manifest.get("metadata", {}):
+            body["metadata"]["name"] = self.namespace
+        resource = Resource(gvk.group, gvk.version, gvk.kind, plural, namespaced=namespaced)
+        return resource.path(body["metadata"].get("namespace", ""), body["metadata"]["name"]), body
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Client:
+    return connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
+
+
+@pytest.fixture
+def place(client: Client) -> Iterator[Place]:
+    namespace = f"replies-{uuid.uuid4().hex[:8]}"
+    made = Place(client=client, namespace=namespace, cluster_scoped=[])
+    made.apply({"apiVersion": "v1", "kind": "Namespace"})
+    # A Pod needs it; its own controller may be faster or not run at all.
+    made.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+    yield made
+    for path in reversed(dict.fromkeys(made.cluster_scoped)):
+        client.delete(path)
+
+
+def _said(failure: Failure) -> str:
+    return failure.message.partition(": ")[2]
+
+
+def _eventually(attempt: Callable[[], Failure], reason: Reason) -> Failure:
+    """Try until the server says no for this reason: policies, webhooks and definitions are taken notice of a bit later."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        try:
+            failure = attempt()
+        except pytest.fail.Exception:
+            failure = None
+        if failure and failure.reason is reason:
+            return failure
+        assert time.monotonic() < deadline, f"still {failure}"
+        time.sleep(0.1)
+
+
+# One object that is refused
+
+
+def _config_map(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", **fields}
+
+
+def _secret(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", **fields}
+
+
+def _pod_spec(**container: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": PLANTED}], **container}]}
+
+
+def _workload(
+    kind: str = "Deployment", label: str = "a", spec: Mapping[str, Any] | None = None, **container: Any
+) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": label}}, "spec": _pod_spec(**container)}
+    selector = {"matchLabels": {"app": label}}
+    return {"apiVersion": "apps/v1", "kind": kind, "spec": {"selector": selector, "template": template, **(spec or {})}}
+
+
+class Refused(NamedTuple):
+    name: str
+    manifest: dict[str, Any]
+    reason: Reason
+    said: str
+    """How the message goes on after the object."""
+
+
+BIG = "x" * (1 << 20)
+
+REFUSED = [
+    Refused(
+        "an unknown field",
+        _workload(imagee=PLANTED),
+        Reason.REFUSED,
+        'spec.template.spec.containers[name="c"].imagee: field not declared in schema',
+    ),
+    Refused(
+        "a wrong type",
+        _workload(args=PLANTED),
+        Reason.REFUSED,
+        'spec.template.spec.containers[name="c"].args: expected list',
+    ),
+    Refused("a number for a text", _config_map(data={"a": 5}), Reason.REFUSED, "data.a: expected string"),
+    Refused(
+        "an environment variable twice",
+        _workload(env=[{"name": "A", "value": PLANTED}, {"name": "A"}]),
+        Reason.REFUSED,
+        'spec.template.spec.containers[name="c"].env: duplicate entries for key [name="A"]',
+    ),
+    Refused(
+        "data that is not base64",
+        _secret(data={"a": f"{PLANTED}!"}),
+        Reason.REFUSED,
+        "a value cannot be read: illegal base64 data at input byte",
+    ),
+    Refused(
+        "a quantity that is none",
+        _workload(resources={"limits": {"cpu": PLANTED}}),
+        Reason.REFUSED,
+        "a value cannot be read: quantities must match the regular expression",
+    ),
+    Refused(
+        "a ConfigMap over 1 MiB",
+        _config_map(data={"a": f"{BIG}y"}),
+        Reason.TOO_LARGE,
+        "may not be more than 1048576 bytes; split it",
+    ),
+    Refused(
+        "annotations over 256 KiB",
+        _config_map(metadata={"annotations": {"a": BIG[: 300 << 10]}}),
+        Reason.TOO_LARGE,
+        "metadata.annotations: may not be more than 262144 bytes; split it",
+    ),
+    Refused(
+        "a request over 3 MiB",
+        _config_map(data={"a": BIG * 3 + "y" * 200}),
+        Reason.TOO_LARGE,
+        "is larger than the API server takes",
+    ),
+    Refused(
+        "a required field",
+        _workload(image=""),
+        Reason.REFUSED,
+        "spec.template.spec.containers[0].image: required value",
+    ),
+    Refused(
+        "a number out of range",
+        _workload(ports=[{"containerPort": 99999}]),
+        Reason.REFUSED,
+        "spec.template.spec.containers[0].ports[0].containerPort: must be between 1 and 65535, inclusive",
+    ),
+    Refused(
+        "a word that is not one of some",
+        _workload(imagePullPolicy=PLANTED),
+        Reason.REFUSED,
+        'spec.template.spec.containers[0].imagePullPolicy: supported values: "Always", "IfNotPresent", "Never"',
+    ),
+    Refused(
+        "a label with a space",
+        _config_map(metadata={"labels": {"a": f"{PLANTED} x"}}),
+        Reason.REFUSED,
+        "metadata.labels: a valid label must be",
+    ),
+    Refused(
+        "a Secret that is not what its type says",
+        _secret(
+            type="kubernetes.io/dockerconfigjson",
+            data={".dockerconfigjson": base64.b64encode(PLANTED.encode()).decode()},
+        ),
+        Reason.REFUSED,
+        "data[.dockerconfigjson]: invalid character",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_an_object_that_is_refused(place: Place, case: Refused) -> None:
+    failure = place.refusal(case.manifest)
+    assert failure.reason is case.reason
+    assert _said(failure).startswith(case.said)
+
+
+# A change that is refused
+
+
+class Change(NamedTuple):
+    name: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    said: str
+
+
+def _job(image: str) -> dict[str, Any]:
+    spec = {**_pod_spec(image=image), "restartPolicy": "Never"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": True, "template": {"spec": spec}}}
+
+
+def _claim(mode: str) -> dict[str, Any]:
+    spec = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec}
+
+
+def _volume(path: str) -> dict[str, Any]:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": path}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec}
+
+
+def _binding(role: str) -> dict[str, Any]:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": reference}
+
+
+def _service(cluster_ip: str, port: int = 80) -> dict[str, Any]:
+    spec = {"ports": [{"name": "web", "port": port}], **({"clusterIP": cluster_ip} if cluster_ip else {})}
+    return {"apiVersion": "v1", "kind": "Service", "spec": spec}
+
+
+def _priority(value: int) -> dict[str, Any]:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
+
+
+def _storage_class(provisioner: str) -> dict[str, Any]:
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": provisioner}
+
+
+def _pod(value: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "spec": _pod_spec(env=[{"name": "A", "value": value}])}
+
+
+CHANGES = [
+    Change("the selector of a Deployment", _workload(), _workload(label="b"), "spec.selector: field is immutable"),
+    Change("the template of a Job", _job("i"), _job("j"), "spec.template: field is immutable"),
+    Change(
+        "the provisioner of a StorageClass",
+        _storage_class("a/b"),
+        _storage_class("a/c"),
+        "provisioner: field is immutable",
+    ),
+    Change(
+        "the type of a Secret",
+        _secret(type="Opaque"),
+        _secret(type="example.com/other"),
+        "type: field is immutable",
+    ),
+    Change(
+        "an immutable ConfigMap",
+        _config_map(immutable=True, data={"a": "1"}),
+        _config_map(immutable=True, data={"a": PLANTED}),
+        "data: field is immutable when `immutable` is set",
+    ),
+    Change(
+        "the spec of a StatefulSet",
+        _workload("StatefulSet", spec={"serviceName": "a", "replicas": 0}),
+        _workload("StatefulSet", spec={"serviceName": "b", "replicas": 0}),
+        "spec: updates to statefulset spec for fields other than",
+    ),
+    Change("the spec of a Pod", _pod("a"), _pod(PLANTED), "spec: pod updates may not change fields other than"),
+    Change(
+        "the spec of a PVC",
+        _claim("ReadWriteOnce"),
+        _claim("ReadWriteMany"),
+        "spec: spec is immutable after creation except",
+    ),
+    Change(
+        "the source of a PV",
+        _volume("/a"),
+        _volume(f"/{PLANTED}"),
+        "spec.persistentvolumesource: spec.persistentvolumesource is immutable after creation",
+    ),
+    Change("the role of a RoleBinding", _binding("a"), _binding("b"), "roleRef: cannot change roleRef"),
+    Change("the value of a PriorityClass", _priority(5), _priority(6), "value: may not be changed in an update"),
+]
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=attrgetter("name"))
+def test_a_field_that_cannot_be_changed(place: Place, case: Change) -> None:
+    place.apply(case.before)
+    failure = place.refusal(case.after)
+    assert failure.reason is Reason.IMMUTABLE
+    assert _said(failure).startswith(case.said)
+
+
+def test_the_address_of_a_service_cannot_be_changed(place: Place) -> None:
+    place.apply(_service(""))
+    path, _ = place.locate(_service(""))
+    first = ipaddress.ip_address(place.client.get(path).value["spec"]["clusterIP"])
+    failure = place.refusal(_service(str(first + 1)))
+    assert (failure.reason, _said(failure)) == (Reason.IMMUTABLE, "spec.clusterIPs[0]: may not change once set")
+
+
+def test_a_renamed_list_item_that_somebody_left_behind(place: Place) -> None:
+    place.apply(_service(""))
+    path, _ = place.locate(_service(""))
+    renumber = [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]
+    place.client.request("PATCH", path, body=renumber, content_type=JSON_PATCH)
+    failure = place.refusal(_service(""))
+    assert (failure.reason, failure.action) == (Reason.REFUSED, Action.TAKE_OVER_ITEMS)
+    assert _said(failure) == "spec.ports[1].name: duplicate value"
+
+
+# Other objects that are there or not
+
+
+def test_a_namespace_that_is_missing(place: Place) -> None:
+    failure = place.refusal(_config_map(metadata={"namespace": "is-not-there"}))
+    assert (failure.reason, failure.action) == (Reason.NAMESPACE_NOT_FOUND, Action.NONE)
+
+
+def test_an_install_namespace_that_is_missing_can_be_created(client: Client) -> None:
+    missing = Place(client=client, namespace=f"replies-{uuid.uuid4().hex[:8]}", cluster_scoped=[])
+    assert missing.refusal(_config_map()).action is Action.CREATE_NAMESPACE
+
+
+def test_a_kind_that_is_not_served(place: Place) -> None:
+    failure = place.refusal({"apiVersion": "example.com/v1", "kind": "Nothing"})
+    assert (failure.reason, failure.action) == (Reason.KIND_NOT_SERVED, Action.REFRESH_DISCOVERY)
+
+
+def test_a_namespace_that_is_being_deleted(place: Place) -> None:
+    place.apply(_config_map(metadata={"name": "holds", "finalizers": ["example.com/hold"]}))
+    place.client.delete(f"/api/v1/namespaces/{place.namespace}")
+    try:
+        failure = _eventually(lambda: place.refusal(_config_map()), Reason.NAMESPACE_TERMINATING)
+        assert _said(failure) == f'namespace "{place.namespace}" is being deleted'
+    finally:
+        path, _ = place.locate(_config_map(metadata={"name": "holds"}))
+        place.client.merge_patch(path, {"metadata": {"finalizers": None}})
+
+
+def test_an_object_that_was_changed_meanwhile(place: Place) -> None:
+    place.apply(_config_map())
+    failure = place.refusal(_config_map(metadata={"resourceVersion": "1"}))
+    assert (failure.reason, failure.action) == (Reason.API_UNAVAILABLE, Action.JUDGE_AGAIN)
+
+
+def test_an_object_whose_uid_is_another(place: Place) -> None:
+    failure = place.refusal(_config_map(metadata={"uid": str(uuid.uuid4())}))
+    assert (failure.reason, failure.action) == (Reason.API_UNAVAILABLE, Action.JUDGE_AGAIN)
+
+
+def test_an_object_that_somebody_made_first(place: Place) -> None:
+    place.apply(_config_map(data={"a": "1"}), manager="other")
+    failure = place.refusal(_config_map(data={"a": PLANTED}), force=False)
+    assert (failure.reason, failure.action) == (Reason.COLLISION, Action.JUDGE_AGAIN)
+    assert _said(failure) == "exists already, and others hold data.a"
+
+
+def test_an_object_that_another_controls(place: Place) -> None:
+    def owned(name: str) -> dict[str, Any]:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": str(uuid.uuid4()), "controller": True}
+        return _config_map(metadata={"ownerReferences": [reference]})
+
+    place.apply(owned("a"), manager="other")
+    failure = place.refusal(owned("b"))
+    assert (failure.reason, failure.action) == (Reason.COLLISION, Action.JUDGE_AGAIN)
+
+
+# Rights, quotas, policies
+
+
+def _role(*rules: dict[str, Any], name: str = "a") -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name},
+        "rules": list(rules),
+    }
+
+
+def _grant(place: Place, *rules: dict[str, Any]) -> None:
+    place.apply(_role(*rules))
+    place.apply(
+        {**_binding("a"), "subjects": [{"kind": "ServiceAccount", "name": "bob", "namespace": place.namespace}]}
+    )
+
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def test_rights_that_the_account_lacks(place: Place) -> None:
+    account = f"system:serviceaccount:{place.namespace}:bob"
+    where = f'configmaps in namespace "{place.namespace}"'
+    first = place.refusal(_config_map(), user="bob")
+    assert (first.reason, _said(first)) == (Reason.FORBIDDEN, f'"{account}" may not patch {where}; grant it that')
+    _grant(place, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]})
+    second = _eventually(lambda: place.refusal(_config_map(), user="bob"), Reason.FORBIDDEN)
+    assert second.missing[0].verbs in (("create",), ("patch",))
+
+
+def test_rights_that_the_account_may_not_grant(place: Place) -> None:
+    _grant(place, {"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["*"]})
+    wanted = _role({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}, name="more")
+    where = f'get,list deployments.apps in namespace "{place.namespace}"'
+
+    def attempt() -> Failure:
+        failure = place.refusal(wanted, user="bob")
+        assert "may not grant" in failure.message
+        return failure
+
+    failure = _retry(attempt)
+    assert failure.reason is Reason.FORBIDDEN
+    assert _said(failure).endswith(f"may not grant rights that it lacks: {where}; grant it these")
+
+
+def _retry(attempt: Callable[[], Failure]) -> Failure:
+    """Repeat an attempt whose assertions fail until the server has taken notice of a new right."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return attempt()
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def test_a_quota(place: Place) -> None:
+    place.apply({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"count/secrets": "0"}}})
+    failure = _eventually(lambda: place.refusal(_secret()), Reason.REFUSED)
+    assert _said(failure) == "exceeded quota: a, requested: count/secrets=1, limited: count/secrets=0"
+
+
+def test_pod_security(place: Place) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    place.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.namespace, "labels": labels}})
+    failure = _eventually(lambda: place.refusal(_pod("a")), Reason.REFUSED)
+    assert _said(failure).startswith('violates PodSecurity "restricted:latest": ')
+
+
+ADMISSION = "admissionregistration.k8s.io"
+
+
+def _rules(place: Place) -> dict[str, Any]:
+    """Return what an admission configuration is about: ConfigMaps and Secrets of this test's namespace."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps", "secrets"]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": place.namespace}}
+    return {"namespaceSelector": selector, "rules": [rule]}
+
+
+@pytest.mark.parametrize("reason", ["Invalid", "Forbidden", "RequestEntityTooLarge"])
+def test_a_policy_of_the_cluster_with_any_code(place: Place, reason: str) -> None:
+    about = _rules(place)
+    about["resourceRules"] = about.pop("rules")
+    validation = {"expression": "false", "message": "Not here.", "reason": reason}
+    policy = {"matchConstraints": about, "validations": [validation]}
+    binding = {"policyName": place.namespace, "validationActions": ["Deny"]}
+    place.apply({"apiVersion": f"{ADMISSION}/v1", "kind": "ValidatingAdmissionPolicy", "spec": policy})
+    place.apply({"apiVersion": f"{ADMISSION}/v1", "kind": "ValidatingAdmissionPolicyBinding", "spec": binding})
+    failure = _eventually(lambda: place.refusal(_config_map(metadata={"name": uuid.uuid4().hex})), Reason.REFUSED)
+    assert _said(failure) == f'admission policy "{place.namespace}" denied it: not here'
+
+
+# Webhooks
+
+
+def _certificate(folder: Path) -> Path:
+    """Write a certificate for 127.0.0.1 and its key, as one PEM file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(days=1)
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "webhook.pem"
+    path.write_bytes(certificate.public_bytes(pem) + private)
+    return path
+
+
+class _Denies(BaseHTTPRequestHandler):
+    """An admission webhook that says no to everything, with the code that the object's name ends in."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
+        status = {"code": int(request["name"].rpartition("-")[2]), "message": "Never.", "reason": "Whatever"}
+        response = {"uid": request["uid"], "allowed": False, "status": status}
+        body = json.dumps(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def _serve(certificate: Path) -> Iterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Denies)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _webhook(place: Place, url: str, bundle: str) -> dict[str, Any]:
+    """Return a webhook configuration that matches all codes that a test may ask for."""
+    webhook = {
+        "name": "no.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+        "clientConfig": {"url": url, "caBundle": bundle},
+        **_rules(place),
+    }
+    return {"apiVersion": f"{ADMISSION}/v1", "kind": "ValidatingWebhookConfiguration", "webhooks": [webhook]}
+
+
+def _bundle(certificate: Path) -> str:
+    return base64.b64encode(certificate.read_bytes().partition(b"-----BEGIN PRIVATE")[0]).decode()
+
+
+def test_a_webhook_says_no_with_any_code(place: Place, tmp_path: Path) -> None:
+    certificate = _certificate(tmp_path)
+    with _serve(certificate) as url:
+        place.apply(_webhook(place, url, _bundle(certificate)))
+        _eventually(lambda: place.refusal(_config_map(metadata={"name": f"{uuid.uuid4().hex}-400"})), Reason.REFUSED)
+        for code in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503):
+            failure = place.refusal(_config_map(metadata={"name": f"a-{code}"}))
+            assert failure.reason is Reason.REFUSED
+            assert _said(failure) == 'admission webhook "no.example.com" denied it: never'
+
+
+def test_an_admission_webhook_that_is_not_up(place: Place, tmp_path: Path) -> None:
+    place.apply(_webhook(place, NOBODY, _bundle(_certificate(tmp_path))))
+    attempt = lambda: place.refusal(_config_map(metadata={"name": uuid.uuid4().hex}))  # noqa: E731
+    failure = _eventually(attempt, Reason.WEBHOOK_UNAVAILABLE)
+    said = 'admission webhook "no.example.com" could not be called: connection refused; see the workload that serves it'
+    assert _said(failure) == said
+
+
+# Custom resources
+
+
+def _definition(place: Place, **spec: Any) -> dict[str, Any]:
+    """Return a definition of the kind Widget, in a group of this test's own."""
+    rule = {"rule": "self == oldSelf", "message": "field is immutable"}
+    properties = {"a": {"type": "string", "x-kubernetes-validations": [rule]}, "b": {"type": "string"}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    group = f"{place.namespace}.example.com"
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"widgets.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "scope": "Namespaced",
+            "versions": [version, {**version, "name": "v2", "storage": False}],
+            **spec,
+        },
+    }
+
+
+def _widget(place: Place, version: str = "v1", *, name: str = "a", **spec: Any) -> dict[str, Any]:
+    manifest = {"apiVersion": f"{place.namespace}.example.com/{version}", "kind": "Widget", "spec": spec}
+    return {**manifest, "metadata": {"name": name}}
+
+
+def _establish(place: Place, **spec: Any) -> None:
+    place.apply(_definition(place, **spec))
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        try:
+            place.apply(_widget(place, a="x"))
+        except ApiError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_a_rule_of_a_custom_resource_has_its_authors_words(place: Place) -> None:
+    _establish(place)
+    failure = place.refusal(_widget(place, a=PLANTED))
+    assert (failure.reason, _said(failure)) == (Reason.REFUSED, "spec.a: field is immutable")
+
+
+def test_a_custom_resource_that_is_larger_than_etcd_takes(place: Place) -> None:
+    _establish(place)
+    assert place.refusal(_widget(place, a="x", b=BIG * 2)).reason is Reason.TOO_LARGE
+
+
+def test_the_scope_of_a_definition_cannot_be_changed(place: Place) -> None:
+    _establish(place)
+    failure = place.refusal(_definition(place, scope="Cluster"))
+    assert (failure.reason, _said(failure)) == (Reason.IMMUTABLE, "spec.scope: field is immutable")
+
+
+def test_a_definition_that_is_being_deleted(place: Place) -> None:
+    _establish(place)
+    place.apply({**_widget(place, a="x"), "metadata": {"name": "a", "finalizers": ["example.com/hold"]}})
+    path, _ = place.locate(_definition(place))
+    place.client.delete(path)
+    try:
+        _eventually(lambda: place.refusal(_widget(place, name=uuid.uuid4().hex)), Reason.WAITING_FOR_CRD)
+    finally:
+        held, _ = place.locate(_widget(place))
+        place.cluster_scoped.remove(path)
+        place.client.merge_patch(held, {"metadata": {"finalizers": None}})
+
+
+def test_a_conversion_webhook_that_is_not_up(place: Place, tmp_path: Path) -> None:
+    access = {"url": NOBODY, "caBundle": _bundle(_certificate(tmp_path))}
+    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": access}
+    _establish(place, conversion={"strategy": "Webhook", "webhook": webhook})
+    failure = place.refusal(_widget(place, "v2", a="x"))
+    assert failure.reason is Reason.WEBHOOK_UNAVAILABLE
+    assert "the conversion webhook of Widget" in failure.message
+
+
+def test_an_api_server_that_is_not_there(tmp_path: Path) -> None:
+    cluster = {"name": "a", "cluster": {"server": NOBODY}}
+    user = {"name": "a", "user": {"token": "a"}}
+    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+    config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "users": [user], "contexts": [context]}
+    (tmp_path / "kubeconfig").write_text(json.dumps({**config, "current-context": "a"}))
+    client = connect(kubeconfig=str(tmp_path / "kubeconfig"), user_agent="rukpak-test")
+    failure = Place(client=client, namespace="a", cluster_scoped=[]).refusal(_config_map())
+    assert (failure.reason, _said(failure)) == (Reason.API_UNAVAILABLE, "the API server did not answer")

@@ -1,0 +1,63 @@
+"""The controller as a process of its own: ended politely, or killed in the middle of its work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hack.control_plane.processes import Process
+from hack.control_plane.waiting import wait_for
+
+STOP_SECONDS = 5.0
+"""A promise: SIGTERM ends the controller within this time."""
+
+
+class Controller:
+    """One controller against one cluster. Its content store lies in its folder, and survives `kill` and `start`.
+
+    Args:
+        folder: of log and store.
+        kubeconfig: of the cluster.
+        options: of `rukpak run`.
+        environment: added to that of this process.
+    """
+
+    def __init__(self, folder: Path, kubeconfig: Path, *options: str, environment: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", "controller", "run", "--log-format=json", "--log-level=debug", *options]
+        variables = {"KUBECONFIG": str(kubeconfig), "RUKPAK_STORE": str(folder / "store"), **environment}
+        self._process = Process("controller", folder, command, variables)
+
+    def start(self) -> None:
+        """Start it. It has not connected yet: wait for what it does."""
+        self._process.start()
+
+    def stop(self) -> None:
+        """Send SIGTERM; it ends with status 0 in time, or the test has failed."""
+        status = self._process.terminate(STOP_SECONDS)
+        assert status == 0, f"exit status {status}: {self._process.last_words(20)}"
+
+    def kill(self) -> None:
+        """Send SIGKILL; nothing if it is gone already."""
+        self._process.kill()
+
+    def is_running(self) -> bool:
+        """Return whether it runs."""
+        return self._process.is_running()
+
+    @property
+    def log(self) -> str:
+        """Return all that it said since it was first started."""
+        return self._process.log.read_text(encoding="utf-8")
+
+    def wait_for(self, condition: Callable[[], object], timeout: float, describe: str) -> None:
+        """Wait for a condition while it runs; the error holds the end of its log.
+
+        Raises: TimeoutError; AssertionError if it ends by itself.
+        """
+
+        def is_fulfilled() -> bool:
+            assert self.is_running(), f"the controller ended: {self._process.last_words(20)}"
+            return bool(condition())
+
+        wait_for(is_fulfilled, timeout, lambda: f"{describe}; the controller says: {self._process.last_words(20)}")

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from controller.apply.ownership import (
+    Judgement,
+    Owner,
+    Situation,
+    applied_digest,
+    carries_owner_reference,
+    is_ours,
+    judge,
+    loses_reference,
+    make_body,
+)
+from controller.observe.records import ObjectKey, Record, project
+
+OWNER = Owner("foo", "uid-foo")
+ALIVE = {("foo", "uid-foo"), ("bar", "uid-bar")}
+KEY = ObjectKey("", "ConfigMap", "shop", "settings")
+NOBODYS = Record(key=KEY, resource_version="7")
+CONTROLLED = replace(
+    NOBODYS, controller_group="apps", controller_kind="ReplicaSet", controller_name="web", controller_uid="rs"
+)
+OURS = Record(
+    key=KEY,
+    owner="foo",
+    owner_uid="uid-foo",
+    applied_digest="v1:sha256:aa",
+    controller_group=names.GROUP,
+    controller_kind=names.KIND,
+    controller_name="foo",
+    controller_uid="uid-foo",
+)
+THEIRS = replace(OURS, owner="bar", owner_uid="uid-bar", controller_name="bar", controller_uid="uid-bar")
+NO_CONTROLLER: dict[str, Any] = {
+    "controller_group": "",
+    "controller_kind": "",
+    "controller_name": "",
+    "controller_uid": "",
+}
+NAMESPACE = ObjectKey("", "Namespace", "", "shop")
+
+
+def _judge(record: Record | None, protection: str = "Prevent", *, carries: bool = True) -> Judgement:
+    return judge(
+        record,
+        OWNER,
+        exists=lambda name, uid: (name, uid) in ALIVE,
+        collision_protection=protection,
+        carries_reference=carries,
+    )
+
+
+class Case(NamedTuple):
+    name: str
+    record: Record | None
+    expect: Situation
+    carries: bool = True
+
+
+PREVENTED = [
+    Case("an object that is not there is absent", None, Situation.ABSENT),
+    Case("an object with all our marks is ours", OURS, Situation.OURS),
+    Case(
+        "one that by its kind carries no reference is ours without it",
+        replace(OURS, **NO_CONTROLLER),
+        Situation.OURS,
+        False,
+    ),
+    Case("one that lost our reference is taken back", replace(OURS, **NO_CONTROLLER), Situation.TAKE_BACK),
+    Case("one that lost our label is taken back", replace(OURS, owner=""), Situation.TAKE_BACK),
+    Case("one that lost our UID is taken back", replace(OURS, owner_uid=""), Situation.TAKE_BACK),
+    Case("one that we released is taken back", replace(NOBODYS, released_from="foo"), Situation.TAKE_BACK),
+    Case(
+        "a kept one that Helm made first is taken back, too",
+        replace(NOBODYS, released_from="foo", marks="Helm"),
+        Situation.TAKE_BACK,
+    ),
+    Case(
+        "one that was restored without references is taken back",
+        replace(OURS, owner_uid="old", **NO_CONTROLLER),
+        Situation.TAKE_BACK,
+    ),
+    Case(
+        "one of an owner of our name that is gone is taken back",
+        replace(OURS, owner_uid="old", controller_uid="old"),
+        Situation.TAKE_BACK,
+    ),
+    Case(
+        "one that we released and another controls is refused",
+        replace(CONTROLLED, released_from="foo"),
+        Situation.COLLISION,
+    ),
+    Case(
+        "one that we released and another bundle has is refused",
+        replace(THEIRS, released_from="foo"),
+        Situation.COLLISION,
+    ),
+    Case("a child that an operator gave our label is refused", replace(CONTROLLED, owner="foo"), Situation.COLLISION),
+    Case("our label alone proves nothing", replace(NOBODYS, owner="foo"), Situation.COLLISION),
+    Case("one released by another bundle is refused", replace(NOBODYS, released_from="bar"), Situation.COLLISION),
+    Case(
+        "a controller of our name and another group is another",
+        replace(
+            CONTROLLED,
+            owner="foo",
+            applied_digest="x",
+            controller_kind=names.KIND,
+            controller_group="fleet.cattle.io",
+            controller_name="foo",
+        ),
+        Situation.COLLISION,
+    ),
+    Case("an object that another controls is refused", CONTROLLED, Situation.COLLISION),
+    Case(
+        "ours with another's controller reference is refused",
+        replace(OURS, controller_kind="Cache", controller_uid="c"),
+        Situation.COLLISION,
+    ),
+    Case("one of another bundle is refused", THEIRS, Situation.COLLISION),
+    Case("one that nobody has is refused", NOBODYS, Situation.COLLISION),
+    Case("a namespace that is not ours is used", replace(NOBODYS, key=NAMESPACE), Situation.USED, False),
+    Case(
+        "a namespace of another bundle is used", replace(THEIRS, key=NAMESPACE, **NO_CONTROLLER), Situation.USED, False
+    ),
+    Case("our namespace is ours", replace(OURS, key=NAMESPACE, **NO_CONTROLLER), Situation.OURS, False),
+    Case(
+        "a namespace that we released is taken back",
+        replace(NOBODYS, key=NAMESPACE, released_from="foo"),
+        Situation.TAKE_BACK,
+        False,
+    ),
+    Case(
+        "a kind of that name and another group is no namespace",
+        replace(NOBODYS, key=ObjectKey("x.io", "Namespace", "", "a")),
+        Situation.COLLISION,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", PREVENTED, ids=attrgetter("name"))
+def test_under_prevent(case: Case) -> None:
+    assert _judge(case.record, carries=case.carries).situation is case.expect
+
+
+WITHOUT_REFERENCE = replace(THEIRS, **NO_CONTROLLER)
+CLAIMS = [
+    pytest.param(CONTROLLED, 'ReplicaSet "web"', id="a controller"),
+    pytest.param(
+        WITHOUT_REFERENCE, 'BundleDeployment "bar"', id="another bundle, for a kind that carries no reference"
+    ),
+    pytest.param(replace(NOBODYS, marks='Helm release "x"'), 'Helm release "x"', id="Helm"),
+]
+
+
+@pytest.mark.parametrize(("record", "claimant"), CLAIMS)
+def test_what_another_claims_is_adopted_under_none_alone(record: Record, claimant: str) -> None:
+    refused, adopted = _judge(record, "IfNoController"), _judge(record, "None")
+    assert (refused.situation, adopted.situation) == (Situation.COLLISION, Situation.ADOPT)
+    assert (refused.owner, adopted.owner) == (claimant, claimant)
+
+
+@pytest.mark.parametrize("protection", ["IfNoController", "None"])
+@pytest.mark.parametrize(
+    "record", [NOBODYS, replace(WITHOUT_REFERENCE, owner_uid="gone")], ids=["unclaimed", "its bundle is gone"]
+)
+def test_what_nobody_claims_is_adopted(record: Record, protection: str) -> None:
+    assert _judge(record, protection) == Judgement(situation=Situation.ADOPT)
+
+
+@pytest.mark.parametrize("protection", ["Prevent", "IfNoController", "None"])
+def test_a_namespace_is_never_adopted(protection: str) -> None:
+    record = replace(CONTROLLED, key=NAMESPACE)
+    assert _judge(record, protection, carries=False).situation is Situation.USED
+
+
+def test_another_controller_reference_has_to_go_before_ours_is_applied() -> None:
+    assert _judge(CONTROLLED, "None").evicts
+    assert _judge(replace(OURS, owner_uid="old", controller_uid="old")).evicts
+    assert not _judge(NOBODYS, "None").evicts
+    assert not _judge(replace(OURS, owner="")).evicts
+
+
+def test_a_collision_says_whose_the_object_is_and_what_to_do() -> None:
+    assert _judge(CONTROLLED).message == (
+        'ConfigMap shop/settings: exists already and belongs to ReplicaSet "web"; '
+        "remove it there, or set spec.collisionProtection to None"
+    )
+    assert _judge(NOBODYS).message == (
+        "ConfigMap shop/settings: exists already and is not of this bundle; "
+        "delete it, or set spec.collisionProtection to IfNoController"
+    )
+
+
+def _manifest(version: str = "v1", kind: str = "ConfigMap", **annotations: str) -> dict[str, Any]:
+    named = {name.replace("_", "."): value for name, value in annotations.items()}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "shop", "annotations": named}}
+
+
+CARRYING = [
+    pytest.param(_manifest(), True, id="an ordinary object carries one"),
+    pytest.param(_manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition"), False, id="a CRD carries none"),
+    pytest.param(_manifest(kind="PersistentVolumeClaim"), False, id="a PVC carries none"),
+    pytest.param(_manifest(kind="PersistentVolume"), False, id="a PV carries none"),
+    pytest.param(_manifest(kind="Namespace"), False, id="a Namespace carries none"),
+    pytest.param(_manifest("example.com/v1", "PersistentVolume"), True, id="another kind of the same name carries one"),
+    pytest.param(_manifest(**{"helm.sh/resource-policy": "keep"}), False, id="one that Helm keeps carries none"),
+    pytest.param(_manifest(**{"helm.sh/resource-policy": " Keep "}), False, id="Helm's word counts as Helm reads it"),
+    pytest.param(_manifest(**{"helm.sh/resource-policy": "delete"}), True, id="another policy keeps nothing"),
+    pytest.param(_manifest(**{names.PRUNE: "false"}), False, id="one that is never pruned carries none"),
+    pytest.param(_manifest(**{names.PRUNE: "true"}), True, id="one that may be pruned carries one"),
+    pytest.param(
+        _manifest(kind="PersistentVolumeClaim", **{names.PRUNE: "true"}), False, id="a PVC that may be pruned, none"
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifest", "expect"), CARRYING)
+def test_which_objects_carry_an_owner_reference(manifest: dict[str, Any], expect: bool) -> None:
+    group, kind = manifest["apiVersion"].rpartition("/")[0], manifest["kind"]
+    assert carries_owner_reference(manifest, orphan=False) is expect
+    assert loses_reference(project(manifest, group, kind), orphan=False) is not expect
+    assert not carries_owner_reference(manifest, orphan=True)
+
+
+def test_a_body_has_every_mark_of_ours_and_no_block_on_deletion() -> None:
+    body = make_body(_manifest(), OWNER, orphan=False)
+    assert body["metadata"]["labels"] == {names.OWNER_LABEL: "foo"}
+    assert body["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "core.rukpak.io/v1alpha2",
+            "kind": "BundleDeployment",
+            "name": "foo",
+            "uid": "uid-foo",
+            "controller": True,
+        }
+    ]
+    assert is_ours(project(body, "", "ConfigMap"), OWNER, carries_reference=True)
+
+
+def test_a_body_under_orphan_is_ours_without_a_reference() -> None:
+    body = make_body(_manifest(), OWNER, orphan=True)
+    assert "ownerReferences" not in body["metadata"]
+    assert is_ours(project(body, "", "ConfigMap"), OWNER, carries_reference=False)
+
+
+def test_the_manifest_is_left_as_it_is_and_its_marks_are_kept() -> None:
+    manifest = _manifest(**{"example.com/a": "b"})
+    manifest["metadata"]["labels"] = {"app": "web"}
+    before = copy.deepcopy(manifest)
+    body = make_body(manifest, OWNER, orphan=False)
+    assert manifest == before
+    assert body["metadata"]["labels"]["app"] == "web"
+    assert body["metadata"]["annotations"]["example.com/a"] == "b"
+
+
+def test_the_digest_is_of_the_body_without_itself() -> None:
+    body = make_body(_manifest(), OWNER, orphan=False)
+    digest = body["metadata"]["annotations"][names.APPLIED_DIGEST]
+    assert digest.startswith("v1:sha256:")
+    assert applied_digest(body) == digest
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    manifest = {**_manifest(), "data": {"a": "1", "b": "2"}}
+    reordered = {**dict(reversed(manifest.items())), "data": {"b": "2", "a": "1"}}
+    assert make_body(manifest, OWNER, orphan=False) == make_body(reordered, OWNER, orphan=False)
+
+
+def test_the_digest_differs_with_content_owner_and_policy() -> None:
+    bodies = [
+        make_body(_manifest(), OWNER, orphan=False),
+        make_body(_manifest(), OWNER, orphan=True),
+        make_body(_manifest(), Owner("foo", "other"), orphan=False),
+        make_body({**_manifest(), "data": {"a": "1"}}, OWNER, orphan=False),
+    ]
+    assert len({applied_digest(body) for body in bodies}) == len(bodies)

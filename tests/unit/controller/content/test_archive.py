@@ -1,0 +1,325 @@
+"""Writing entries: what stands in the destination afterwards, and what never gets there."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from api.errors import BundleError
+from api.plugins import Entry, EntryKind, Limits
+from api.v1alpha2.conditions import Reason
+from controller.content import archive
+from controller.content.archive import write_entries
+from controller.content.limits import Rejection
+from controller.content.tar import read_tar
+from tests.support.tarballs import Link, Special, Value, tarball
+
+LIMITS = Limits(file_bytes=1000, total_bytes=3000, entries=40, path_bytes=100, path_depth=6)
+PATH = "spec.sources[1]"
+
+
+def write(destination: Path, *layers: list[tuple[str, Value]], limits: Limits = LIMITS, oci: bool = True) -> None:
+    def entries() -> Iterator[Entry]:
+        for number, items in enumerate(layers):
+            yield from read_tar(io.BytesIO(tarball(*items)), limits, layer=number if oci else None)
+
+    destination.mkdir(exist_ok=True)
+    write_entries(entries(), destination, limits, PATH)
+
+
+def read(destination: Path) -> dict[str, bytes | None]:
+    """All that is there; None is a folder. Fails on anything that is neither folder nor file."""
+    found: dict[str, bytes | None] = {}
+    for path in sorted(destination.rglob("*")):
+        assert path.is_dir() or path.is_file()
+        assert not path.is_symlink()
+        found[str(path.relative_to(destination))] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+@dataclass
+class Written:
+    name: str
+    layers: list[list[tuple[str, Value]]]
+    expect: dict[str, bytes | None]
+
+
+def cyclic() -> list[tuple[str, Value]]:
+    return [("a/f", b"1"), ("a/up", Link("..")), ("a/self", Link("self")), ("x", Link("y")), ("y", Link("x"))]
+
+
+WRITTEN = [
+    Written(
+        "files and folders",
+        [[("a/x", b"1"), ("./a/y", b"2"), ("d/", None)]],
+        {"a": None, "a/x": b"1", "a/y": b"2", "d": None},
+    ),
+    Written("an empty file", [[("x", b"")]], {"x": b""}),
+    Written("the root itself", [[("./", None), ("x", b"1")]], {"x": b"1"}),
+    Written("paths that differ in case", [[("a", b"1"), ("A", b"2")]], {"a": b"1", "A": b"2"}),
+    Written("the last of two equal paths", [[("a", b"1"), ("a", b"2")]], {"a": b"2"}),
+    Written("a folder in place of a file", [[("a", b"1"), ("a/b", b"2")]], {"a": None, "a/b": b"2"}),
+    Written("a file in place of a folder", [[("a/b", b"1"), ("a", b"2")]], {"a": b"2"}),
+    Written("a file in place of a link", [[("x", b"1"), ("l", Link("x")), ("l", b"2")]], {"x": b"1", "l": b"2"}),
+    Written("a link in place of a folder", [[("x", b"1"), ("l/f", b"2"), ("l", Link("x"))]], {"x": b"1", "l": b"1"}),
+    Written(
+        "a link to a file",
+        [[("d/x", b"1"), ("d/l", Link("x")), ("m", Link("d/x"))]],
+        {"d": None, "d/x": b"1", "d/l": b"1", "m": b"1"},
+    ),
+    Written("a link before its target", [[("l", Link("x")), ("x", b"1")]], {"x": b"1", "l": b"1"}),
+    Written("a link to a link", [[("x", b"1"), ("l", Link("m")), ("m", Link("x"))]], {"x": b"1", "l": b"1", "m": b"1"}),
+    Written(
+        "a link to a folder with a link",
+        [[("d/e/x", b"1"), ("d/l", Link("e/x")), ("c", Link("d"))]],
+        {"d": None, "d/e": None, "d/e/x": b"1", "d/l": b"1", "c": None, "c/e": None, "c/e/x": b"1", "c/l": b"1"},
+    ),
+    Written(
+        "a link through a link",
+        [[("d/x", b"1"), ("c", Link("d")), ("l", Link("c/x"))]],
+        {"d": None, "d/x": b"1", "c": None, "c/x": b"1", "l": b"1"},
+    ),
+    Written(
+        "a link up and down inside",
+        [[("a/b/l", Link("../../x")), ("x", b"1")]],
+        {"a": None, "a/b": None, "a/b/l": b"1", "x": b"1"},
+    ),
+    Written(
+        "no dangling link", [[("l", Link("nowhere")), ("m", Link("x/y")), ("x", b"1"), ("n", Link(""))]], {"x": b"1"}
+    ),
+    Written("no link that leads into itself", [cyclic()], {"a": None, "a/f": b"1"}),
+    Written("a hard link", [[("x", b"1"), ("l", Link("x", hard=True))]], {"x": b"1", "l": b"1"}),
+    Written("a hard link before its target", [[("l", Link("x", hard=True)), ("x", b"1")]], {"x": b"1", "l": b"1"}),
+    Written(
+        "a hard link keeps what it linked",
+        [[("x", b"1"), ("l", Link("x", hard=True)), ("x", b"2")]],
+        {"x": b"2", "l": b"1"},
+    ),
+    Written("a hard link to itself", [[("x", b"1"), ("x", Link("x", hard=True))]], {"x": b"1"}),
+    Written("a hard link below its target", [[("a", b"1"), ("a/b", Link("a", hard=True))]], {"a": None, "a/b": b"1"}),
+    Written("a hard link above its target", [[("a/b", b"1"), ("a", Link("a/b", hard=True))]], {"a": b"1"}),
+    Written(
+        "a hard link to a symbolic one",
+        [[("d/x", b"1"), ("d/l", Link("x")), ("m", Link("d/l", hard=True))]],
+        {"d": None, "d/x": b"1", "d/l": b"1", "m": b"1"},
+    ),
+    Written(
+        "absolute links of a layer",
+        [[("d/x", b"1"), ("d/l", Link("/d/x")), ("h", Link("/d/x", hard=True))]],
+        {"d": None, "d/x": b"1", "d/l": b"1", "h": b"1"},
+    ),
+    Written(
+        "an entry below a link, not through it",
+        [[("s/x", b"1"), ("l", Link("s")), ("l/y", b"2")]],
+        {"s": None, "s/x": b"1", "l": None, "l/y": b"2"},
+    ),
+    Written("no whited-out file", [[("m/a", b"1"), ("m/b", b"1")], [("m/.wh.b", b"")]], {"m": None, "m/a": b"1"}),
+    Written("no whited-out folder", [[("m/a", b"1"), ("x", b"1")], [(".wh.m", b"")]], {"x": b"1"}),
+    Written("no whited-out link", [[("x", b"1"), ("l", Link("x"))], [(".wh.l", b"")]], {"x": b"1"}),
+    Written(
+        "what a whiteout's own layer brings",
+        [[("m/a", b"1")], [("m/c", b"2"), (".wh.m", b"")]],
+        {"m": None, "m/c": b"2"},
+    ),
+    Written(
+        "an opaque folder",
+        [[("o/x", b"1"), ("o/d/z", b"1")], [("o/y", b"2"), ("o/.wh..wh..opq", b"")]],
+        {"o": None, "o/y": b"2"},
+    ),
+    Written(
+        "an opaque folder, marked first",
+        [[("o/x", b"1")], [("o/.wh..wh..opq", b""), ("o/y", b"2")]],
+        {"o": None, "o/y": b"2"},
+    ),
+    Written("a file of a later layer", [[("f", b"1")], [("f", b"2")]], {"f": b"2"}),
+    Written("a folder of a later layer", [[("f", b"1")], [("f/g", b"2")]], {"f": None, "f/g": b"2"}),
+    Written("a whiteout of nothing", [[("x", b"1")], [(".wh.y", b""), ("no/.wh..wh..opq", b"")]], {"x": b"1"}),
+    Written(
+        "no bookkeeping of aufs",
+        [[(".wh..wh.plnk/1", b""), (".wh..wh.aufs", b""), ("x", b"1")]],
+        {".wh..wh.plnk": None, ".wh..wh.plnk/1": b"", "x": b"1"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=attrgetter("name"))
+def test_what_is_written(case: Written, tmp_path: Path) -> None:
+    write(tmp_path / "out", *case.layers)
+    assert read(tmp_path / "out") == case.expect
+
+
+@dataclass
+class Refused:
+    name: str
+    items: list[tuple[str, Value]]
+    message: str
+    limits: Limits = field(default=LIMITS)
+    oci: bool = True
+
+
+REFUSED = [
+    Refused("a path that leaves", [("a/../../x", b"")], 'entry "a/../../x" leaves its directory'),
+    Refused("an absolute path", [("/x", b"")], 'entry "/x" has an absolute name'),
+    Refused("a control character", [("a\nb", b"")], 'entry "a\\nb" has a backslash or a control character'),
+    Refused("a backslash", [("a\\..\\b", b"")], 'entry "a\\\\..\\\\b" has a backslash'),
+    Refused("a name that is not UTF-8", [("a\udcff", b"")], "is not UTF-8"),
+    Refused("a name that is too long", [("a" * 101, b"")], "over the budget of 100 bytes"),
+    Refused("an element that is too long", [("a" * 256, b"")], "255 for one element", Limits()),
+    Refused("a path that is too deep", [("1/2/3/4/5/6/7", b"")], "deeper than the budget of 6 levels"),
+    Refused("the root as a file", [("./.", b"1")], "names the root as a file"),
+    Refused("a file over its budget", [("z", bytes(1001))], 'entry "z" is over the budget of 1000 bytes for one file'),
+    Refused(
+        "too many bytes",
+        [(f"f{i}", bytes(1000)) for i in range(4)],
+        'entry "f3" brings the content over the budget of 3000 bytes',
+    ),
+    Refused("too many bytes that replace each other", [("f", bytes(1000))] * 4, "over the budget of 3000 bytes"),
+    Refused("too many entries", [(f"f{i}", b"") for i in range(41)], "more entries than the budget of 40"),
+    Refused("too many equal entries", [("f", b"")] * 41, "more entries than the budget of 40"),
+    Refused("too many folders that no entry names", [(f"{i}/2/3/4/5/f", b"") for i in range(10)], "more entries"),
+    Refused("a link out", [("l", Link("../../etc"))], 'entry "l" links out of the tree, to "../../etc"'),
+    Refused("a link out by a detour", [("a/l", Link("../b/../../etc"))], "links out of the tree"),
+    Refused(
+        "a link out through a link", [("d/", None), ("d/r", Link("..")), ("l", Link("d/r/../x"))], 'entry "l" links out'
+    ),
+    Refused("a link out of a layer", [("l", Link("../x"))], "links out of the tree"),
+    Refused("a link with a long target", [("l", Link("a/" * 51))], "links to a name over the budget"),
+    Refused("an absolute link", [("l", Link("/etc/passwd"))], 'links out of the tree, to "/etc/passwd"', oci=False),
+    Refused("a hard link out", [("l", Link("../x", hard=True))], "links out of the tree"),
+    Refused("an absolute hard link", [("l", Link("/etc/passwd", hard=True))], "links out of the tree", oci=False),
+    Refused(
+        "copies over the budget",
+        [("f", bytes(1000)), *((f"l{i}", Link("f")) for i in range(3))],
+        "over the budget of 3000 bytes",
+    ),
+    Refused(
+        "hard links over the budget",
+        [("f", bytes(1000)), *((f"l{i}", Link("f", hard=True)) for i in range(3))],
+        "over the budget",
+    ),
+    Refused(
+        "folders of links that double",
+        [("0/f", b""), *((f"{i}/{side}", Link(f"../{i - 1}")) for i in range(1, 6) for side in "ab")],
+        "more entries than the budget of 40",
+    ),
+    Refused(
+        "a copy that is too deep", [("a/b/c/d/e/f", b""), ("1/2", Link("../a"))], 'entry "1/2/b/c/d/e/f" is deeper'
+    ),
+    Refused(
+        "a long chain of links",
+        [("l0", b""), *((f"l{i}", Link(f"l{i + 1}")) for i in range(99, 0, -1))][:1]
+        + [(f"l{i}", Link(f"l{i + 1}")) for i in range(1, 60)],
+        "more than 40 links",
+        Limits(),
+    ),
+    Refused("a whiteout of the parent", [("a/.wh...", b"")], "is a whiteout of nothing"),
+    Refused("a whiteout that leaves", [("../.wh.x", b"")], "leaves its directory"),
+    Refused("a fifo", [("n", Special(tarfile.FIFOTYPE))], 'entry "n" is a fifo'),
+    Refused("a character device", [("n", Special(tarfile.CHRTYPE))], 'entry "n" is a character device'),
+    Refused("a block device", [("n", Special(tarfile.BLKTYPE))], 'entry "n" is a block device'),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_what_is_refused(case: Refused, tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as caught:
+        write(tmp_path / "out", case.items, limits=case.limits, oci=case.oci)
+    assert caught.value.reason is Reason.CONTENT_REJECTED
+    assert caught.value.message.startswith(f"{PATH}: ")
+    assert case.message in caught.value.message
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_owner_setuid_and_group_bits_are_dropped_and_executable_stays(tmp_path: Path) -> None:
+    write_entries(read_tar(io.BytesIO(tarball(("x", b"1"), mode=0o6777)), LIMITS), tmp_path, LIMITS, PATH)
+    mode = (tmp_path / "x").stat().st_mode
+    assert not mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH)
+    assert mode & stat.S_IXUSR
+
+
+def test_a_body_that_is_shorter_than_its_size(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match='entry "x" is cut short'):
+        write_entries([Entry(path="x", size=5, data=io.BytesIO(b"1"))], tmp_path, LIMITS, PATH)
+
+
+def test_a_body_that_is_longer_than_its_size(tmp_path: Path) -> None:
+    class Generous:
+        def read(self, size: int, /) -> bytes:
+            return bytes(size + 10)
+
+    write_entries([Entry(path="x", size=5, data=Generous())], tmp_path, LIMITS, PATH)
+    assert (tmp_path / "x").stat().st_size == 5
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(archive.os, "write", full)
+    with pytest.raises(BundleError) as caught:
+        write_entries([Entry(path="x", size=1, data=io.BytesIO(b"1"))], tmp_path, LIMITS, PATH)
+    assert caught.value.reason is Reason.STORAGE_FULL
+
+
+def test_a_generator_learns_of_a_refusal_and_has_the_last_word(tmp_path: Path) -> None:
+    def entries() -> Iterator[Entry]:
+        try:
+            yield Entry(path="../x")
+        except Rejection:
+            raise BundleError(Reason.DIGEST_MISMATCH, "it was somebody else's anyway") from None
+
+    with pytest.raises(BundleError) as caught:
+        write_entries(entries(), tmp_path, LIMITS, PATH)
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+
+
+def test_whiteouts_take_no_quadratic_time(tmp_path: Path) -> None:
+    names = [Entry(path=f"d/{i}", layer=1) for i in range(2000)]
+    opaque = [Entry(path="d", kind=EntryKind.OPAQUE, layer=1) for _ in range(20_000)]
+    write_entries([*names, *opaque], tmp_path, Limits(), PATH)  # 40 million steps, if each looked at all
+    assert len(os.listdir(tmp_path / "d")) == 2000
+
+
+NAMES = st.sampled_from(
+    ["a", "b", "..", ".", "", "/", "a/b", "b/a", "../a", "a/../..", ".wh.a", ".wh..wh..opq", "ä", "a\x00"]
+)
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
+
+
+@st.composite
+def any_entry(draw: st.DrawFn) -> Entry:
+    data = draw(st.binary(max_size=4))
+    return Entry(
+        path=draw(PATHS),
+        kind=draw(st.sampled_from(EntryKind)),
+        size=len(data),
+        data=io.BytesIO(data),
+        target=draw(PATHS),
+        layer=draw(st.integers(0, 2)),
+    )
+
+
+@given(entries=st.lists(any_entry(), max_size=12))
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_nothing_is_ever_written_outside_whatever_the_entries(
+    entries: list[Entry], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    around = tmp_path_factory.mktemp("around", numbered=True)
+    (around / "out").mkdir()
+    try:
+        write_entries(entries, around / "out", LIMITS, PATH)
+    except BundleError as error:
+        assert error.reason is Reason.CONTENT_REJECTED
+    assert os.listdir(around) == ["out"]
+    read(around / "out")

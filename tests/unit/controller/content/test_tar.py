@@ -1,0 +1,176 @@
+"""Reading tar: it agrees with the standard library on honest archives, and survives the others."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+import tracemalloc
+from collections.abc import Iterator
+from operator import itemgetter
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.plugins import Entry, EntryKind, Limits
+from controller.content.limits import Rejection
+from controller.content.tar import read_tar
+from tests.support.tarballs import BLOCK, Link, Value, extended, pax, pax_record, tarball
+
+END = bytes(2 * BLOCK)
+FILE = tarball(("f", b"1"))[: 2 * BLOCK]
+
+
+def entries(data: bytes, limits: Limits | None = None) -> list[tuple[str, EntryKind, bytes, str]]:
+    return [_shown(entry) for entry in read_tar(io.BytesIO(data), limits or Limits())]
+
+
+def _shown(entry: Entry) -> tuple[str, EntryKind, bytes, str]:
+    parts: Iterator[bytes] = iter(lambda: entry.data.read(100) if entry.data else b"", b"")
+    return entry.path, entry.kind, b"".join(parts), entry.target
+
+
+def test_compression_is_told_by_content() -> None:
+    plain = tarball(("a", b"1"), ("b", b"2"))
+    half = len(plain) // 2
+    expected = entries(plain)
+    assert [path for path, *_ in expected] == ["a", "b"]
+    assert entries(gzip.compress(plain)) == expected
+    assert entries(gzip.compress(plain[:half]) + gzip.compress(plain[half:])) == expected
+    assert entries(zstandard.compress(plain)) == expected
+    assert entries(zstandard.compress(plain[:half]) + zstandard.compress(plain[half:])) == expected
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=150).map(
+    lambda text: text.replace("/", "_")
+)
+VALUES = st.one_of(st.binary(max_size=1100), TEXT.map(Link), st.none())
+
+
+@given(
+    items=st.lists(st.tuples(TEXT, VALUES), max_size=6), form=st.sampled_from((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT))
+)
+@settings(deadline=None, max_examples=150)
+def test_what_the_standard_library_writes_is_read_back(items: list[tuple[str, Value]], form: int) -> None:
+    found = entries(tarball(*items, form=form))
+    assert [(path.rstrip("/"), data, target) for path, _, data, target in found] == [
+        (name, value if isinstance(value, bytes) else b"", value.target if isinstance(value, Link) else "")
+        for name, value in items
+    ]
+
+
+def test_ustar_names_in_two_parts() -> None:
+    name = "/".join(["d" * 60] * 3)
+    assert entries(tarball((name, b"1"), form=tarfile.USTAR_FORMAT))[0][0] == name
+
+
+def test_bodies_that_nobody_reads_are_skipped() -> None:
+    found = [entry.path for entry in read_tar(io.BytesIO(tarball(("a", bytes(9999)), ("b", b"1"))), Limits())]
+    assert found == ["a", "b"]
+
+
+def test_an_archive_without_end_marker() -> None:
+    assert [path for path, *_ in entries(FILE)] == ["f"]
+
+
+def test_a_file_that_ends_with_a_slash_is_a_folder() -> None:
+    assert entries(tarball(("d/", b"")))[0][1] is EntryKind.DIRECTORY
+
+
+def repeated_pax_records(count: int) -> bytes:
+    """Records that overlap: tarfile makes a key of each tail (2 GiB for a header of 128 KiB)."""
+    return extended(b"x", b"2 " * count + b"=") + FILE + END
+
+
+def lying(field: slice, value: bytes, block: bytes = FILE) -> bytes:
+    header = bytearray(block[:BLOCK])
+    header[field] = value.ljust(field.stop - field.start, b"\0")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + block[BLOCK:] + END
+
+
+DAMAGED = [
+    ("what is no archive", b"not an archive at all" * 100, "not a tar archive"),
+    ("less than a block", b"x" * 100, "cut short"),
+    ("a wrong checksum", b"g" + FILE[1:] + END, "damaged"),
+    ("a damaged second header", FILE + b"\1" * BLOCK + END, "damaged"),
+    ("a cut header", FILE + FILE[:100], "cut short"),
+    ("a cut body", tarball(("f", bytes(4096)))[:2048], "cut short"),
+    ("a cut padding", FILE[:-1], "cut short"),
+    ("an extended header without an entry", pax(path="x"), "cut short"),
+    ("a cut extended header", pax(path="x")[:700], "cut short"),
+    ("a cut gzip", gzip.compress(tarball(("f", os.urandom(9999))))[:5000], "damaged or cut short"),
+    ("a cut zstd", zstandard.compress(tarball(("f", os.urandom(9999))))[:5000], "cut short"),
+    ("a gzip with a wrong checksum", gzip.compress(tarball(("f", b"1")))[:-8] + bytes(8), "damaged"),
+    ("text after a gzip", gzip.compress(tarball(("f", b"1"))[:BLOCK]) + b"tail", "damaged"),
+    ("a size that is no number", lying(slice(124, 136), b"zzz"), "damaged"),
+    ("a size of digits 8 and 9", lying(slice(124, 136), b"00000000089"), "damaged"),
+    ("a negative size", lying(slice(124, 136), b"\xff" * 12), "damaged"),
+    ("a size beyond all disks", lying(slice(124, 136), b"\x80" + b"\xff" * 11), "cut short"),
+    ("an unknown type", lying(slice(156, 157), b"Z"), "type that is not known"),
+    ("a GNU sparse file", lying(slice(156, 157), b"S"), "sparse file"),
+    ("a pax sparse file", pax(GNU_sparse_major="1") + FILE + END, "sparse file"),
+    ("a global name", extended(b"g", pax_record("path", "x")) + FILE + END, "global header"),
+    ("a pax size that is no number", pax(size="-1") + FILE + END, "damaged"),
+    ("a pax record of length 0", extended(b"x", b"0 a=b\n") + FILE + END, "damaged"),
+    ("a pax record that is shorter than it says", extended(b"x", b"99 a=b\n") + FILE + END, "damaged"),
+    ("a pax record without a key", extended(b"x", b"5 ab\n") + FILE + END, "damaged"),
+    ("pax records that overlap", repeated_pax_records(50_000), "damaged"),
+    ("a pax length of many digits", extended(b"x", b"1" * 500_000) + FILE + END, "damaged"),
+    ("a long name over the budget", extended(b"L", b"", size=2 << 20) + bytes(4 << 20), "budget of 1 MiB"),
+    ("long names in a row", extended(b"L", bytes(600_000)) * 2 + FILE + END, "budget of 1 MiB"),
+    ("empty extended headers in a row", extended(b"x", b"") * 3000 + FILE + END, "budget of 1 MiB"),
+    ("a gzip bomb", gzip.compress(tarball(("f", bytes(40 << 20)))), "budget of 200 times"),
+    ("a zstd bomb", zstandard.compress(tarball(("f", bytes(40 << 20)))), "budget of 200 times"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), [case[1:] for case in DAMAGED], ids=map(itemgetter(0), DAMAGED))
+def test_what_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(Rejection, match=message):
+        entries(data)
+
+
+def bomb(kind: bytes) -> bytes:
+    """200 MiB of header in 200 KiB."""
+    out = io.BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=9) as file:
+        file.write(extended(kind, b"", size=200 << 20))
+        for _ in range(200):
+            file.write(b"a" * (1 << 20))
+    return out.getvalue()
+
+
+HEAP = [
+    ("a long name", bomb(b"L")),
+    ("a long link target", bomb(b"K")),
+    ("a pax record", bomb(b"x")),
+    ("a global pax record", bomb(b"g")),
+    ("pax records that overlap", gzip.compress(repeated_pax_records(500_000))),
+]
+
+
+@pytest.mark.parametrize("data", [case[1] for case in HEAP], ids=map(itemgetter(0), HEAP))
+def test_the_heap_stays_small_for_a_bomb_of(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(Rejection):
+            entries(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 << 20
+
+
+@given(data=st.binary(max_size=1500), at=st.integers(0, 5000))
+@settings(deadline=None, max_examples=300)
+def test_any_damage_is_refused_or_read_and_nothing_else(data: bytes, at: int) -> None:
+    honest = pax(path="n" * 300) + tarball(("a", b"1" * 600), ("b", Link("a")), form=tarfile.GNU_FORMAT)
+    try:
+        entries(honest[:at] + data + honest[at + len(data) :])
+    except Rejection as rejection:
+        assert "\n" not in str(rejection)

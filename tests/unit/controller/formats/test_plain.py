@@ -1,0 +1,266 @@
+"""The format plain: where manifests are looked for, in which order, and what is said when they are elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Capabilities, ContentTree, Format, RenderRequest
+from api.v1alpha2.conditions import Reason
+from controller.formats.applicable import revision_digest
+from controller.formats.plain import PlainFormat
+
+DATA = Path(__file__).parents[3] / "data" / "plain"
+FORMAT: Format = PlainFormat()
+
+
+def manifest(name: str) -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
+
+
+def render(root: Path, *destinations: str) -> list[dict[str, Any]]:
+    tree = ContentTree(root=root, destinations=destinations or ("",))
+    capabilities = Capabilities(kubernetes_version="v1.36.3")
+    return FORMAT.render(
+        RenderRequest(name="b", install_namespace="default", tree=tree, config={}, capabilities=capabilities)
+    )
+
+
+def write(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def refusal(root: Path, *destinations: str) -> tuple[Reason, str]:
+    with pytest.raises(BundleError) as raised:
+        render(root, *destinations)
+    return raised.value.reason, raised.value.message
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    files: dict[str, str]
+    expect: str
+    destinations: tuple[str, ...] = ("",)
+
+
+ORDER = [
+    Case("manifests/ at the root is read", {"manifests/a.yaml": manifest("a")}, "a"),
+    Case(
+        "files come in name order, not in that of names without suffix",
+        {"manifests/b.yaml": manifest("b"), "manifests/10.yaml": manifest("t"), "manifests/9.json": manifest("n")},
+        "tnb",
+    ),
+    Case("documents come in file order", {"manifests/a.yaml": manifest("z") + "---\n" + manifest("a")}, "za"),
+    Case(
+        "the three suffixes are read, all others ignored",
+        {
+            "manifests/a.yaml": manifest("a"),
+            "manifests/b.yml": manifest("b"),
+            "manifests/c.json": json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
+            "manifests/d.txt": "{{",
+            "manifests/README.md": "---",
+            "manifests/e.yaml.bak": "-",
+        },
+        "abc",
+    ),
+    Case("beside manifests/ nothing is read", {"manifests/a.yaml": manifest("a"), "x.yaml": manifest("x")}, "a"),
+    Case("without manifests/ the top level is read as it is", {"b.yaml": manifest("b"), "a.yml": manifest("a")}, "ab"),
+    Case(
+        "a subfolder without manifests is ignored", {"manifests/a.yaml": manifest("a"), "manifests/doc/x.md": ""}, "a"
+    ),
+    Case(
+        "a file of comments is skipped",
+        {"manifests/a.yaml": "# nothing\n---\n", "manifests/b.yaml": manifest("b")},
+        "b",
+    ),
+    Case(
+        "destinations come in source order",
+        {"b/manifests/x.yaml": manifest("b"), "a/manifests/y.yaml": manifest("a"), "c/z.yaml": manifest("c")},
+        "cba",
+        ("c", "b", "a"),
+    ),
+    Case(
+        "a destination within another is read on its own",
+        {"manifests/a.yaml": manifest("a"), "manifests/more/b.yaml": manifest("b")},
+        "ab",
+        ("", "manifests/more"),
+    ),
+    Case(
+        "a destination within another may come first",
+        {"a.yaml": manifest("a"), "more/manifests/b.yaml": manifest("b")},
+        "ba",
+        ("more", ""),
+    ),
+    Case(
+        "two destinations that lead to one folder are read once",
+        {"manifests/a.yaml": manifest("a")},
+        "a",
+        ("", "manifests"),
+    ),
+    Case("what no source brought is not read", {"a/x.yaml": manifest("a"), "b/x.yaml": manifest("b")}, "a", ("a",)),
+    Case("a destination may bring nothing", {"a/x.yaml": manifest("a"), "b/README.md": ""}, "a", ("a", "b", "c")),
+]
+
+
+@pytest.mark.parametrize("case", ORDER, ids=attrgetter("name"))
+def test_what_is_read_and_in_which_order(case: Case, tmp_path: Path) -> None:
+    objects = render(write(tmp_path, case.files), *case.destinations)
+    assert "".join(item["metadata"]["name"] for item in objects) == case.expect
+
+
+HELM = "this looks like a Helm chart: set spec.format: helm"
+REGISTRY = "this looks like a registry-v1 bundle: set spec.format: registry-v1"
+ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
+NO_CONTENT = [
+    Case(
+        "an empty tree",
+        {},
+        'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"',
+    ),
+    Case(
+        "an empty manifests/",
+        {"a/manifests/x.md": ""},
+        'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests into a folder "manifests"',
+        ("a", "b"),
+    ),
+    Case(
+        "nothing but comments",
+        {"manifests/a.yaml": "# nothing\n"},
+        'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"',
+    ),
+    Case(
+        "many destinations",
+        {},
+        'no objects in the .yaml, .yml and .json files of "a", "b", "c", "d", "e", "f" and 2 more; '
+        'put manifests into a folder "manifests"',
+        tuple("abcdefgh"),
+    ),
+    Case(
+        "a chart",
+        {"c/Chart.yaml": "name: c\n", "c/values.yaml": "a: b\n"},
+        f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}',
+        ("c",),
+    ),
+    Case(
+        "a chart in a folder of its own",
+        {"podinfo/Chart.yaml": "name: c\n"},
+        f'no objects in the .yaml, .yml and .json files of "."; "podinfo/Chart.yaml" is there: {HELM}',
+    ),
+    Case(
+        "a chart beside manifests of another source",
+        {"manifests/a.yaml": manifest("a"), "c/Chart.yaml": ""},
+        f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}',
+        ("", "c"),
+    ),
+    Case(
+        "a registry-v1 bundle, though it has manifests/",
+        {"manifests/a.yaml": manifest("a"), "metadata/annotations.yaml": ANNOTATIONS},
+        f'"." holds no plain manifests; "metadata/annotations.yaml" is there: {REGISTRY}',
+    ),
+    Case(
+        "a registry-v1 bundle in a folder of its own",
+        {"b/metadata/annotations.yaml": ANNOTATIONS},
+        f'no objects in the .yaml, .yml and .json files of "."; "b/metadata/annotations.yaml" is there: {REGISTRY}',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", NO_CONTENT, ids=attrgetter("name"))
+def test_without_content_it_says_where_it_looked(case: Case, tmp_path: Path) -> None:
+    assert refusal(write(tmp_path, case.files), *case.destinations) == (Reason.NO_CONTENT, case.expect)
+
+
+INVALID = [
+    Case(
+        "a manifest in a subfolder",
+        {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},
+        'manifests/crds/deep/b.yml: manifests in a subfolder are not read; move the file to "manifests"',
+    ),
+    Case(
+        "a manifest below a top level that is read as it is",
+        {"a.yaml": manifest("a"), "more/b.json": "{}"},
+        'more/b.json: manifests in a subfolder are not read; move the file to "."',
+    ),
+    Case(
+        "two equal objects in two destinations",
+        {"a/x.yaml": manifest("a"), "b/manifests/y.yaml": "---\n" + manifest("a")},
+        "b/manifests/y.yaml:2: ConfigMap a: is at a/x.yaml:1 already; remove one",
+        ("a", "b"),
+    ),
+    Case(
+        "a document that is no object",
+        {"manifests/a.yaml": manifest("a") + "---\n\nkind: ConfigMap\n"},
+        "manifests/a.yaml:6: apiVersion: is missing",
+    ),
+    Case(
+        "text that is not YAML",
+        {"manifests/a.yaml": "a: 1\nb: c: d\n"},
+        "manifests/a.yaml:2: not YAML: mapping values are not allowed in this context",
+    ),
+    Case(
+        "a duplicate key",
+        {"manifests/a.yaml": "a: 1\na: 2\n"},
+        'manifests/a.yaml:2: the key "a" is there twice; remove one',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", INVALID, ids=attrgetter("name"))
+def test_an_invalid_bundle_is_refused_with_file_and_line(case: Case, tmp_path: Path) -> None:
+    assert refusal(write(tmp_path, case.files), *case.destinations) == (Reason.INVALID_BUNDLE, case.expect)
+
+
+def test_plain_manifests_are_never_templated(tmp_path: Path) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {t: '{{ .Values.x }}'}\n"
+    (item,) = render(write(tmp_path, {"manifests/a.yaml": text}))
+    assert item["data"] == {"t": "{{ .Values.x }}"}
+
+
+def test_a_link_to_a_file_outside_of_the_tree_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, {"secret.yaml": manifest("a"), "tree/manifests/b.yaml": manifest("b")})
+    (tmp_path / "tree/manifests/a.yaml").symlink_to(tmp_path / "secret.yaml")
+    expected = "manifests/a.yaml: is not a regular file; put the file itself there"
+    assert refusal(tmp_path / "tree") == (Reason.INVALID_BUNDLE, expected)
+
+
+def test_a_link_to_a_folder_outside_of_the_tree_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, {"secrets/a.yaml": manifest("a"), "tree/README.md": ""})
+    (tmp_path / "tree/manifests").symlink_to(tmp_path / "secrets")
+    assert refusal(tmp_path / "tree")[0] is Reason.NO_CONTENT
+
+
+@pytest.mark.parametrize("bundle", sorted(DATA.iterdir()), ids=attrgetter("name"))
+def test_rendering_twice_gives_equal_bytes(bundle: Path) -> None:
+    first, second = render(bundle / "bundle"), render(bundle / "bundle")
+    assert json.dumps(first) == json.dumps(second)
+
+
+@pytest.mark.parametrize("bundle", sorted(DATA.iterdir()), ids=attrgetter("name"))
+def test_a_bundle_has_the_objects_that_are_written_down(bundle: Path) -> None:
+    objects = render(bundle / "bundle")
+    assert objects == json.loads((bundle / "expected.json").read_text())
+    assert revision_digest(objects) == revision_digest(json.loads((bundle / "expected.json").read_text()))
+
+
+def test_config_takes_no_keys() -> None:
+    assert FORMAT.validate({}) == []
+    assert FORMAT.validate({"values": {}, "a": 1}) == [
+        'spec.config.a: unknown key; the format "plain" takes no config, remove it',
+        'spec.config.values: unknown key; the format "plain" takes no config, remove it',
+    ]
+
+
+def test_the_namespace_is_the_one_that_kubectl_takes(tmp_path: Path) -> None:
+    assert FORMAT.suggest_namespace(ContentTree(root=tmp_path, destinations=("",)), {}) == "default"
