@@ -10,8 +10,10 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -140,12 +142,18 @@ class Builder:
     """Makes revisions from specs.
 
     Args:
+        store_bytes: what the content store may hold beside what is in use.
         timeout: seconds for resolving, and for fetching, one source.
         now: the time of day, for `resolvedAt`.
     """
 
-    def __init__(self, store: ContentStore, limits: Limits, timeout: float, now: Callable[[], datetime]) -> None:
-        self._store, self._limits, self._timeout, self._now = store, limits, timeout, now
+    def __init__(
+        self, store: ContentStore, store_bytes: int, limits: Limits, timeout: float, now: Callable[[], datetime]
+    ) -> None:
+        self._store, self._store_bytes = store, store_bytes
+        self._limits, self._timeout, self._now = limits, timeout, now
+        self._in_use: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event) -> Resolved:
         """Resolve the sources that have no pin, at the same time; what succeeds is pinned even if others fail."""
@@ -184,7 +192,7 @@ class Builder:
         Raises: BundleError with a reason of Unpacked or Installed.
         """
         spec = request.spec
-        with self._store.scratch() as scratch:
+        with self._using(_content_keys(request)), self._store.scratch() as scratch:
             tree = assemble(self._parts(request, cancelled), scratch / "tree")
             install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
             objects = self._render(request, tree, install_namespace, capabilities)
@@ -194,6 +202,19 @@ class Builder:
             pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
         )
         return Revision(digest=revision_digest(objects), objects=tuple(objects), terms=terms)
+
+    @contextmanager
+    def _using(self, keys: Sequence[str]) -> Iterator[None]:
+        """Keep content in the store while it is in use, and make room for other content afterwards."""
+        with self._lock:
+            self._in_use.update(keys)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_use.subtract(keys)
+                in_use = set(+self._in_use)
+            self._store.collect(in_use, self._store_bytes)
 
     def _render(
         self, request: Request, tree: ContentTree, install_namespace: str, capabilities: Capabilities
@@ -228,8 +249,7 @@ class Builder:
         ]
 
     def _fetch(self, index: int, source: Source, pin: SourcePin, cancelled: threading.Event) -> Path:
-        plugin, resolution = source_of(source.kind), Resolution(pinned=pin.resolved, digest=pin.digest)
-        key = f"{source.kind}|{plugin.content_key(source.parameters_json, resolution)}"
+        plugin, resolution, key = source_of(source.kind), _resolution(pin), _content_key(source, pin)
         if stored := self._store.get(key):
             return stored
 
@@ -249,6 +269,18 @@ class Builder:
             scratch=scratch,
             limits=self._limits,
         )
+
+
+def _resolution(pin: SourcePin) -> Resolution:
+    return Resolution(pinned=pin.resolved, digest=pin.digest)
+
+
+def _content_key(source: Source, pin: SourcePin) -> str:
+    return f"{source.kind}|{source_of(source.kind).content_key(source.parameters_json, _resolution(pin))}"
+
+
+def _content_keys(request: Request) -> list[str]:
+    return [_content_key(source, pin) for source, pin in zip(request.spec.sources, request.pins, strict=True)]
 
 
 def _first(failures: Sequence[BundleError]) -> BundleError | None:

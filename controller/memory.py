@@ -6,13 +6,16 @@ A BundleDeployment that was deleted and made again under its name has another UI
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 from api.v1alpha2.types import ObjectMeta
 from controller.apply.ledger import Ledger
-from controller.apply.targets import Target, TargetSet
+from controller.apply.targets import TargetSet
 from controller.observe.progress import HealthTracker
 from controller.revision import Revision
+
+SOON_SECONDS = 20.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,9 +31,19 @@ class Memory:
     """By revision and whether objects are orphaned, while they are being worked on."""
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
+    unknown_since: float | None = None
+    """Since when, in monotonic seconds, the first list of a kind has been under way."""
+
+    def knows_soon(self) -> bool:
+        """Whether a kind whose first list is under way is no news yet."""
+        now = time.monotonic()
+        if self.unknown_since is None:
+            self.unknown_since = now
+        return now - self.unknown_since < SOON_SECONDS
 
     def rest(self) -> None:
         """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on."""
+        self.unknown_since = None
         self.revisions.clear()
         self.targets.clear()
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from api import names
 from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Retry
+from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status, dump
 from controller.apply.execute import Applier, Job, Outcome
 from controller.apply.ledger import Ledger
@@ -39,6 +39,7 @@ from controller.wanted import Finder, Wanted, requested_at
 log = logging.getLogger(__name__)
 
 NOT_FOUND = 404
+FORBIDDEN = 403
 ORPHAN_FINALIZER = "orphan"
 UNKNOWN_SECONDS = 30.0
 
@@ -46,7 +47,7 @@ UNKNOWN_SECONDS = 30.0
 class Reconciler:
     """Runs passes; one at a time for each BundleDeployment, many at the same time over all."""
 
-    def __init__(  # noqa: PLR0913 - the parts that a pass is made of
+    def __init__(
         self,
         *,
         client: Client,
@@ -80,9 +81,14 @@ class Reconciler:
         if self._watches.need(name, _recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
         deployment = self._with_finalizer(deployment)
-        report = self._settled(deployment, memory)
-        if report is None:
-            report, deployment = self._advance(deployment, memory)
+        try:
+            report = self._settled(deployment, memory)
+            if report is None:
+                report, deployment = self._advance(deployment, memory)
+        except ApiError as error:
+            return self._publish_refusal(deployment, error, memory)
+        if report.unknown and memory.knows_soon():
+            return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known: nothing to tell yet
         return self._publish(deployment, report, memory)
 
     def end_waits(self) -> list[str]:
@@ -114,7 +120,6 @@ class Reconciler:
         return Report(
             wanted=status.revision,
             revision=status.installed_revision,
-            total=len(ledger.left),
             applied=True,
             conflicts=tuple(ledger.conflicts()),
             progress=memory.health.summarize(
@@ -144,10 +149,12 @@ class Reconciler:
             deployment = self._announce(deployment, wanted, plan, job)
         outcomes = self._applier.execute(plan, job)
         _remember(memory.ledger, outcomes)
-        return self._conclude(deployment, wanted, plan, job, outcomes, memory), deployment
+        return self._conclude(
+            deployment=deployment, wanted=wanted, plan=plan, job=job, outcomes=outcomes, memory=memory
+        ), deployment
 
     def _to_work_on(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> Revision | None:
-        """Return the revision to compare the cluster with: while paused what is installed, since nothing else is applied."""
+        """Return the revision to compare the cluster with: while paused what is installed, since nothing is applied."""
         if deployment.spec.paused:
             return self._finder.read(deployment.metadata.name, deployment.status.installed_revision, memory)
         return wanted.revision
@@ -161,11 +168,12 @@ class Reconciler:
         if before is None or before.digest == revision.digest:
             return wanted, ()
         others = self._target_set(deployment, before, memory).targets
-        return wanted, tuple(t for t in others if not t.bare and t.key not in wanted.by_key)
+        left = memory.ledger.left.keys() | self._watches.managed(deployment.metadata.name).keys()
+        return wanted, tuple(t for t in others if not t.bare and t.key not in wanted.by_key and t.key in left)
 
     def _target_set(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> TargetSet:
         identity = (revision.digest, deployment.spec.deletion_policy == "Orphan")
-        if identity not in memory.targets:
+        if identity not in memory.targets or memory.targets[identity].undecided:
             memory.targets[identity] = make_targets(
                 revision, _owner(deployment), orphan=identity[1], is_namespaced=self._watches.is_namespaced
             )
@@ -217,13 +225,13 @@ class Reconciler:
         return replace(
             self._report(deployment, wanted),
             revision=job.wanted.revision,
-            total=job.wanted.total,
             drifted=tuple(drifted),
             progress=self._progress(deployment, job, memory),
         )
 
-    def _conclude(  # noqa: PLR0913 - all that a pass with work to do has found
+    def _conclude(
         self,
+        *,
         deployment: BundleDeployment,
         wanted: Wanted,
         plan: Plan,
@@ -238,12 +246,12 @@ class Reconciler:
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
         removals = self._remover.remove(plan.prune, job.owner.name, Cause.PRUNE) if prune_now else []
+        memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
         finished = applied and not waiting
         report = replace(
             self._report(deployment, wanted),
             revision=job.wanted.revision,
-            total=job.wanted.total,
             applied=applied,
             outcomes=tuple(outcomes),
             removals=tuple(removals),
@@ -257,7 +265,7 @@ class Reconciler:
         return replace(report, managed_kinds=_merge_kinds((), job.wanted.kinds)) if finished else report
 
     def _finish(self, deployment: BundleDeployment, job: Job, memory: Memory) -> str:
-        """Nothing is left to do: expect everything as it is now, and drop the revisions that are not needed any more."""
+        """Nothing is left to do: expect everything as it is now, and drop the revisions that nobody needs."""
         observed = self._watches.managed(job.owner.name)
         records = [record for key, record in observed.items() if key in job.wanted.by_key]
         memory.ledger.expect_all(_ours({record.key: record for record in records}, deployment))
@@ -292,6 +300,20 @@ class Reconciler:
         memory.waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
         self._write_status(deployment, summarize(deployment, report, self._now()))
         return self._requeue(deployment, report, memory)
+
+    def _publish_refusal(self, deployment: BundleDeployment, error: ApiError, memory: Memory) -> Requeue:
+        """Say what the API server refuses to the controller itself; what ends by itself is only tried again.
+
+        Raises: ApiError.
+        """
+        if error.transient:
+            raise error
+        reason = Reason.FORBIDDEN if error.status == FORBIDDEN else Reason.API_UNAVAILABLE
+        failure = BundleError(reason, f"the controller cannot read or write its own state: {error}")
+        status = deployment.status
+        report = Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)
+        self._publish(deployment, report, memory)
+        return Requeue(after=error.retry_after, failed=True)
 
     def _requeue(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
         seconds = [self._retries.seconds_to_next(deployment.metadata.name)]

@@ -36,8 +36,6 @@ class Report:
     """Kinds whose objects are not known yet."""
     wanted: str = ""
     """The revision that the spec asks for; empty: not known."""
-    total: int = 0
-    """Objects of the wanted revision."""
     applied: bool = False
     """The revision that was worked on is on the cluster in full."""
     revision: str = ""

@@ -165,5 +165,5 @@ def _data(secret: dict[str, Any] | None, key: str) -> bytes:
     """Bytes of a Secret; ValueError if the Secret or the key is missing, or not base64."""
     value = ((secret or {}).get("data") or {}).get(key)
     if not isinstance(value, str):
-        raise ValueError(key)
+        raise ValueError(key)  # noqa: TRY004 - what was read is at fault, as with bad base64
     return base64.b64decode(value, validate=True)  # binascii.Error is a ValueError

@@ -116,14 +116,12 @@ def _unpacked(report: Report) -> Finding:
         return Finding(ConditionType.UNPACKED, "False", report.failure.reason, report.failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
-    if report.failure and not report.revision:
-        return Finding(ConditionType.UNPACKED, "True", Reason.UNPACKED, "the sources that were looked at are unpacked")
     return Finding(
         ConditionType.UNPACKED, "True", Reason.UNPACKED, "the content of every source is at hand, or not needed"
     )
 
 
-def _installed(deployment: BundleDeployment, report: Report) -> Finding:
+def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa: PLR0911 - one row of the table each
     def no(reason: Reason, message: str) -> Finding:
         return Finding(ConditionType.INSTALLED, "False", reason, f"{_before(deployment)}{message}")
 
@@ -133,15 +131,14 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:
         return no(Reason.FETCHING, report.fetching)
     if report.unknown:
         return no(Reason.APPLYING, f"waits until the objects of {_list(report.unknown)} are known")
-    if deployment.spec.paused and report.wanted != deployment.status.installed_revision:
-        return no(Reason.PAUSED_WITH_CHANGES, f"revision {_short(report.wanted)} waits until spec.paused is false")
     if error := _worst(outcome.error for outcome in report.outcomes):
         return no(error.reason, error.message)
-    if not report.applied and not deployment.spec.paused:
-        return no(Reason.APPLYING, f"revision {_short(report.wanted)} is being applied")
-    return Finding(
-        ConditionType.INSTALLED, "True", Reason.INSTALLED, f"revision {_short(report.wanted)} is applied in full"
-    )
+    if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
+        message = f"revision {_short(report.wanted)} is applied in full"
+        return Finding(ConditionType.INSTALLED, "True", Reason.INSTALLED, message)
+    if deployment.spec.paused:
+        return no(Reason.PAUSED_WITH_CHANGES, f"revision {_short(report.wanted)} waits until spec.paused is false")
+    return no(Reason.APPLYING, f"revision {_short(report.wanted)} is being applied")
 
 
 def _before(deployment: BundleDeployment) -> str:
@@ -236,7 +233,7 @@ def _finding(condition: Condition) -> Finding:
 
 def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
     return ObjectCounts(
-        total=report.total,
+        total=health.total,
         healthy=health.healthy,
         progressing=health.progressing,
         failed=health.failed,

@@ -149,7 +149,7 @@ class Finder:
 
     def _prepare(self, deployment: BundleDeployment, ticket: str, work: Callable[[Event], Result]) -> Result | None:
         name = deployment.metadata.name
-        if held := self._retries.holding(name, PREPARATION, ticket):
+        if held := self._retries.holding(name, PREPARATION, _attempt(deployment, ticket)):
             raise held
         try:
             result = self._preparations.take(name, ticket, work)
@@ -160,7 +160,7 @@ class Finder:
         return result
 
     def _remember(self, deployment: BundleDeployment, ticket: str, error: BundleError) -> BundleError:
-        self._retries.failed(deployment.metadata.name, PREPARATION, ticket, error)
+        self._retries.failed(deployment.metadata.name, PREPARATION, _attempt(deployment, ticket), error)
         return error
 
     def _last_good(self, deployment: BundleDeployment, memory: Memory) -> Revision | None:
@@ -168,6 +168,11 @@ class Finder:
         status = deployment.status
         begun = status.revision and not status.managed_state
         return self.read(deployment.metadata.name, status.revision if begun else status.installed_revision, memory)
+
+
+def _attempt(deployment: BundleDeployment, ticket: str) -> str:
+    """What was tried: every change of the spec or the annotation lets a failure be tried again at once."""
+    return f"{ticket} {deployment.metadata.generation} {requested_at(deployment)}"
 
 
 def requested_at(deployment: BundleDeployment) -> str:

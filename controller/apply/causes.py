@@ -51,7 +51,7 @@ def describe_typed_errors(text: str) -> str:
 
 
 def describe_conversion_error(text: str) -> str:
-    """Return what is wrong with a value that fits the schema; no field is named, and what is quoted may be the value."""
+    """Return what is wrong with a value that fits the schema; no field is named, and a quote may be the value."""
     return f"a value cannot be read: {_QUOTED.sub('(…)', one_line(_CONVERSION_PREFIX.sub('', text)))}"
 
 

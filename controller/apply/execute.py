@@ -238,7 +238,7 @@ class Applier:
         try:
             return self._apply(task, resource, job)
         except ApiError as error:
-            if error.status == CONFLICT and task.action is not Action.LOOK:
+            if error.status == CONFLICT:
                 return self._judge_again(task, resource, job)
             return self._failed(task, self._error(error, task, job), job)
 

@@ -50,6 +50,11 @@ class Ledger:
         """Take these objects as they are now for the way we left them."""
         self.left |= {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
 
+    def forget(self, keys: Iterable[ObjectKey]) -> None:
+        """Expect nothing of objects that were taken away."""
+        for key in keys:
+            self.left.pop(key, None)
+
     def digests(self) -> dict[ObjectKey, str]:
         """Return the applied digest of each object that we left."""
         return {key: left.digest for key, left in self.left.items()}

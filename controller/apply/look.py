@@ -87,7 +87,7 @@ class Looker:
         return key, project(value, key.group, key.kind)
 
     def unchanged(self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, *, orphan: bool) -> Collection[ObjectKey]:
-        """Return which objects of this revision are as it has them, although no hash is known (reference/apply.md 3)."""
+        """Return which objects are as this revision has them, although no hash is known (reference/apply.md 3)."""
         collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
         for task, resource in tasks:
             collections[resource.group, resource.kind].append((task, resource))

@@ -1,8 +1,8 @@
 """From what is wanted and what is seen to steps. Pure: a plan is a value, and carrying it out is execute.py.
 
-A step is a stage (and a rank in it) of reference/apply.md 6 with its tasks; the last step is prune. What a task needs to know and the
-watches do not say (an object that does not carry our label, a hash that this process never saw) is found out when the
-step is carried out, since an earlier step may have made it unnecessary.
+A step is a stage of reference/apply.md 6, or a rank in one, with its tasks; the last step is prune. What a task needs
+to know and the watches do not say (an object that does not carry our label, a hash that this process never saw) is
+found out when the step is carried out, since an earlier step may have made it unnecessary.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from controller.apply.ledger import Ledger
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
+from controller.apply.ledger import Ledger
 from controller.apply.ownership import Exists, Owner, Situation, is_ours, judge, loses_reference
 from controller.apply.targets import Target, TargetSet
 from controller.observe.records import ObjectKey, Record
@@ -91,7 +91,7 @@ class Plan:
         return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
 
 
-def make_plan(  # noqa: PLR0913 - the values that a plan depends on, and no others
+def make_plan(
     wanted: TargetSet,
     leftovers: Iterable[Target],
     observed: Mapping[ObjectKey, Record],
@@ -131,7 +131,7 @@ def make_plan(  # noqa: PLR0913 - the values that a plan depends on, and no othe
     return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 
-def decide(  # noqa: PLR0913 - see make_plan
+def decide(
     target: Target,
     record: Record | None,
     *,
@@ -150,7 +150,7 @@ def decide(  # noqa: PLR0913 - see make_plan
     )
 
 
-def decide_about(  # noqa: PLR0913 - see make_plan
+def decide_about(
     record: Record | None,
     target: Target,
     *,

@@ -55,8 +55,7 @@ def _patch_released(client: Client, resource: Resource, key: ObjectKey, owner: s
 def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:
     """Take off what hinders taking an object back: another controller reference, and the mark of its release.
 
-    Args:
-        resource_version: that was judged; a 409 says that the object is another one by now.
+    The object must still have the resourceVersion that was judged: 409 otherwise.
 
     Returns: the resourceVersion after that.
     Raises: ApiError.

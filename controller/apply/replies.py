@@ -62,6 +62,8 @@ _REFERENCE_MISSING = re.compile(r'(\S+) "([^"]*)" not found')
 _PLUGIN_REFUSAL = re.compile(r'\S+ "[^"]*" is forbidden: (.*)', re.DOTALL)
 _NOT_ALLOWED = re.compile(r"cannot set (?:blockOwnerDeletion|an ownerRef)")
 
+# etcd's own limit, 1.5 MiB; above 2 MiB the API server's client of etcd does not even send it.
+_TOO_LARGE = re.compile(r"etcdserver: request is too large|trying to send message larger than max")
 # Total sizes (ConfigMap, Secret; annotations); a string that is too long for its schema is another matter.
 _SIZE_LIMIT = re.compile(r"(?:may not be more than|must have at most) (?:1048576|262144) bytes")
 # Compared as a whole: words of a validation policy may resemble them.
@@ -239,7 +241,7 @@ def _server_error(reply: _Reply) -> Failure:
     if _OLD_ENTRY.search(message):
         text = "a field manager's entry is of a version that lacks a field; let that manager write the object again"
         return reply.fail(Reason.REFUSED, text, action=Action.MIGRATE_ENTRIES)
-    if "etcdserver: request is too large" in message:
+    if _TOO_LARGE.search(message):
         return _too_large(reply)
     return _webhook_not_called(reply) or _unavailable(reply)
 

@@ -38,11 +38,8 @@ class TargetSet:
     by_key: Mapping[ObjectKey, Target]
     resources: Mapping[tuple[str, str], Resource]
     """(group, kind) to the resource that a CustomResourceDefinition of the revision defines."""
-
-    @property
-    def total(self) -> int:
-        """How many objects there are."""
-        return sum(not target.bare for target in self.targets)
+    undecided: bool
+    """Whether the namespace of an object is not known yet, since its kind is not served."""
 
     @property
     def kinds(self) -> frozenset[GroupVersionKind]:
@@ -72,6 +69,7 @@ def make_targets(
         targets=tuple(targets),
         by_key={target.key: target for target in targets},
         resources=_defined_resources(revision.objects),
+        undecided=any(is_namespaced(target.kind) is None for target in targets if not target.key.namespace),
     )
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 
 from controller import settings
+from controller.content.store import StoreInUseError
 from controller.kube.errors import ConfigurationError
 from controller.manager import log
 from controller.manager.manager import make_manager
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
         manager = make_manager(options)
-    except (ConfigurationError, OSError) as error:
+    except (ConfigurationError, StoreInUseError, OSError) as error:
         print(f"rukpak run: {error}", file=sys.stderr)
         return FAILED
     manager.run(stop)

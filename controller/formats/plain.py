@@ -1,8 +1,8 @@
 """The format `plain`: static YAML and JSON, applied as it stands and never templated.
 
 A destination is read in order of the sources: its `manifests/`, or, without one, its own top level. Files come in name
-order, documents in file order. Nothing is left out silently: a subfolder with manifests, or the content of another
-format, is an error.
+order, documents in file order. A subfolder with manifests beside or below those that are read is an error, and so is
+the content of another format.
 
 Not here: YAML (`manifests.py`), what an object is (`objects.py`), what the API server needs (`applicable.py`).
 """
@@ -92,31 +92,23 @@ class _Manifests:
     def _files(self, folder: str) -> list[str]:
         """Return the manifests of a folder in name order.
 
-        Raises: BundleError (InvalidBundle) if manifests lie below it, or one is not a regular file.
+        Raises: BundleError (InvalidBundle) if others lie below it, or one is not a regular file.
         """
-        files: list[str] = []
-        for name, entry in self._entries(folder):
-            if entry.is_dir(follow_symlinks=False):
-                self._refuse_manifests_below(name, folder)
-            elif name.endswith(_SUFFIXES):
-                if not entry.is_file(follow_symlinks=False):
-                    raise BundleError(
-                        Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there"
-                    )
-                files.append(name)
+        entries = self._entries(folder)
+        files = [name for name, entry in entries if _is_manifest(name, entry)]
+        if files or folder.rpartition("/")[2] == _FOLDER:
+            for name, entry in entries:
+                self._refuse_manifests_below(name, entry, folder)
         return files
 
-    def _refuse_manifests_below(self, subfolder: str, folder: str) -> None:
-        if subfolder in self._destinations:
-            return  # another source's, and read on its own
-        for name, entry in self._entries(subfolder):
-            if entry.is_dir(follow_symlinks=False):
-                self._refuse_manifests_below(name, folder)
-            elif name.endswith(_SUFFIXES):
-                raise BundleError(
-                    Reason.INVALID_BUNDLE,
-                    f'{name}: manifests in a subfolder are not read; move the file to "{folder or "."}"',
-                )
+    def _refuse_manifests_below(self, subfolder: str, entry: os.DirEntry[str], folder: str) -> None:
+        if not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
+            return  # a destination is read on its own
+        for name, item in self._entries(subfolder):
+            if _is_manifest(name, item):
+                remedy = f'move the file to "{folder or "."}"'
+                raise BundleError(Reason.INVALID_BUNDLE, f"{name}: manifests in a subfolder are not read; {remedy}")
+            self._refuse_manifests_below(name, item, folder)
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
         """Return the entries of a folder with their paths in the tree, by name; none if it is not there."""
@@ -132,6 +124,14 @@ class _Manifests:
             if other := _recognize_bundle(self._root, folder) or _recognize_chart(self._root, folder):
                 return other
         return ""
+
+
+def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
+    if not name.endswith(_SUFFIXES) or entry.is_dir(follow_symlinks=False):
+        return False
+    if not entry.is_file(follow_symlinks=False):
+        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
+    return True
 
 
 def _recognize_chart(root: Path, folder: str) -> str:

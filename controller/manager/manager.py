@@ -55,7 +55,7 @@ class _Dispatcher:
         waiting = self.reconciler.end_waits() if self.reconciler else []
         for name in waiting:
             self._queue.add(name)
-            for seconds in SERVED_SECONDS if kind != "Namespace" else ():
+            for seconds in SERVED_SECONDS if kind in ("CustomResourceDefinition", "APIService") else ():
                 self._queue.add_after(name, seconds)
 
 
@@ -98,7 +98,8 @@ class Manager:
 def make_manager(settings: Settings) -> Manager:
     """Make all parts of a controller.
 
-    Raises: ConfigurationError if there is no cluster to talk to; OSError if the content store cannot be opened.
+    Raises: ConfigurationError if there is no cluster to talk to; OSError or StoreInUseError if the
+        content store cannot be opened.
     """
     client = connect(
         kubeconfig=settings.kubeconfig or None,
@@ -110,7 +111,9 @@ def make_manager(settings: Settings) -> Manager:
     dispatcher = _Dispatcher(queue)
     watches = Watches(client, discovery, dispatcher)
     store = ContentStore(settings.store_folder())
-    builder = Builder(store, Limits(), settings.fetch_timeout, lambda: datetime.now(UTC))
+    builder = Builder(
+        store, settings.store_mebibytes << 20, Limits(), settings.fetch_timeout, lambda: datetime.now(UTC)
+    )
     preparations = Preparations(settings.fetch_workers, queue.add)
     revisions = RevisionStore(client, settings.namespace)
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)

@@ -39,7 +39,7 @@ class Progress:
 
 @dataclass(slots=True)
 class HealthTracker:
-    """The memory of one BundleDeployment; used by one pass at a time. Times are seconds since 1970, as the server's are."""
+    """The memory of one BundleDeployment; used by one pass at a time. Times are seconds since 1970."""
 
     clock: Callable[[], float] = time.time
     _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,7 +48,7 @@ class Listener(Protocol):
         """A managed object of it has changed; urgent unless only its health has."""
 
     def cluster_changed(self, kind: str) -> None:
-        """A CustomResourceDefinition, APIService or Namespace has changed: a wait may be over."""
+        """A CustomResourceDefinition, APIService or Namespace has changed, or somebody let go of an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +152,8 @@ class Watches:
     def need(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Watch these kinds for a BundleDeployment, too.
 
-        A kind that the cluster does not serve has no objects. One that may not or cannot be listed now holds nothing up:
-        its objects are looked at before they are applied.
+        A kind that the cluster does not serve has no objects. One that may not or cannot be listed now holds nothing
+        up: its objects are looked at before they are applied.
 
         Returns: the kinds whose first list is under way.
         """
@@ -265,6 +265,8 @@ class Watches:
         if urgent or (before and before.verdict) != (now and now.verdict):
             for name in {record.owner for record in (before, now) if record and record.owner}:
                 self._listener.objects_changed(name, urgent=urgent)
+        if now is None or (before and before.owner != now.owner):
+            self._listener.cluster_changed(changed.key.kind)  # who collided with it may have it now
 
     # what is only waited for
 

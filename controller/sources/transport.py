@@ -137,7 +137,7 @@ class Transport:
     ) -> None:
         self._access = access
         self._guard = Guard(access.path, loopback=loopback)
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.trust_env = False
         self._session.headers.clear()
         self._session.headers.update({"User-Agent": "rukpak", "Accept-Encoding": "identity"})
@@ -349,6 +349,14 @@ def _default_context() -> ssl.SSLContext:
     context = ssl.create_default_context()  # the system's, where an administrator adds his own
     context.load_verify_locations(requests.utils.DEFAULT_CA_BUNDLE_PATH)  # slim images have none
     return context
+
+
+class _Session(requests.Session):
+    """A session that leaves redirects alone: told not to follow one, requests still reads and decodes all of its body."""
+
+    def resolve_redirects(self, *_: Any, **__: Any) -> Iterator[requests.Response]:
+        """Yield nothing."""
+        return iter(())
 
 
 class _Adapter(HTTPAdapter):
