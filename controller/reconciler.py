@@ -17,12 +17,13 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status, dump
 from controller.apply.execute import Applier, Job, Outcome
 from controller.apply.ledger import Ledger
-from controller.apply.ownership import Owner, is_ours, loses_reference
+from controller.apply.ownership import API_VERSION, Owner, is_ours, loses_reference
 from controller.apply.plan import Action, Plan, make_plan
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
 from controller.kube.client import ApiError, Client
+from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
 from controller.observe.progress import Progress
@@ -33,7 +34,7 @@ from controller.report import NEVER, Deletion, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
-from controller.status import summarize, summarize_deletion
+from controller.status import notes, notes_on_removals, summarize, summarize_deletion
 from controller.wanted import Finder, Wanted, requested_at
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Reconciler:
         self,
         *,
         client: Client,
+        events: EventRecorder,
         watches: Watches,
         preparations: Preparations,
         revisions: RevisionStore,
@@ -60,7 +62,7 @@ class Reconciler:
         make_finder: Callable[[Callable[[BundleDeployment, Status], BundleDeployment]], Finder],
         now: Callable[[], datetime],
     ) -> None:
-        self._client, self._watches, self._preparations = client, watches, preparations
+        self._client, self._events, self._watches, self._preparations = client, events, watches, preparations
         self._revisions, self._applier, self._remover, self._retries = revisions, applier, remover, retries
         self._finder = make_finder(self._write_status)
         self._now = now
@@ -246,6 +248,7 @@ class Reconciler:
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
         removals = self._remover.remove(plan.prune, job.owner.name, Cause.PRUNE) if prune_now else []
+        self._say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
         finished = applied and not waiting
@@ -341,7 +344,14 @@ class Reconciler:
         path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
         reply = self._client.merge_patch(path, {"status": changes}, manager=names.STATUS_MANAGER).value
         self._watches.learn_deployment(reply)
+        self._say(deployment, notes(deployment.status, status))
         return BundleDeployment.model_validate(reply)
+
+    def _say(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
+        metadata = deployment.metadata
+        regarding = Regarding(api_version=API_VERSION, kind=names.KIND, name=metadata.name, uid=metadata.uid)
+        for note in texts:
+            self._events.record(regarding, note)
 
     def _with_finalizer(self, deployment: BundleDeployment) -> BundleDeployment:
         if names.FINALIZER in deployment.metadata.finalizers:
@@ -371,6 +381,7 @@ class Reconciler:
         if not teardown.remaining:
             return self._let_go(deployment)
         removals = self._remover.remove(teardown.now, name, Cause.ORPHAN if orphan else Cause.TEARDOWN)
+        self._say(deployment, notes_on_removals(removals))
         deletion = self._deletion(deployment, teardown, removals)
         self._write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
         memory.waits = True

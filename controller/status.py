@@ -14,6 +14,8 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, NOT_READY_ITEMS, WARNING_ITEMS, ConditionStatus
 from api.v1alpha2.types import BundleDeployment, Condition, Display, NotReady, ObjectCounts, SourcePin, Status
+from controller.apply.prune import Removal
+from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health import Health
 from controller.observe.records import ObjectKey
@@ -90,6 +92,45 @@ def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: da
     return deployment.status.model_copy(update=changes)
 
 
+def notes(before: Status, after: Status) -> list[Note]:
+    """Return what to say in Events: what has become of Ready, and what resuming puts right. Nothing for what stays."""
+    return [
+        *_note_on_ready(_of(before, ConditionType.READY), _of(after, ConditionType.READY)),
+        *_note_on_pause(before, after),
+    ]
+
+
+def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
+    """Return what to say in Events about objects that stay although the bundle lacks them."""
+    kept = [f"{removal.record.key}: {removal.kept}" for removal in removals if removal.kept]
+    return [Note(type="Normal", reason="Retained", action="Release", text=text) for text in kept]
+
+
+def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
+    if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
+        return []
+    if now.status == "True":
+        return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
+    reason = Reason(now.reason)
+    is_news = reason.retry is not Retry.NONE or reason in (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+    return [Note(type="Warning", reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
+
+
+def _note_on_pause(before: Status, after: Status) -> list[Note]:
+    was, now = _of(before, ConditionType.PAUSED), _of(after, ConditionType.PAUSED)
+    if now and not was:
+        return [Note(type="Normal", reason="Paused", action="Pause", text=now.message)]
+    if was and not now:
+        drift = _of(before, ConditionType.DRIFTED)
+        text = f"puts right what was changed: {drift.message}" if drift else "nothing was changed meanwhile"
+        return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
+    return []
+
+
+def _of(status: Status, kind: ConditionType) -> Condition | None:
+    return next((condition for condition in status.conditions if condition.type == kind.value), None)
+
+
 # conditions
 
 
@@ -151,7 +192,7 @@ def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
     if report.progress is not None:
         health = report.progress.shown
         return Finding(ConditionType.HEALTHY, health.status, health.reason, health.message)
-    last = next((c for c in deployment.status.conditions if c.type == ConditionType.HEALTHY), None)
+    last = _of(deployment.status, ConditionType.HEALTHY)
     if last and deployment.status.installed_revision:
         return _finding(last)
     return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing was applied yet")

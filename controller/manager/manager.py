@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from api import names
 from api.plugins import Limits
 from controller.apply.execute import Applier
 from controller.apply.prune import Remover
@@ -15,6 +16,7 @@ from controller.content.store import ContentStore
 from controller.desired import Builder
 from controller.kube.client import ApiError, connect
 from controller.kube.discovery import Discovery
+from controller.kube.events import EventRecorder
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
 from controller.observe.watches import Watches
@@ -65,6 +67,7 @@ class Manager:
 
     queue: WorkQueue
     watches: Watches
+    events: EventRecorder
     workers: Workers
     preparations: Preparations
     applier: Applier
@@ -74,6 +77,7 @@ class Manager:
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; then finish what is under way, within 5 s."""
         log.info("starting", extra={"version": version("rukpak"), "namespace": self.settings.namespace})
+        self.events.start()
         self.watches.start()
         self.workers.start()
         threading.Thread(target=self._remove_orphans, args=(stop,), name="orphans", daemon=True).start()
@@ -117,8 +121,10 @@ def make_manager(settings: Settings) -> Manager:
     preparations = Preparations(settings.fetch_workers, queue.add)
     revisions = RevisionStore(client, settings.namespace)
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
+    events = EventRecorder(client, f"{names.GROUP}/rukpak")
     reconciler = Reconciler(
         client=client,
+        events=events,
         watches=watches,
         preparations=preparations,
         revisions=revisions,
@@ -139,6 +145,7 @@ def make_manager(settings: Settings) -> Manager:
     return Manager(
         queue=queue,
         watches=watches,
+        events=events,
         workers=Workers(queue, reconciler.reconcile, settings.workers),
         preparations=preparations,
         applier=applier,

@@ -270,6 +270,13 @@ class Watches:
 
     # what is only waited for
 
+    def _wake_denied(self) -> None:
+        """A kind that was not served may be now."""
+        with self._lock:
+            for reflector in self._kinds.values():
+                if reflector.denied:
+                    reflector.wake()
+
     def _wait_for(self, kind: GroupVersionKind) -> Reflector[_Trace]:
         plural = {
             "CustomResourceDefinition": "customresourcedefinitions",
@@ -288,6 +295,7 @@ class Watches:
         def changed(_old: _Trace | None, _new: _Trace | None) -> None:
             if kind.group:
                 self._discovery.invalidate()
+                self._wake_denied()
             self._listener.cluster_changed(kind.kind)
 
         return Reflector[_Trace](self._client, resource.path(), metadata=True, project=_trace, on_change=changed)

@@ -259,6 +259,7 @@ class Response:
         self.status = raw.status_code
         self.headers: Mapping[str, str] = raw.headers
         self.host = host
+        self._is_head = raw.request.method == "HEAD"
         self._raw, self._transport, self._subject = raw, transport, subject
 
     def read(self, size: int, /) -> bytes:
@@ -291,10 +292,11 @@ class Response:
 
     def discard(self) -> None:
         """Be done with a body that is not wanted, so that its connection serves again if that is cheap."""
-        with suppress(BundleError):
-            left = _DISCARDED_BYTES
-            while left > 0 and (data := self.read(min(left, _CHUNK))):
-                left -= len(data)
+        length = self.headers.get("Content-Length", "")
+        if length.isdigit() and (self._is_head or int(length) <= _DISCARDED_BYTES):
+            with suppress(BundleError):
+                while self.read(_CHUNK):
+                    pass
         self.close()
 
     def close(self) -> None:

@@ -23,8 +23,8 @@ _UNSTABLE = ((re.compile(_TIME), "…"), (re.compile(_POD_SUFFIX), "-…"))
 
 def stable(text: str) -> str:
     """Return a text as one printable line of at most `MESSAGE_LENGTH` characters, without times and names of pods."""
-    # Far more than what is left of it, far less than what an object may say.
-    line = "".join(character for character in " ".join(text[: 8 * MESSAGE_LENGTH].split()) if character.isprintable())
+    beginning = text[: 8 * MESSAGE_LENGTH]  # far more than is kept, far less than an object may say
+    line = " ".join("".join(letter for letter in beginning if letter.isprintable() or letter.isspace()).split())
     for pattern, replacement in _UNSTABLE:
         line = pattern.sub(replacement, line)
     return line if len(line) <= MESSAGE_LENGTH else f"{line[: MESSAGE_LENGTH - 1]}…"
