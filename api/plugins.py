@@ -60,21 +60,15 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """What one call of a source may use."""
+class Network:
+    """What the administrator says about reaching sources."""
 
-    path: str
-    """Where the source stands in the spec (`spec.sources[1]`): the beginning of every message."""
-    deadline: float
-    """On the clock of `time.monotonic`; no call outlives it."""
-    cancelled: Event
-    """Set when nobody waits for the result any more: stop soon, by any exception."""
-    scratch: Path
-    """An empty folder that is removed after the call."""
-    limits: Limits = Limits()
-    credentials: Credentials | None = None
-    progress: Callable[[int, int], None] = lambda done, total: None
-    """Call it with bytes done and bytes in all (0: not known)."""
+    allow_loopback: bool = True
+    """Whether a source may be at a loopback address."""
+    allowed_networks: tuple[str, ...] = ()
+    """Networks in CIDR notation that the address guard lets through though it would refuse them; never link-local."""
+    registry_mirrors: Mapping[str, str] = field(default_factory=dict)
+    """Registry host to the host (and path prefix) that is asked instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +79,29 @@ class Resolution:
     """For people: `ref@digest`, `repository@commit`, URL."""
     digest: str
     """Image manifest digest; `sha1:<commit>`; sha256 of the http body."""
+    validator: str = ""
+    """What makes asking again cheap: the ETag or Last-Modified of an http body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What one call of a source may use."""
+
+    path: str
+    """Where the parameters stand in the spec (`spec.sources[1].image`): the beginning of every message."""
+    deadline: float
+    """On the clock of `time.monotonic`; no call outlives it."""
+    cancelled: Event
+    """Set when nobody waits for the result any more: stop soon, by any exception."""
+    scratch: Path
+    """An empty folder that is removed after the call."""
+    limits: Limits = Limits()
+    network: Network = Network()
+    credentials: Credentials | None = None
+    previous: Resolution | None = None
+    """When polling: what it was resolved to last, to be returned again if nothing has changed."""
+    progress: Callable[[int, int], None] = lambda done, total: None
+    """Call it with bytes done and bytes in all (0: not known)."""
 
 
 class EntryKind(Enum):
@@ -142,7 +159,7 @@ class Source(Protocol):
         """Return the key of the content store: equal keys mean equal content."""
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
-        """Yield the entries of exactly what was resolved, never of a floating name. Every digest is verified by the end.
+        """Yield the entries of exactly what was resolved, never of a floating name; every digest is verified by the end.
 
         Raises: BundleError with a reason of Unpacked, also while iterating.
         """

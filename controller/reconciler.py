@@ -251,7 +251,7 @@ class Reconciler:
         self._say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
-        finished = applied and not waiting
+        finished = applied and not waiting and self._is_as_left(job)
         report = replace(
             self._report(deployment, wanted),
             revision=job.wanted.revision,
@@ -266,6 +266,10 @@ class Reconciler:
             warnings=_warnings(outcomes),
         )
         return replace(report, managed_kinds=_merge_kinds((), job.wanted.kinds)) if finished else report
+
+    def _is_as_left(self, job: Job) -> bool:
+        """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
+        return not any(key in job.wanted.by_key for key in job.ledger.drifted(self._watches.managed(job.owner.name)))
 
     def _finish(self, deployment: BundleDeployment, job: Job, memory: Memory) -> str:
         """Nothing is left to do: expect everything as it is now, and drop the revisions that nobody needs."""
@@ -333,7 +337,9 @@ class Reconciler:
         return Requeue(after=min(known) if known else None)
 
     def _write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
-        """Write a status, if it has changed; returns the BundleDeployment as it is then.
+        """Write a status, if it has changed; returns the BundleDeployment with what the server made of it.
+
+        The spec stays the one that this pass is about: another one that the reply may bring has its own pass.
 
         Raises: ApiError.
         """
@@ -345,7 +351,7 @@ class Reconciler:
         reply = self._client.merge_patch(path, {"status": changes}, manager=names.STATUS_MANAGER).value
         self._watches.learn_deployment(reply)
         self._say(deployment, notes(deployment.status, status))
-        return BundleDeployment.model_validate(reply)
+        return deployment.model_copy(update={"status": BundleDeployment.model_validate(reply).status})
 
     def _say(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
         metadata = deployment.metadata

@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Retry
@@ -28,7 +28,7 @@ class Failure:
     error: BundleError
     count: int
     not_before: float
-    """On the clock of the book; infinite: only when something else is tried."""
+    """On the clock of the book; infinite: only when something else is tried; minus infinity: at any time."""
 
 
 class Retries:
@@ -76,6 +76,12 @@ class Retries:
             held = entry and entry.fingerprint == fingerprint and self._clock() < entry.not_before
             return entry.error if entry and held else None
 
+    def last(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
+        """Return what this failed with when it was tried last; None if it did not fail, or something else did."""
+        with self._lock:
+            entry = self._failures.get(name, {}).get(key)
+            return entry.error if entry and entry.fingerprint == fingerprint else None
+
     def succeeded(self, name: str, key: Hashable) -> None:
         """Forget the failures of one key."""
         with self._lock:
@@ -94,7 +100,15 @@ class Retries:
             self._failures.pop(name, None)
 
     def seconds_to_next(self, name: str) -> float | None:
-        """Return the seconds until the next thing may be tried; None if nothing is to be tried by itself."""
+        """Return the seconds until the next thing may be tried; None if nothing is to be tried by itself.
+
+        That something may be tried now is said once: it may be under way, or not be wanted any more.
+        """
         with self._lock:
-            times = [e.not_before for e in self._failures.get(name, {}).values() if math.isfinite(e.not_before)]
-            return max(min(times) - self._clock(), 0.0) if times else None
+            entries = self._failures.get(name, {})
+            times = [entry.not_before for entry in entries.values() if math.isfinite(entry.not_before)]
+            now = self._clock()
+            for key, entry in entries.items():
+                if entry.not_before <= now:
+                    entries[key] = replace(entry, not_before=-math.inf)
+        return max(min(times) - now, 0.0) if times else None

@@ -109,7 +109,8 @@ class Finder:
         renew = requested != status.last_handled_reconcile_at
         known = match_pins(spec, () if renew else status.sources)
         if None not in known:
-            return tuple(pin for pin in known if pin), deployment
+            pins = tuple(pin for pin in known if pin)
+            return pins, self._write_status(deployment, status.model_copy(update={"sources": pins}))
         ticket = f"resolve {deployment.metadata.generation} {requested}"
         resolved = self._prepare(deployment, ticket, lambda cancelled: self._builder.resolve(spec, known, cancelled))
         if resolved is None:
@@ -121,6 +122,7 @@ class Finder:
         deployment = self._write_status(deployment, status.model_copy(update=changes))
         if resolved.failure:
             raise self._remember(deployment, ticket, resolved.failure)
+        self._retries.succeeded(deployment.metadata.name, PREPARATION)
         return found, deployment
 
     def _revision(self, deployment: BundleDeployment, pins: tuple[SourcePin, ...], memory: Memory) -> Revision | None:
@@ -137,26 +139,41 @@ class Finder:
         for digest in dict.fromkeys((status.revision, status.installed_revision)):
             kept = self.read(name, digest, memory)
             if kept and kept.terms.inputs == inputs:
+                self._preparations.cancel(name)
+                self._retries.succeeded(name, PREPARATION)
                 return kept
-        made = self._prepare(deployment, f"build {inputs}", lambda cancelled: self._make(request, cancelled))
+        ticket = f"build {inputs}"
+        made = self._prepare(deployment, ticket, lambda cancelled: self._make(request, cancelled))
         if made:
-            self._revisions.write(name, made)
-            memory.revisions[made.digest] = made
+            self._keep(deployment, ticket, made, memory)
         return made
+
+    def _keep(self, deployment: BundleDeployment, ticket: str, made: Revision, memory: Memory) -> None:
+        name = deployment.metadata.name
+        try:
+            self._revisions.write(name, made)
+        except BundleError as error:
+            raise self._remember(deployment, ticket, error) from None
+        self._retries.succeeded(name, PREPARATION)
+        memory.revisions[made.digest] = made
 
     def _make(self, request: Request, cancelled: Event) -> Revision:
         return self._builder.build(request, self._discovery.capabilities(), cancelled)
 
     def _prepare(self, deployment: BundleDeployment, ticket: str, work: Callable[[Event], Result]) -> Result | None:
-        name = deployment.metadata.name
-        if held := self._retries.holding(name, PREPARATION, _attempt(deployment, ticket)):
+        """Return the result of slow work; None while it goes on.
+
+        Raises: BundleError with what it failed with, also while it is tried again: an unchanged failure is no news.
+        """
+        name, attempt = deployment.metadata.name, _attempt(deployment, ticket)
+        if held := self._retries.holding(name, PREPARATION, attempt):
             raise held
         try:
             result = self._preparations.take(name, ticket, work)
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
-        if result is not None:
-            self._retries.succeeded(name, PREPARATION)
+        if result is None and (last := self._retries.last(name, PREPARATION, attempt)):
+            raise last
         return result
 
     def _remember(self, deployment: BundleDeployment, ticket: str, error: BundleError) -> BundleError:
@@ -176,5 +193,6 @@ def _attempt(deployment: BundleDeployment, ticket: str) -> str:
 
 
 def requested_at(deployment: BundleDeployment) -> str:
-    """Return the value of the annotation that asks for everything anew."""
-    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT, "")
+    """Return the value of the annotation that asks for everything anew; to take it off asks for nothing."""
+    obeyed = deployment.status.last_handled_reconcile_at
+    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or obeyed

@@ -113,19 +113,18 @@ def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]
         yield from _check_metadata(template.get("metadata"), f"{below}metadata")
     spec = as_mapping(template.get("spec"))
     yield from _check_strings(spec.get("nodeSelector"), f"{below}spec.nodeSelector")
-    for field, keys in _POD_LISTS.items():
-        yield from _check_items(spec.get(field), f"{below}spec.{field}", keys)
+    yield from _check_lists(spec, f"{below}spec", _POD_LISTS)
     for container_path, container in list_containers(spec, f"{below}spec"):
         yield from _check_container(container, container_path)
 
 
 def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
-    for field, keys in _CONTAINER_LISTS.items():
-        yield from _check_items(container.get(field), f"{path}.{field}", keys)
+    yield from _check_lists(container, path, _CONTAINER_LISTS)
     for field in ("command", "args"):
         words = container.get(field)
-        if isinstance(words, list) and not _STRINGS.issuperset(map(type, words)):
-            yield from _check_strings({f"[{index}]": word for index, word in enumerate(words)}, f"{path}.{field}")
+        for index, word in enumerate(words if isinstance(words, list) else ()):
+            if type(word) not in _STRINGS:
+                yield f"{path}.{field}[{index}]: {describe_wrong_type(word)}"
     variables = container.get("env")
     for index, variable in enumerate(variables if isinstance(variables, list) else ()):
         if isinstance(variable, dict) and type(variable.get("value")) not in _STRINGS:
@@ -141,7 +140,13 @@ def _check_strings(strings: Any, path: str) -> Iterator[str]:
     elif not _STRINGS.issuperset(map(type, strings.values())):
         for key, value in strings.items():
             if type(value) not in _STRINGS:
-                yield f"{_join(path, key)}: {describe_wrong_type(value)}"
+                yield f"{path}.{key}: {describe_wrong_type(value)}"
+
+
+def _check_lists(value: Mapping[str, Any], path: str, lists: Mapping[str, _Keys]) -> Iterator[str]:
+    for field, keys in lists.items():
+        if field in value:
+            yield from _check_items(value[field], f"{path}.{field}", keys)
 
 
 def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
@@ -176,10 +181,6 @@ def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
         return None
     key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())
     return key if all(isinstance(part, str | int) for part in key) else None
-
-
-def _join(path: str, key: str) -> str:
-    return f"{path}{key}" if key.startswith("[") else f"{path}.{key}"
 
 
 _CHECKS: dict[tuple[str, str], Callable[[Object], Iterator[str]]] = {

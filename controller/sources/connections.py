@@ -48,6 +48,11 @@ class Guard:
                 with suppress(OSError):  # closed meanwhile
                     socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Close all connections, also those of answers that nobody read to the end."""
+        for connection in self._connections:
+            connection.close()
+
 
 def _forbidden(peer: str, *, loopback: bool, plain: bool) -> str:
     """Return why an address may not be talked to; '' if it may."""

@@ -155,6 +155,7 @@ class Transport:
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         self._session.close()
+        self._guard.close()
 
     def send(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
         """Send a request without a body and return the answer, its body not read yet.
@@ -354,7 +355,7 @@ def _default_context() -> ssl.SSLContext:
 
 
 class _Session(requests.Session):
-    """A session that leaves redirects alone: told not to follow one, requests still reads and decodes all of its body."""
+    """A session that leaves redirects alone: told not to follow one, requests still reads all of its body."""
 
     def resolve_redirects(self, *_: Any, **__: Any) -> Iterator[requests.Response]:
         """Yield nothing."""

@@ -29,7 +29,11 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar"
 
-_COMPRESS = {"gzip": lambda data: gzip.compress(data, mtime=0), "zstd": zstandard.compress, "": lambda data: data}
+
+def _compress(data: bytes, compression: str) -> bytes:
+    if compression == "gzip":
+        return gzip.compress(data, mtime=0)
+    return zstandard.compress(data) if compression == "zstd" else data
 
 
 def digest_of(data: bytes) -> str:
@@ -105,7 +109,7 @@ class FaultyRegistry:
         """Add an image of these tar archives; return its digest."""
         suffix = f"{'.' if docker else '+'}{compression}" if compression else ""
         media_type = (DOCKER_LAYER if docker else OCI_LAYER) + suffix
-        descriptors = [self.add_blob(_COMPRESS[compression](layer), media_type) for layer in layers]
+        descriptors = [self.add_blob(_compress(layer, compression), media_type) for layer in layers]
         return self.add_manifest(tag, DOCKER_MANIFEST if docker else OCI_MANIFEST, layers=descriptors)
 
     def add_index(self, tag: str, platforms: Mapping[str, str], *, docker: bool = False) -> str:
@@ -222,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+    def do_GET(self) -> None:
         self.registry.answer(self)
 
     do_HEAD = do_GET  # noqa: N815 - http.server's name

@@ -50,7 +50,7 @@ def tarball(*items: tuple[str, Value], form: int = tarfile.PAX_FORMAT, mode: int
 
 
 def extended(kind: bytes, body: bytes, *, size: int | None = None) -> bytes:
-    """Return one extended header (`x`, `g`, `L`, `K`) with a body of our choice, and of another size if it is to lie."""
+    """Return one extended header (`x`, `g`, `L`, `K`) with a body of our choice; `size` makes it lie."""
     info = tarfile.TarInfo("extended")
     info.type, info.size = kind, len(body) if size is None else size
     return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % BLOCK)

@@ -7,7 +7,9 @@ import io
 import os
 import stat
 import tarfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -19,7 +21,6 @@ from hypothesis import strategies as st
 from api.errors import BundleError
 from api.plugins import Entry, EntryKind, Limits
 from api.v1alpha2.conditions import Reason
-from controller.content import archive
 from controller.content.archive import write_entries
 from controller.content.limits import Rejection
 from controller.content.tar import read_tar
@@ -36,6 +37,10 @@ def write(destination: Path, *layers: list[tuple[str, Value]], limits: Limits = 
 
     destination.mkdir(exist_ok=True)
     write_entries(entries(), destination, limits, PATH)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def read(destination: Path) -> dict[str, bytes | None]:
@@ -168,6 +173,10 @@ class Refused:
     oci: bool = True
 
 
+CHAIN: list[tuple[str, Value]] = [(f"l{i}", Link(f"l{i + 1}")) for i in range(60)]
+DOUBLING: list[tuple[str, Value]] = [("0/f", b"")]
+DOUBLING += [(f"{i}/{side}", Link(f"../{i - 1}")) for i in range(1, 6) for side in "ab"]
+
 REFUSED = [
     Refused("a path that leaves", [("a/../../x", b"")], 'entry "a/../../x" leaves its directory'),
     Refused("an absolute path", [("/x", b"")], 'entry "/x" has an absolute name'),
@@ -208,21 +217,9 @@ REFUSED = [
         [("f", bytes(1000)), *((f"l{i}", Link("f", hard=True)) for i in range(3))],
         "over the budget",
     ),
-    Refused(
-        "folders of links that double",
-        [("0/f", b""), *((f"{i}/{side}", Link(f"../{i - 1}")) for i in range(1, 6) for side in "ab")],
-        "more entries than the budget of 40",
-    ),
-    Refused(
-        "a copy that is too deep", [("a/b/c/d/e/f", b""), ("1/2", Link("../a"))], 'entry "1/2/b/c/d/e/f" is deeper'
-    ),
-    Refused(
-        "a long chain of links",
-        [("l0", b""), *((f"l{i}", Link(f"l{i + 1}")) for i in range(99, 0, -1))][:1]
-        + [(f"l{i}", Link(f"l{i + 1}")) for i in range(1, 60)],
-        "more than 40 links",
-        Limits(),
-    ),
+    Refused("folders of links that double", DOUBLING, "more entries than the budget of 40"),
+    Refused("a copy that is too deep", [("a/b/c/d/e/f", b""), ("1/2", Link("../a"))], '"1/2/b/c/d/e/f" is deeper'),
+    Refused("a long chain of links", CHAIN, "more than 40 links", Limits()),
     Refused("a whiteout of the parent", [("a/.wh...", b"")], "is a whiteout of nothing"),
     Refused("a whiteout that leaves", [("../.wh.x", b"")], "leaves its directory"),
     Refused("a fifo", [("n", Special(tarfile.FIFOTYPE))], 'entry "n" is a fifo'),
@@ -238,7 +235,7 @@ def test_what_is_refused(case: Refused, tmp_path: Path) -> None:
     assert caught.value.reason is Reason.CONTENT_REJECTED
     assert caught.value.message.startswith(f"{PATH}: ")
     assert case.message in caught.value.message
-    assert os.listdir(tmp_path) == ["out"]
+    assert names(tmp_path) == ["out"]
 
 
 def test_owner_setuid_and_group_bits_are_dropped_and_executable_stays(tmp_path: Path) -> None:
@@ -266,7 +263,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(archive.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(BundleError) as caught:
         write_entries([Entry(path="x", size=1, data=io.BytesIO(b"1"))], tmp_path, LIMITS, PATH)
     assert caught.value.reason is Reason.STORAGE_FULL
@@ -285,10 +282,12 @@ def test_a_generator_learns_of_a_refusal_and_has_the_last_word(tmp_path: Path) -
 
 
 def test_whiteouts_take_no_quadratic_time(tmp_path: Path) -> None:
-    names = [Entry(path=f"d/{i}", layer=1) for i in range(2000)]
-    opaque = [Entry(path="d", kind=EntryKind.OPAQUE, layer=1) for _ in range(20_000)]
-    write_entries([*names, *opaque], tmp_path, Limits(), PATH)  # 40 million steps, if each looked at all
-    assert len(os.listdir(tmp_path / "d")) == 2000
+    files = [Entry(path=f"d/{i}", layer=1) for i in range(10_000)]
+    opaque = [Entry(path="d", kind=EntryKind.OPAQUE, layer=1) for _ in range(39_999)]
+    started = time.process_time()
+    write_entries([*files, *opaque], tmp_path, Limits(), PATH)  # 400 million steps, if each looked at all
+    assert len(names(tmp_path / "d")) == 10_000
+    assert time.process_time() - started < 15
 
 
 NAMES = st.sampled_from(
@@ -317,9 +316,7 @@ def test_nothing_is_ever_written_outside_whatever_the_entries(
 ) -> None:
     around = tmp_path_factory.mktemp("around", numbered=True)
     (around / "out").mkdir()
-    try:
+    with suppress(BundleError):
         write_entries(entries, around / "out", LIMITS, PATH)
-    except BundleError as error:
-        assert error.reason is Reason.CONTENT_REJECTED
-    assert os.listdir(around) == ["out"]
+    assert names(around) == ["out"]
     read(around / "out")

@@ -8,6 +8,7 @@ import os
 import tarfile
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from operator import itemgetter
 
 import pytest
@@ -170,7 +171,5 @@ def test_the_heap_stays_small_for_a_bomb_of(data: bytes) -> None:
 @settings(deadline=None, max_examples=300)
 def test_any_damage_is_refused_or_read_and_nothing_else(data: bytes, at: int) -> None:
     honest = pax(path="n" * 300) + tarball(("a", b"1" * 600), ("b", Link("a")), form=tarfile.GNU_FORMAT)
-    try:
-        entries(honest[:at] + data + honest[at + len(data) :])
-    except Rejection as rejection:
-        assert "\n" not in str(rejection)
+    with suppress(Rejection):
+        assert all(isinstance(path, str) for path, *_ in entries(honest[:at] + data + honest[at + len(data) :]))

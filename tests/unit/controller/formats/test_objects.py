@@ -63,12 +63,12 @@ def test_items_of_a_typed_list_take_its_api_version_and_kind() -> None:
 def test_the_same_name_in_another_kind_group_or_namespace_is_another_object() -> None:
     text = f"{A}\n---\n{{apiVersion: v1, kind: Secret, metadata: {{name: a}}}}\n---\n"
     text += "{apiVersion: e.x/v1, kind: ConfigMap, metadata: {name: a}}\n---\n"
-    text += "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: n}}\n"
+    text += "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns}}\n"
     assert [str(identify(item)) for item in collect(text)] == [
         "ConfigMap a",
         "Secret a",
         "ConfigMap a",
-        "ConfigMap n/a",
+        "ConfigMap ns/a",
     ]
 
 

@@ -59,8 +59,8 @@ ORDER = [
     Case("manifests/ at the root is read", {"manifests/a.yaml": manifest("a")}, "a"),
     Case(
         "files come in name order, not in that of names without suffix",
-        {"manifests/b.yaml": manifest("b"), "manifests/10.yaml": manifest("t"), "manifests/9.json": manifest("n")},
-        "tnb",
+        {"manifests/b.yaml": manifest("b"), "manifests/10.yaml": manifest("t"), "manifests/9.json": manifest("m")},
+        "tmb",
     ),
     Case("documents come in file order", {"manifests/a.yaml": manifest("z") + "---\n" + manifest("a")}, "za"),
     Case(
@@ -125,6 +125,11 @@ REGISTRY = "this looks like a registry-v1 bundle: set spec.format: registry-v1"
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
 NO_CONTENT = [
     Case(
+        "manifests two levels down",
+        {"deploy/a.yaml": manifest("a")},
+        'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"',
+    ),
+    Case(
         "an empty tree",
         {},
         'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"',
@@ -183,6 +188,11 @@ def test_without_content_it_says_where_it_looked(case: Case, tmp_path: Path) -> 
 
 
 INVALID = [
+    Case(
+        "a manifests/ that holds nothing but a subfolder with manifests",
+        {"manifests/a/b.yaml": manifest("a")},
+        'manifests/a/b.yaml: manifests in a subfolder are not read; move the file to "manifests"',
+    ),
     Case(
         "a manifest in a subfolder",
         {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},

@@ -1,0 +1,272 @@
+"""The content store: whole or not at all, verified, one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.content.store import ContentStore, StoreInUseError
+
+KEY = "sha256:1|linux/amd64"
+
+
+def writing(**files: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / "empty").mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    return write
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def never(_: Path) -> None:
+    pytest.fail("was stored already")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[ContentStore]:
+    with ContentStore(root) as store:
+        yield store
+
+
+def test_what_was_put_is_got(store: ContentStore) -> None:
+    assert store.get(KEY) is None
+    folder = store.put(KEY, writing(a="1", b="23"))
+    assert store.get(KEY) == folder
+    assert names(folder) == ["a", "b", "empty"]
+    assert store.bytes_used() == 3
+
+
+def test_content_outlives_the_process(root: Path) -> None:
+    with ContentStore(root) as store:
+        folder = store.put(KEY, writing(a="1"))
+    with ContentStore(root) as store:
+        assert store.put(KEY, never) == store.get(KEY) == folder
+        assert store.bytes_used() == 1
+
+
+def test_one_that_fails_leaves_nothing(store: ContentStore, root: Path) -> None:
+    def half(folder: Path) -> None:
+        (folder / "a").write_text("1")
+        raise BundleError(Reason.DIGEST_MISMATCH, "no")
+
+    with pytest.raises(BundleError):
+        store.put(KEY, half)
+    assert store.get(KEY) is None
+    assert names(root / "staging") == names(root / "entries") == []
+    assert store.put(KEY, writing(a="2")).is_dir()
+
+
+def test_nothing_is_visible_before_it_is_whole(store: ContentStore, root: Path) -> None:
+    def write(folder: Path) -> None:
+        (folder / "a").write_text("1")
+        assert names(root / "entries") == []
+
+    store.put(KEY, write)
+
+
+def change(folder: Path) -> None:
+    (folder / "a").write_text("2")
+
+
+def shorten(folder: Path) -> None:
+    (folder / "a").write_text("")
+
+
+def remove(folder: Path) -> None:
+    (folder / "a").unlink()
+
+
+def add(folder: Path) -> None:
+    (folder / "c").write_text("")
+
+
+def add_folder(folder: Path) -> None:
+    (folder / "d").mkdir()
+
+
+def remove_folder(folder: Path) -> None:
+    (folder / "empty").rmdir()
+
+
+def replace_by_link(folder: Path) -> None:
+    (folder / "a").rename(folder.parent / "a")
+    (folder / "a").symlink_to("../a")
+
+
+def lose_index(folder: Path) -> None:
+    (folder.parent / "index").unlink()
+
+
+def cut_index(folder: Path) -> None:
+    os.truncate(folder.parent / "index", 150)
+
+
+def empty_index(folder: Path) -> None:
+    os.truncate(folder.parent / "index", 0)
+
+
+def forge_index(folder: Path) -> None:
+    index = folder.parent / "index"
+    index.write_bytes(index.read_bytes().replace(b'"a"', b'"b"'))
+    (folder / "a").rename(folder / "b")
+
+
+def lose_content(folder: Path) -> None:
+    folder.rename(folder.parent / "elsewhere")
+
+
+DAMAGE = [
+    change, shorten, remove, add, add_folder, remove_folder, replace_by_link,
+    lose_index, cut_index, empty_index, forge_index, lose_content,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__.replace("_", " "))
+def test_damage_is_found_before_the_first_use_in_a_process(damage: Callable[[Path], None], root: Path) -> None:
+    with ContentStore(root) as store:
+        damage(store.put(KEY, writing(a="1")))
+    with ContentStore(root) as store:
+        assert store.get(KEY) is None
+        assert store.bytes_used() == 0
+        assert names(root / "entries") == []
+        assert (store.put(KEY, writing(a="1")) / "a").read_text() == "1"
+
+
+def test_content_that_somebody_deleted_is_not_handed_out(store: ContentStore) -> None:
+    lose_content(store.put(KEY, writing(a="1")))
+    assert store.get(KEY) is None
+
+
+def test_many_that_want_one_key_make_it_once(store: ContentStore) -> None:
+    made, waiting = [], threading.Barrier(8)
+
+    def write(folder: Path) -> None:
+        made.append(folder)
+        writing(a="1")(folder)
+
+    def put(_: int) -> Path:
+        waiting.wait(10)
+        return store.put(KEY, write)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(put, range(8)))) == 1
+    assert len(made) == 1
+
+
+def test_one_that_waited_for_a_failure_tries_itself(store: ContentStore) -> None:
+    writing_now, go_on = threading.Event(), threading.Event()
+
+    def fail(_: Path) -> None:
+        writing_now.set()
+        go_on.wait(10)
+        raise BundleError(Reason.UNREACHABLE, "no")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(store.put, KEY, fail)
+        assert writing_now.wait(10)
+        second = pool.submit(store.put, KEY, writing(a="1"))
+        go_on.set()
+        assert isinstance(first.exception(10), BundleError)
+        assert second.result(10).is_dir()
+
+
+def test_keys_do_not_wait_for_each_other(store: ContentStore) -> None:
+    def write(folder: Path) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(store.put, "other", writing(a="1")).result(10).is_dir()
+        writing(b="1")(folder)
+
+    store.put(KEY, write)
+
+
+def test_scratch_is_empty_and_goes_with_all_that_is_in_it(store: ContentStore) -> None:
+    with store.scratch() as one, store.scratch() as other:
+        assert one != other
+        assert names(one) == []
+        (one / "deep").mkdir()
+        (one / "deep" / "file").write_text("1")
+    assert not one.exists()
+
+
+def test_what_is_kept_or_was_used_last_is_collected_last(store: ContentStore) -> None:
+    for key in "abcd":
+        store.put(key, writing(file="x" * 10))
+    store.get("b")
+    store.collect(keep=["a"], max_bytes=20)
+    assert [key for key in "abcd" if store.get(key)] == ["a", "b"]
+    store.collect(keep=["a"], max_bytes=0)
+    assert store.bytes_used() == 10
+
+
+def test_use_is_remembered_over_a_restart(root: Path) -> None:
+    with ContentStore(root) as store:
+        for key in "ab":
+            store.put(key, writing(file="x" * 10))
+        store.get("a")
+    with ContentStore(root) as store:
+        store.collect(keep=[], max_bytes=10)
+        assert [key for key in "ab" if store.get(key)] == ["a"]
+
+
+def test_a_full_disk(store: ContentStore) -> None:
+    def write(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with pytest.raises(BundleError) as caught:
+        store.put(KEY, write)
+    assert caught.value.reason is Reason.STORAGE_FULL
+
+
+def test_a_second_store_in_one_folder_is_refused_by_name(store: ContentStore, root: Path) -> None:
+    with pytest.raises(StoreInUseError, match=f'content store "{root}": another process uses it'):
+        ContentStore(root)
+    assert store.put(KEY, writing(a="1")).is_dir()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from controller.content.store import ContentStore
+
+def write(folder):
+    (folder / "a").write_text("half")
+    with store.scratch() as scratch:
+        (scratch / "b").write_text("half")
+        os.kill(os.getpid(), 9)
+
+store = ContentStore(Path(sys.argv[1]))
+store.put("good", lambda folder: (folder / "a").write_text("whole") and None)
+store.put("bad", write)
+"""
+
+
+def test_what_a_killed_process_left_half_done_is_removed(root: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root)], check=False, timeout=60)
+    assert done.returncode == -9
+    assert len(names(root / "staging")) == len(names(root / "scratch")) == 1
+    with ContentStore(root) as store:
+        assert names(root / "staging") == names(root / "scratch") == []
+        assert store.get("bad") is None
+        good = store.get("good")
+        assert good is not None
+        assert (good / "a").read_text() == "whole"

@@ -1,0 +1,154 @@
+"""Manifests: which are understood, and which image of an index is taken."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.errors import BundleError
+from api.plugins import Limits
+from api.v1alpha2.conditions import Reason
+from controller.sources.manifest import Image, Index, check_layers, choose, parse_manifest
+
+DIGEST = "sha256:" + "a1" * 32
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+PATH = "spec.sources[0]"
+
+
+def layer(media_type: str = LAYER, digest: str = DIGEST, size: Any = 1) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest, "size": size}
+
+
+def document(**fields: Any) -> bytes:
+    return json.dumps({"schemaVersion": 2, **fields}).encode()
+
+
+def index_of(*platforms: str) -> Index:
+    keys = ("os", "architecture", "variant")
+    entries: list[dict[str, Any]] = []
+    for number, platform in enumerate(platforms):
+        named = {"platform": dict(zip(keys, platform.split("/"), strict=False))} if platform else {}
+        entries.append({"mediaType": MANIFEST, "digest": f"sha256:{number:064}", "size": 1, **named})
+    index = parse_manifest(document(manifests=entries), PATH)
+    assert isinstance(index, Index)
+    return index
+
+
+def test_an_image_has_its_layers_in_order() -> None:
+    image = parse_manifest(document(mediaType=MANIFEST, layers=[layer(size=1), layer(size=2)]), PATH)
+    assert isinstance(image, Image)
+    assert [found.size for found in image.layers] == [1, 2]
+    assert image.size == 3
+
+
+UNSUPPORTED = [
+    ("no JSON", b"\xff{"),
+    ("another document", b"[]"),
+    ("schema version 1", b'{"schemaVersion": 1, "fsLayers": []}'),
+    ("neither layers nor manifests", document()),
+    ("both layers and manifests", document(layers=[], manifests=[])),
+    ("an index by its type, an image by its content", document(mediaType=INDEX, layers=[])),
+    ("an image by its type, an index by its content", document(mediaType=MANIFEST, manifests=[])),
+    ("an unknown type", document(mediaType="text/plain", layers=[])),
+    ("a layer without a digest", document(layers=[{"mediaType": LAYER, "size": 1}])),
+    ("a layer with another kind of digest", document(layers=[layer(digest="sha512:" + "a" * 128)])),
+    ("a layer with a digest that is a path", document(layers=[layer(digest=DIGEST + "/../x")])),
+    ("a layer of negative size", document(layers=[layer(size=-1)])),
+    ("a layer of no size", document(layers=[layer(size="many")])),
+    ("deep nesting", b'{"layers":' + b"[" * 100_000),
+]
+
+
+@pytest.mark.parametrize("data", [case[1] for case in UNSUPPORTED], ids=map(itemgetter(0), UNSUPPORTED))
+def test_what_is_not_a_manifest(data: bytes) -> None:
+    with pytest.raises(BundleError) as caught:
+        parse_manifest(data, PATH)
+    assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
+    assert caught.value.message.startswith(f"{PATH}: the manifest ") or "manifest of media type" in caught.value.message
+
+
+def test_a_million_invalid_layers_are_not_a_million_errors() -> None:
+    started = time.monotonic()
+    with pytest.raises(BundleError):
+        parse_manifest(b'{"schemaVersion":2,"layers":[' + b"{}," * 1_000_000 + b"{}]}", PATH)
+    assert time.monotonic() - started < 5
+
+
+ANY_JSON = st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3))
+
+
+@given(fields=st.dictionaries(st.sampled_from(["schemaVersion", "mediaType", "layers", "manifests"]), ANY_JSON))
+@settings(deadline=None)
+def test_any_document_is_understood_or_refused(fields: dict[str, Any]) -> None:
+    with suppress(BundleError):
+        assert isinstance(parse_manifest(json.dumps(fields).encode(), PATH), Image | Index)
+
+
+CHOICES = [
+    ("the one that was asked for", ("linux/arm64", "linux/amd64"), "linux/amd64", 1),
+    ("one with a variant, when none is asked for", ("linux/arm/v7",), "linux/arm", 0),
+    ("one without a variant rather", ("linux/arm/v7", "linux/arm"), "linux/arm", 1),
+    ("just the variant that is asked for", ("linux/arm/v6", "linux/arm/v7"), "linux/arm/v7", 1),
+    ("arm64 for its only variant", ("linux/arm64",), "linux/arm64/v8", 0),
+    ("arm64 with its only variant written", ("linux/arm64/v8",), "linux/arm64", 0),
+    ("a sole one that names no platform", ("",), "linux/amd64", 0),
+    ("a sole one beside an attestation", ("", "unknown/unknown"), "linux/amd64", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("platforms", "wanted", "expect"), [case[1:] for case in CHOICES], ids=map(itemgetter(0), CHOICES)
+)
+def test_which_image_is_taken(platforms: tuple[str, ...], wanted: str, expect: int) -> None:
+    assert choose(index_of(*platforms), wanted, PATH).digest == f"sha256:{expect:064}"
+
+
+NOT_FOUND = [
+    ("an index without the platform", ("linux/s390x", "linux/arm64"), 'it has "linux/arm64", "linux/s390x"'),
+    ("a sole one of another platform", ("linux/arm64", "unknown/unknown"), 'it has "linux/arm64"'),
+    ("two that name no platform", ("", ""), "it has none that names one"),
+    ("an empty index", (), "it has none that names one"),
+]
+
+
+@pytest.mark.parametrize(("platforms", "message"), [case[1:] for case in NOT_FOUND], ids=map(itemgetter(0), NOT_FOUND))
+def test_when_no_image_is_taken(platforms: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BundleError) as caught:
+        choose(index_of(*platforms), "linux/amd64", PATH)
+    assert caught.value.reason is Reason.PLATFORM_NOT_FOUND
+    assert caught.value.message == f'{PATH}: the index has no image for platform "linux/amd64"; {message}'
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
+        "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
+        "application/vnd.oci.image.layer.v1.tar+gzip+encrypted",
+        "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+        "",
+    ],
+)
+def test_layers_that_cannot_be_read(media_type: str) -> None:
+    image = parse_manifest(document(layers=[layer(), layer(media_type)]), PATH)
+    assert isinstance(image, Image)
+    with pytest.raises(BundleError, match=f'layer 1 is of media type "{media_type.replace("+", "[+]")}"') as caught:
+        check_layers(image, Limits(), PATH)
+    assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
+
+
+def test_layers_that_are_too_large_together() -> None:
+    image = parse_manifest(document(layers=[layer(size=600), layer(size=600)]), PATH)
+    assert isinstance(image, Image)
+    with pytest.raises(BundleError, match="over the budget of 1000 bytes") as caught:
+        check_layers(image, Limits(compressed_bytes=1000), PATH)
+    assert caught.value.reason is Reason.CONTENT_REJECTED

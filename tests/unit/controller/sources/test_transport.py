@@ -1,0 +1,396 @@
+"""The transport: what it translates, refuses, caps and cuts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import inspect
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import requests
+import urllib3
+import urllib3.exceptions
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from api.errors import BundleError
+from api.plugins import Access
+from api.v1alpha2.conditions import Reason
+from controller.sources import transport as module
+from controller.sources.connections import _forbidden
+from controller.sources.transport import LIBRARY_ERRORS, Transport, is_certificate_data, translate
+from tests.support.faulty_registry import Faults, FaultyRegistry
+
+PATH = "spec.sources[0]"
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Access:
+    return Access(path=PATH, deadline=time.monotonic() + 20, cancelled=threading.Event(), scratch=tmp_path)
+
+
+@pytest.fixture
+def registry() -> Iterator[FaultyRegistry]:
+    with FaultyRegistry() as registry:
+        registry.blobs["x"] = b"0123456789"
+        yield registry
+
+
+def get(
+    registry: FaultyRegistry, access: Access, *, limit: int = 1000, scheme: str = "http", **options: object
+) -> bytes:
+    with Transport(access, loopback=True, **options) as transport:  # type: ignore[arg-type]
+        return transport.send("GET", f"{scheme}://{registry.host}/v2/blobs/x", {}).read_all(limit)
+
+
+# Every exception of the libraries by name, and what it becomes. One that a new release brings fails the test.
+U, T, R = Reason.UNREACHABLE, Reason.TLS_VERIFICATION_FAILED, Reason.INVALID_REFERENCE
+TRANSLATED = {
+    requests.exceptions: {
+        "ChunkedEncodingError": U, "ConnectTimeout": U, "ConnectionError": U, "ContentDecodingError": U, "HTTPError": U,
+        "InvalidHeader": U, "InvalidJSONError": U, "InvalidProxyURL": R, "InvalidSchema": R, "InvalidURL": R,
+        "JSONDecodeError": U, "MissingSchema": R, "ProxyError": U, "ReadTimeout": U, "RequestException": U,
+        "RetryError": U, "SSLError": U, "StreamConsumedError": U, "Timeout": U, "TooManyRedirects": U, "URLRequired": R,
+        "UnrewindableBodyError": U,
+    },
+    urllib3.exceptions: {
+        "BodyNotHttplibCompatible": U, "ClosedPoolError": U, "ConnectTimeoutError": U, "ConnectionError": U,
+        "DecodeError": U,
+        "EmptyPoolError": U, "FullPoolError": U, "HTTPError": U, "HeaderParsingError": U, "HostChangedError": U,
+        "IncompleteRead": U, "InvalidChunkLength": U, "InvalidHeader": U, "LocationParseError": R,
+        "LocationValueError": R, "MaxRetryError": U, "NameResolutionError": U, "NewConnectionError": U, "PoolError": U,
+        "ProtocolError": U, "ProxyError": U, "ProxySchemeUnknown": R, "ProxySchemeUnsupported": U,
+        "ReadTimeoutError": U, "RequestError": U, "ResponseError": U, "ResponseNotChunked": U, "SSLError": U,
+        "TimeoutError": U, "TimeoutStateError": U, "URLSchemeUnknown": R, "UnrewindableBodyError": U,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", TRANSLATED, ids=lambda library: library.__name__)
+def test_every_exception_of_a_library_is_translated(library: ModuleType) -> None:
+    classes = {
+        name: kind
+        for name, kind in vars(library).items()
+        if inspect.isclass(kind) and issubclass(kind, Exception) and not issubclass(kind, Warning)
+        and kind.__module__ == library.__name__
+    }  # fmt: skip
+    assert all(issubclass(kind, LIBRARY_ERRORS) for kind in classes.values())
+    found = {name: translate(kind.__new__(kind), PATH, "host").reason for name, kind in classes.items()}
+    assert found == TRANSLATED[library]
+
+
+CAUSES = [
+    ("a name", socket.gaierror(-2, "secret"), "its name cannot be resolved"),
+    ("a port", ConnectionRefusedError(111, "secret"), "it refuses the connection"),
+    ("silence", requests.ReadTimeout("secret"), "it does not answer in time"),
+    ("a plain server", ssl.SSLError(1, "secret"), "it does not speak TLS as it should"),
+    ("an end", http.client.RemoteDisconnected("secret"), "the connection was cut"),
+]
+
+
+@pytest.mark.parametrize(("error", "message"), [case[1:] for case in CAUSES], ids=map(itemgetter(0), CAUSES))
+def test_the_cause_is_told_and_the_text_is_not(error: Exception, message: str) -> None:
+    wrapped = requests.ConnectionError(urllib3.exceptions.ProtocolError("secret", error))
+    translated = translate(wrapped, PATH, "quay.io")
+    assert translated.message == f'{PATH}: "quay.io" cannot be used: {message}; check address and network'
+
+
+def test_a_refused_connection_is_tried_again_and_told(access: Access) -> None:
+    with FaultyRegistry() as registry:
+        pass
+    with pytest.raises(BundleError, match="it refuses the connection") as caught:
+        get(registry, access)
+    assert caught.value.reason is Reason.UNREACHABLE
+
+
+def test_a_failure_that_passes_is_not_noticed(registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(status=503, times=2, headers={"Retry-After": "0"})
+    assert get(registry, access) == b"0123456789"
+    assert len(registry.requests) == 3
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_failure_that_lasts_is_told_with_its_status(status: int, registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(status=status, headers={"Retry-After": "0"})
+    with pytest.raises(BundleError, match=f"it answers with status {status}") as caught:
+        get(registry, access)
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert len(registry.requests) == 3
+
+
+def test_a_long_wait_is_left_to_the_queue(registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(status=429, headers={"Retry-After": "600"})
+    with pytest.raises(BundleError) as caught:
+        get(registry, access)
+    assert caught.value.retry_after == 600
+    assert len(registry.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("-1", None), ("Thu, 01 Jan 1970 00:01:40 GMT", 40.0)]
+)
+def test_both_forms_of_retry_after(text: str, seconds: float | None) -> None:
+    assert module._seconds(text, now=60) == seconds
+
+
+@pytest.mark.parametrize("where", ["header", "body"])
+def test_a_trickling_peer_does_not_outlive_the_deadline(where: str, registry: FaultyRegistry, access: Access) -> None:
+    registry.blobs["x"] = bytes(10_000)
+    registry.faults = Faults(trickle=where)
+    started = time.monotonic()
+    with pytest.raises(BundleError, match="not finished within the time allowed") as caught:
+        get(registry, replace(access, deadline=started + 0.5), limit=100_000)
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert time.monotonic() - started < 5
+
+
+def test_a_cancelled_call_sends_nothing(registry: FaultyRegistry, access: Access) -> None:
+    access.cancelled.set()
+    with pytest.raises(BundleError, match="not needed any more"):
+        get(registry, access)
+    assert registry.requests == []
+
+
+def test_a_cancelled_call_stops_in_the_middle_of_a_body(registry: FaultyRegistry, access: Access) -> None:
+    with Transport(access, loopback=True) as transport:
+        response = transport.send("GET", f"http://{registry.host}/v2/blobs/x", {})
+        access.cancelled.set()
+        with pytest.raises(BundleError, match="not needed any more"):
+            response.read(1)
+
+
+def test_a_wait_ends_when_the_call_is_cancelled(registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(status=503, headers={"Retry-After": "4"})
+    started = time.monotonic()
+    threading.Timer(0.2, access.cancelled.set).start()
+    with pytest.raises(BundleError):
+        get(registry, access)
+    assert time.monotonic() - started < 3
+
+
+BAD_BODIES = [
+    ("a body that is cut", Faults(cut_after=4), Reason.UNREACHABLE, "the connection was cut"),
+    ("a body over its cap", Faults(body=bytes(2000)), Reason.CONTENT_REJECTED, "is over 1000 bytes"),
+    (
+        "a huge header",
+        Faults(headers={f"X-{i}": "x" * 1000 for i in range(40)}),
+        Reason.UNREACHABLE,
+        "header of its answer is over 32768 bytes",
+    ),
+    (
+        "too many headers",
+        Faults(headers={f"X-{i}": "x" for i in range(200)}),
+        Reason.UNREACHABLE,
+        "the connection was cut",
+    ),
+    ("an endless header line", Faults(headers={"X": "x" * 70_000}), Reason.UNREACHABLE, "the connection was cut"),
+    ("an endless redirect", Faults(redirect="/v2"), Reason.UNREACHABLE, "redirects more than 5 times"),
+    ("a redirect to another scheme", Faults(redirect="ftp://127.0.0.1"), Reason.INSECURE_REFUSED, "not plainly https"),
+    ("a redirect to nowhere", Faults(redirect="http://["), Reason.INSECURE_REFUSED, "not plainly https"),
+    (
+        "a redirect with a password",
+        Faults(redirect="http://a:b@127.0.0.1"),
+        Reason.INSECURE_REFUSED,
+        "not plainly https",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("faults", "reason", "message"),
+    [case[1:] for case in BAD_BODIES],
+    ids=map(itemgetter(0), BAD_BODIES),
+)
+def test_what_is_refused(
+    faults: Faults, reason: Reason, message: str, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.faults = faults
+    with pytest.raises(BundleError, match=message) as caught:
+        get(registry, access)
+    assert caught.value.reason is reason
+
+
+def test_the_endless_body_of_a_redirect_is_not_waited_for(registry: FaultyRegistry, access: Access) -> None:
+    registry.blobs["y"] = b"1"
+    endless = {"Location": "/v2/blobs/y", "Content-Length": str(1 << 40)}
+    registry.faults = Faults(where="/x", status=302, headers=endless)
+    started = time.monotonic()
+    assert get(registry, access) == b"1"
+    assert time.monotonic() - started < 5
+
+
+def test_an_encoded_body_is_not_decoded(registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(headers={"Content-Encoding": "gzip"})
+    with pytest.raises(BundleError) as caught:
+        get(registry, access)
+    assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
+
+
+def test_authorization_stays_with_its_host(registry: FaultyRegistry, access: Access) -> None:
+    with FaultyRegistry() as other, Transport(access, loopback=True) as transport:
+        other.blobs["x"] = b"1"
+        registry.faults = Faults(redirect=f"http://{other.host}")
+        headers = {"Authorization": "Bearer secret", "Accept": "x"}
+        assert transport.send("GET", f"http://{registry.host}/v2/blobs/x", headers).read_all(10) == b"1"
+    assert registry.requests[0][2]["Authorization"] == "Bearer secret"
+    assert "Authorization" not in other.requests[0][2]
+    assert other.requests[0][2]["Accept"] == "x"
+
+
+def test_nothing_comes_from_the_environment(
+    registry: FaultyRegistry, access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login user password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert get(registry, access) == b"0123456789"
+    assert "Authorization" not in registry.requests[0][2]
+
+
+def test_one_connection_serves_several_requests(registry: FaultyRegistry, access: Access) -> None:
+    url = f"http://{registry.host}/v2/blobs/"
+    with Transport(access, loopback=True) as transport:
+        for method, name in (("HEAD", "x"), ("GET", "missing"), ("GET", "x")):
+            transport.send(method, url + name, {}).discard()
+        assert len(transport._guard._connections) == 1
+
+
+ADDRESSES = [
+    ("169.254.169.254", True, False, "link-local"), ("::ffff:169.254.169.254", True, False, "link-local"),
+    ("fe80::1%eth0", True, False, "link-local"), ("fd00:ec2::254", True, False, "link-local"),
+    ("224.0.0.1", True, False, "nobody's"), ("0.0.0.0", True, False, "nobody's"),
+    ("127.0.0.1", False, False, "this machine's own"), ("::1", False, False, "this machine's own"),
+    ("::ffff:127.0.0.1", False, True, "this machine's own"), ("10.0.0.1", True, True, "plain http"),
+    ("8.8.8.8", False, True, "plain http"), ("127.0.0.1", True, True, ""), ("10.0.0.1", False, False, ""),
+    ("2606:4700::1", False, False, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("address", "loopback", "plain", "message"), ADDRESSES)
+def test_which_addresses_are_talked_to(address: str, loopback: bool, plain: bool, message: str) -> None:
+    problem = _forbidden(address, loopback=loopback, plain=plain)
+    assert message in problem
+    assert bool(problem) is bool(message)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
+def test_this_machine_is_not_reached_by_any_spelling(name: str, registry: FaultyRegistry, access: Access) -> None:
+    port = registry.host.split(":")[1]
+    with pytest.raises(BundleError, match="this machine's own") as caught, Transport(access) as transport:
+        transport.send("GET", f"http://{name}:{port}/v2/", {})
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+    assert registry.requests == []
+
+
+# TLS
+
+
+def make_certificate(folder: Path, address: str = "127.0.0.1", *, valid: bool = True) -> tuple[str, ssl.SSLContext]:
+    """Return a self-signed certificate as PEM, and the context of a server that has it."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    start = dt.datetime.now(dt.UTC) - dt.timedelta(days=30)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + dt.timedelta(days=60 if valid else 1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "server.pem").write_bytes(private + pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    return pem.decode(), context
+
+
+def secure(context: ssl.SSLContext) -> FaultyRegistry:
+    registry = FaultyRegistry(tls=context)
+    registry.blobs["x"] = b"1"
+    return registry
+
+
+def test_a_certificate_of_an_unknown_issuer_is_refused(access: Access, tmp_path: Path) -> None:
+    with secure(make_certificate(tmp_path)[1]) as registry, pytest.raises(BundleError, match="self-signed") as caught:
+        get(registry, access, scheme="https")
+    assert caught.value.reason is Reason.TLS_VERIFICATION_FAILED
+
+
+def test_certificate_data_is_trusted(access: Access, tmp_path: Path) -> None:
+    pem, context = make_certificate(tmp_path)
+    with secure(context) as registry:
+        assert get(registry, access, scheme="https", certificate_data=pem) == b"1"
+
+
+def test_a_certificate_for_another_address_is_refused(access: Access, tmp_path: Path) -> None:
+    pem, context = make_certificate(tmp_path, "10.0.0.1")
+    with secure(context) as registry, pytest.raises(BundleError, match="IP address mismatch") as caught:
+        get(registry, access, scheme="https", certificate_data=pem)
+    assert caught.value.reason is Reason.TLS_VERIFICATION_FAILED
+
+
+def test_a_certificate_that_has_expired_is_refused(access: Access, tmp_path: Path) -> None:
+    pem, context = make_certificate(tmp_path, valid=False)
+    with secure(context) as registry, pytest.raises(BundleError, match="expired"):
+        get(registry, access, scheme="https", certificate_data=pem)
+
+
+def test_verification_is_skipped_on_request_without_a_warning(access: Access, tmp_path: Path) -> None:
+    with secure(make_certificate(tmp_path)[1]) as registry:
+        assert get(registry, access, scheme="https", verify=False) == b"1"
+
+
+def test_a_plain_server_is_no_matter_of_certificates(registry: FaultyRegistry, access: Access) -> None:
+    with pytest.raises(BundleError, match="does not speak TLS") as caught:
+        get(registry, access, scheme="https")
+    assert caught.value.reason is Reason.UNREACHABLE
+
+
+def test_https_is_not_redirected_to_http(registry: FaultyRegistry, access: Access, tmp_path: Path) -> None:
+    pem, context = make_certificate(tmp_path)
+    with secure(context) as secured:
+        secured.faults = Faults(redirect=f"http://{registry.host}")
+        with pytest.raises(BundleError, match="not plainly https"):
+            get(secured, access, scheme="https", certificate_data=pem)
+    assert registry.requests == []
+
+
+def test_a_deadline_holds_within_tls(access: Access, tmp_path: Path) -> None:
+    pem, context = make_certificate(tmp_path)
+    started = time.monotonic()
+    with secure(context) as registry:
+        registry.faults = Faults(trickle="header")
+        with pytest.raises(BundleError, match="within the time allowed"):
+            get(registry, replace(access, deadline=started + 1), scheme="https", certificate_data=pem)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("pem", "expect"), [("", True), ("nonsense", False), ("-----BEGIN CERTIFICATE-----\nx\n", False)]
+)
+def test_what_is_certificate_data(pem: str, expect: bool) -> None:
+    assert is_certificate_data(pem) is expect
+
+
+def test_a_real_certificate_is_certificate_data(tmp_path: Path) -> None:
+    assert is_certificate_data(make_certificate(tmp_path)[0])
