@@ -7,7 +7,7 @@ Nothing waits here: whatever ends a wait brings the next pass. An unchanged Bund
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -43,6 +43,7 @@ NOT_FOUND = 404
 FORBIDDEN = 403
 ORPHAN_FINALIZER = "orphan"
 UNKNOWN_SECONDS = 30.0
+LOOK_AGAIN_SECONDS = 1.0
 
 
 class Reconciler:
@@ -123,6 +124,7 @@ class Reconciler:
             wanted=status.revision,
             revision=status.installed_revision,
             applied=True,
+            awaiting_prune=tuple(_kept(deployment, observed, ledger.left)),
             conflicts=tuple(ledger.conflicts()),
             progress=memory.health.summarize(
                 ledger.digests(), observed, status.revision, deployment.spec.progress_deadline_seconds
@@ -251,7 +253,8 @@ class Reconciler:
         self._say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
-        finished = applied and not waiting and self._is_as_left(job)
+        finished = applied and (not waiting or deployment.spec.prune == "Never") and self._is_as_left(job)
+        kinds = {*job.wanted.kinds, *_kinds_of(waiting, deployment)}
         report = replace(
             self._report(deployment, wanted),
             revision=job.wanted.revision,
@@ -262,23 +265,23 @@ class Reconciler:
             conflicts=tuple(memory.ledger.conflicts()),
             progress=progress,
             install_namespace=job.install_namespace,
-            managed_state=self._finish(deployment, job, memory) if finished else deployment.status.managed_state,
+            managed_state=self._finish(deployment, job, kinds, memory) if finished else deployment.status.managed_state,
             warnings=_warnings(outcomes),
         )
-        return replace(report, managed_kinds=_merge_kinds((), job.wanted.kinds)) if finished else report
+        return replace(report, managed_kinds=_merge_kinds((), kinds)) if finished else report
 
     def _is_as_left(self, job: Job) -> bool:
         """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
         return not any(key in job.wanted.by_key for key in job.ledger.drifted(self._watches.managed(job.owner.name)))
 
-    def _finish(self, deployment: BundleDeployment, job: Job, memory: Memory) -> str:
+    def _finish(self, deployment: BundleDeployment, job: Job, kinds: Iterable[GroupVersionKind], memory: Memory) -> str:
         """Nothing is left to do: expect everything as it is now, and drop the revisions that nobody needs."""
         observed = self._watches.managed(job.owner.name)
         records = [record for key, record in observed.items() if key in job.wanted.by_key]
         memory.ledger.expect_all(_ours({record.key: record for record in records}, deployment))
         if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
             self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
-        self._watches.need_only(job.owner.name, job.wanted.kinds)
+        self._watches.need_only(job.owner.name, kinds)
         memory.rest()
         return managed_state(_ours({record.key: record for record in records}, deployment))
 
@@ -391,9 +394,10 @@ class Reconciler:
         deletion = self._deletion(deployment, teardown, removals)
         self._write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
         memory.waits = True
-        return Requeue(
-            after=deletion.error.retry_after if deletion.error else BLOCKED_AFTER_SECONDS, failed=bool(deletion.error)
-        )
+        if deletion.error:
+            return Requeue(after=deletion.error.retry_after, failed=True)
+        # What changed meanwhile was not deleted (409), and where only its status did no event says so.
+        return Requeue(after=LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS)
 
     def _deletion(self, deployment: BundleDeployment, teardown: Teardown, removals: Iterable[Removal]) -> Deletion:
         begun = deployment.metadata.deletion_timestamp
@@ -434,6 +438,20 @@ def _ours(observed: Mapping[ObjectKey, Record], deployment: BundleDeployment) ->
 
 def _recorded_kinds(deployment: BundleDeployment) -> list[GroupVersionKind]:
     return [GroupVersionKind.parse(text) for text in deployment.status.managed_kinds]
+
+
+def _kinds_of(records: Iterable[Record], deployment: BundleDeployment) -> list[GroupVersionKind]:
+    wanted = {(record.key.group, record.key.kind) for record in records}
+    return [kind for kind in _recorded_kinds(deployment) if (kind.group, kind.kind) in wanted]
+
+
+def _kept(
+    deployment: BundleDeployment, observed: Mapping[ObjectKey, Record], wanted: Collection[ObjectKey]
+) -> list[Record]:
+    """Return the objects of older revisions that stay for good, as spec.prune says."""
+    if deployment.spec.prune != "Never":
+        return []
+    return [record for record in _ours(observed, deployment) if record.key not in wanted and not record.deleting]
 
 
 def _merge_kinds(recorded: Iterable[str], kinds: Iterable[GroupVersionKind]) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
         return Revision(digest=digest, objects=objects_, hooks=hooks, terms=Terms(**fields))
-    except (zlib.error, KeyError, TypeError) as error:
+    except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(type(error).__name__) from error
 
 

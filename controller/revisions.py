@@ -8,7 +8,7 @@ no ownerReference and not the label of managed objects: only this module deletes
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from api import names
@@ -94,20 +94,16 @@ class RevisionStore:
         if first is None:
             return None
         marks = first["metadata"].get("annotations") or {}
-        count = marks.get(_CHUNKS, "")
-        others = [
-            self._get(_secret_name(name, digest, index)) for index in range(1, int(count) if count.isdigit() else 1)
-        ]
+        others = [self._get(_secret_name(name, digest, index)) for index in range(1, _count_chunks(marks))]
         try:
             objects = b"".join(_data(secret, "objects") for secret in [first, *others])
             terms = _data(first, "terms")
+            if digest_of(terms) != marks.get(_TERMS_DIGEST):
+                return None
             revision = unpack(digest, objects, terms)
-        except ValueError:
+            return revision if revision_digest(revision.objects, revision.hooks) == digest else None
+        except (ValueError, RecursionError):  # of the digest, too: not every JSON can be written as JSON
             return None
-        untouched = (
-            digest_of(terms) == marks.get(_TERMS_DIGEST) and revision_digest(revision.objects, revision.hooks) == digest
-        )
-        return revision if untouched else None
 
     def _get(self, secret_name: str) -> dict[str, Any] | None:
         try:
@@ -159,6 +155,12 @@ class RevisionStore:
 
 def _secret_name(name: str, digest: str, index: int) -> str:
     return f"revision.{name}.{digest.removeprefix('sha256:')[:16]}.{index}"
+
+
+def _count_chunks(marks: Mapping[str, str]) -> int:
+    """Return of how many Secrets a revision says that it is; never more than the largest has."""
+    text = marks.get(_CHUNKS, "")
+    return min(int(text), MAX_BYTES // CHUNK_BYTES) if text.isdecimal() else 1
 
 
 def _data(secret: dict[str, Any] | None, key: str) -> bytes:

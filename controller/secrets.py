@@ -47,7 +47,9 @@ class SecretReader:
         """Return the credentials of an account's imagePullSecrets, as the kubelet uses them."""
         namespace = deployment.spec.install_namespace or ""
         manifest = self._get(ACCOUNTS.path(namespace, account), None, f"spec.serviceAccountName: {namespace}/{account}")
-        references = [reference["name"] for reference in manifest.get("imagePullSecrets") or [] if reference.get("name")]
+        references = [
+            reference["name"] for reference in manifest.get("imagePullSecrets") or [] if reference.get("name")
+        ]
         secrets = [self._read(deployment, SecretReference(namespace=namespace, name=name), path) for name in references]
         return parse_pull_secrets(secrets, path) if secrets else None
 
@@ -75,6 +77,10 @@ class SecretReader:
                 raise BundleError(reason, f"{what} does not exist; create it, or correct its name") from None
             if error.status == HTTPStatus.FORBIDDEN:
                 whom = user.name if user else "the controller"
-                raise BundleError(Reason.SECRET_FORBIDDEN, f"{what} may not be read by {whom}; grant get on it") from None
-            raise BundleError(Reason.API_UNAVAILABLE, f"{what} cannot be read: {error}", retry_after=error.retry_after) from None
+                raise BundleError(
+                    Reason.SECRET_FORBIDDEN, f"{what} may not be read by {whom}; grant get on it"
+                ) from None
+            raise BundleError(
+                Reason.API_UNAVAILABLE, f"{what} cannot be read: {error}", retry_after=error.retry_after
+            ) from None
         return manifest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -44,21 +44,33 @@ class Settings:
         return Path(self.store or f"{cache}/rukpak/content").expanduser()
 
 
-CHOICES = {"log_format": ("json", "text"), "log_level": ("debug", "info", "warning", "error")}
+_CHOICES = {"log_format": ("json", "text"), "log_level": ("debug", "info", "warning", "error")}
 
 
 def add_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    """Add one flag for each field of Settings; its default comes from the environment."""
+    """Add one flag for each field of Settings; its default comes from the environment, and is checked like a flag."""
     for option in fields(Settings):
         variable = f"RUKPAK_{option.name.upper()}"
         parser.add_argument(
             f"--{option.name.replace('_', '-')}",
             default=environment.get(variable, option.default),
-            type=type(option.default),
-            choices=CHOICES.get(option.name),
+            type=_reader(option.name, option.default),
             metavar=option.name.rsplit("_", maxsplit=1)[-1].upper(),
             help=f"{option.metadata['help']} [{variable}; {option.default!r}]".replace("%", "%%"),
         )
+
+
+def _reader(name: str, default: Any) -> Callable[[str], Any]:
+    """Return what reads the text of an option. Unlike `choices` of argparse it reads defaults that are texts, too."""
+
+    def read(text: str) -> Any:
+        if name in _CHOICES and text not in _CHOICES[name]:
+            raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(_CHOICES[name])}')
+        if isinstance(default, int) and not (text.isdecimal() and int(text) > 0):
+            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
+        return type(default)(text)
+
+    return read
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str = "rukpak run") -> Settings:

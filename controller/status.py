@@ -12,7 +12,13 @@ from datetime import datetime
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
-from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, NOT_READY_ITEMS, WARNING_ITEMS, ConditionStatus
+from api.v1alpha2.status import (
+    CONDITION_MESSAGE_LENGTH,
+    DISPLAY_LENGTH,
+    NOT_READY_ITEMS,
+    WARNING_ITEMS,
+    ConditionStatus,
+)
 from api.v1alpha2.types import BundleDeployment, Condition, Display, NotReady, ObjectCounts, SourcePin, Status
 from controller.apply.prune import Removal
 from controller.kube.events import Note
@@ -138,7 +144,7 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
     ready = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
     findings = [unpacked, installed, healthy, _ready(ready, report)]
-    findings += _work(ready, report)
+    findings += _work(deployment, ready, report)
     if deployment.spec.paused:
         findings.append(
             Finding(
@@ -206,17 +212,17 @@ def _ready(hindrance: Finding | None, report: Report) -> Finding:
     return Finding(ConditionType.READY, "False", hindrance.reason, hindrance.message)
 
 
-def _work(hindrance: Finding | None, report: Report) -> list[Finding]:
+def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Report) -> list[Finding]:
     """Say whether work goes on, an event is awaited, or a person has to act."""
-    if hindrance is None and report.awaiting_prune:
-        return [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))]
+    only_kept = deployment.spec.prune == "Never"
+    waits = report.awaiting_prune and not only_kept and report.applied
+    pending = Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))
     if hindrance is None:
-        return []
+        return [pending] if waits else []
     failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
     stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
     kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
-    pending = Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))
-    others = [pending] if stalls and report.awaiting_prune and report.applied else []
+    others = [pending] if stalls and waits else []
     return [Finding(kind, "True", hindrance.reason, hindrance.message), *others]
 
 
@@ -285,7 +291,9 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
 
 def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> Display:
     sources = ",".join(f"{pin.kind}:{_short(pin.digest)}" for pin in pins)
-    return Display(revision=_short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources)
+    return Display(
+        revision=_short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources[:DISPLAY_LENGTH]
+    )
 
 
 def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple[NotReady, ...]:

@@ -116,7 +116,7 @@ class Applier:
         drifted = [
             t.target.key
             for t in settled
-            if t.action in (Action.REPAIR, Action.LOOK, Action.AWAIT) and not t.target.bare
+            if t.action in (Action.REPAIR, Action.LOOK, Action.TAKE_BACK, Action.AWAIT) and not t.target.bare
         ]
         return drifted, [t.record for t in settled if t.action is Action.NONE and t.record]
 
@@ -128,7 +128,7 @@ class Applier:
             resource = None if error else self._resource(task, job)
             if task.action in (Action.NONE, Action.USE):
                 held.append(Outcome(task=task))
-            elif task.target.key in job.ledger.left and job.ledger.seconds_to_repair(task.target.key):
+            elif job.ledger.postpones(task.target.key, task.target.digest):
                 held.append(Outcome(task=task, postponed=True))
             elif error or resource is None:
                 held.append(Outcome(task=task, error=error or _not_served(task)))
@@ -192,7 +192,7 @@ class Applier:
 
     def _decide(self, task: Task, found: Record | ApiError | None, job: Job) -> Task:
         if isinstance(found, ApiError):
-            return replace(task, action=Action.REFUSE, record=None, refusal=self._error(found, task, job))
+            return self._refuse(task, found, job)
         return decide_about(
             found,
             task.target,
@@ -202,15 +202,22 @@ class Applier:
             collision_protection=job.collision_protection,
         )
 
+    def _refuse(self, task: Task, error: ApiError, job: Job) -> Task:
+        """Leave an object alone that could not be read."""
+        return replace(task, action=Action.REFUSE, record=None, refusal=self._error(error, task, job))
+
     def _compared(self, items: list[tuple[Task, Resource]], job: Job) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
-        same = self._looker.unchanged(to_compare, job.owner, orphan=job.orphan) if to_compare else ()
+        same = self._looker.compare(to_compare, job.owner, orphan=job.orphan) if to_compare else {}
 
         def settle(task: Task) -> Task:
             if task.action is not Action.COMPARE:
                 return task
-            return replace(task, action=Action.NONE if task.target.key in same else Action.REPAIR)
+            found = same[task.target.key]
+            if isinstance(found, ApiError):
+                return self._refuse(task, found, job)
+            return replace(task, action=Action.NONE if found else Action.REPAIR)
 
         return [(settle(task), resource) for task, resource in items]
 
@@ -267,7 +274,8 @@ class Applier:
 
     def _judge_again(self, task: Task, resource: Resource, job: Job) -> Outcome:
         """Somebody was faster: look at the object, and send once more what follows from that."""
-        found = self._looker.look([(task.target.key, resource)])[task.target.key]
+        # Not by the pool, of which this thread is one: all of them might wait for each other.
+        found = self._looker.read((task.target.key, resource))
         judged = self._decide(task, found, job)
         if judged.action in (Action.REFUSE, Action.AWAIT, Action.USE):
             return self._carry_out(judged, resource, job)

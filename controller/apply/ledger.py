@@ -81,6 +81,11 @@ class Ledger:
         delay = min(FIRST_SECONDS * FACTOR ** min(before.count - 1, 10), MOST_SECONDS)
         return max(before.at + delay - self.clock(), 0.0)
 
+    def postpones(self, key: ObjectKey, digest: str) -> bool:
+        """Whether to apply this would be a repair that comes too soon after the last: another revision never does."""
+        left = self.left.get(key)
+        return left is not None and left.digest == digest and self.seconds_to_repair(key) > 0
+
     def conflicts(self) -> list[ObjectKey]:
         """Return the objects that somebody keeps changing: repaired three times without 10 quiet minutes."""
         now = self.clock()

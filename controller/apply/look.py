@@ -7,7 +7,7 @@ What a request says no to is left as the error of those objects.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ NOT_FOUND = 404
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Looked = Mapping[ObjectKey, Record | ApiError | None]
+Compared = Mapping[ObjectKey, bool | ApiError]
 
 
 def run_each(
@@ -61,7 +62,7 @@ class Looker:
                 rest += [] if complete else [item for item in items if item[0] not in listed]
             else:
                 rest += items
-        found |= dict(run_each(self._pool, self._get, rest, self._window))
+        found |= zip((key for key, _ in rest), run_each(self._pool, self.read, rest, self._window), strict=True)
         return found
 
     def _list(
@@ -78,37 +79,41 @@ class Looker:
         listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in wanted}
         return (listed, False) if more else ({key: listed.get(key) for key in wanted}, True)
 
-    def _get(self, item: tuple[ObjectKey, Resource]) -> tuple[ObjectKey, Record | ApiError | None]:
+    def read(self, item: tuple[ObjectKey, Resource]) -> Record | ApiError | None:
+        """Look at one object, on the caller's thread."""
         key, resource = item
         try:
             value = self._client.get(resource.path(key.namespace, key.name), metadata=True).value
         except ApiError as error:
-            return key, None if error.status == NOT_FOUND else error
-        return key, project(value, key.group, key.kind)
+            return None if error.status == NOT_FOUND else error
+        return project(value, key.group, key.kind)
 
-    def unchanged(self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, *, orphan: bool) -> Collection[ObjectKey]:
-        """Return which objects are as this revision has them, although no hash is known (reference/apply.md 3)."""
+    def compare(self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, *, orphan: bool) -> Compared:
+        """Say which objects are as this revision has them, although no hash is known (reference/apply.md 3).
+
+        An ApiError stands for what could not be read now: that is no reason to apply everything again.
+        """
         collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
         for task, resource in tasks:
             collections[resource.group, resource.kind].append((task, resource))
-        same: set[ObjectKey] = set()
+        same: dict[ObjectKey, bool | ApiError] = {}
         for items in collections.values():
-            entries = self._owned(items, owner)
+            try:
+                entries = self._owned(items, owner)
+            except ApiError as error:
+                same |= {task.target.key: error.transient and error for task, _ in items}
+                continue
             for task, resource in items:
                 manifest = entries.get(task.target.key)
                 body = make_body(task.target.manifest, owner, orphan=orphan)
-                if manifest is not None and self._is_same(manifest, body, resource, owner):
-                    same.add(task.target.key)
+                same[task.target.key] = manifest is not None and self._is_same(manifest, body, resource, owner)
         return same
 
     def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
         """Return the metadata, managedFields included, of one owner's objects of a kind."""
         key, resource = items[0][0].target.key, items[0][1]
         selector = f"{names.OWNER_LABEL}={owner.name}"
-        try:
-            manifests = list(self._client.list(resource.path(), metadata=True, label_selector=selector))
-        except ApiError:
-            return {}
+        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
         return {project(manifest, key.group, key.kind).key: manifest for manifest in manifests}
 
     def _is_same(self, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner) -> bool:

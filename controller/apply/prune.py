@@ -19,7 +19,7 @@ from controller.apply.replies import classify
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import ObjectKey, Record, project
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
@@ -95,7 +95,7 @@ class Remover:
             else:
                 self._delete(record, resource)
         except ApiError as error:
-            if error.status in (NOT_FOUND, CONFLICT):  # gone, or another one by now: the watch tells
+            if error.status == NOT_FOUND:
                 return Removal(record=record)
             failure = classify(error, record.key, install_namespace="")
             return Removal(
@@ -108,15 +108,25 @@ class Remover:
         return next((resource for resource in served if (resource.group, resource.kind) == (key.group, key.kind)), None)
 
     def _delete(self, record: Record, resource: Resource) -> None:
+        """Delete the object that was judged, also if what changed since has nothing to do with the judgement."""
         path = resource.path(record.key.namespace, record.key.name)
-        self._client.delete(path, uid=record.uid, resource_version=record.resource_version)
+        try:
+            self._client.delete(path, uid=record.uid, resource_version=record.resource_version)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+            now = project(self._client.get(path, metadata=True).value, record.key.group, record.key.kind)
+            if now.uid == record.uid and _ownership(now) != _ownership(record):
+                raise
+            if now.uid == record.uid:
+                self._client.delete(path, uid=now.uid, resource_version=now.resource_version)
 
     def _reason_to_keep(self, record: Record, owner: str, disposal: Disposal) -> str:
         if disposal is Disposal.RELEASE:
             return "kept, as its kind, an annotation or the deletionPolicy says"
         if disposal is Disposal.DELETE:
             return ""
-        users = self._instances(record, owner) if record.key[:2] == _CRD else self._inhabitants(record.key.name)
+        users = self._instances(record, owner) if record.key[:2] == _CRD else self._inhabitants(record.key.name, owner)
         user = next(users, "")
         return f"kept, since {user} is left" if user else ""
 
@@ -131,8 +141,8 @@ class Remover:
                         yield _describe(resource, item)
                 return
 
-    def _inhabitants(self, namespace: str) -> Iterator[str]:
-        """Yield what a namespace holds that neither the server put there nor somebody else takes away."""
+    def _inhabitants(self, namespace: str, owner: str) -> Iterator[str]:
+        """Yield what a namespace holds that neither the server put there nor its own owner in it takes away."""
         seen: set[tuple[str, str]] = set()
         for resource in self._discovery.resources():
             group_kind = (resource.group, resource.kind)
@@ -145,14 +155,21 @@ class Remover:
                 continue
             seen.add(group_kind)
             for item in self._client.list(resource.path(namespace), metadata=True, limit=PAGE):
-                if _stays(resource, item["metadata"]):
+                if _stays(resource, item["metadata"], owner):
                     yield _describe(resource, item)
 
 
-def _stays(resource: Resource, metadata: dict[str, Any]) -> bool:
-    if resource.kind in _NOISE or (resource.kind, metadata["name"]) in _DEFAULTS:
+def _ownership(record: Record) -> tuple[str, ...]:
+    """What decides whether an object goes."""
+    return (record.owner, record.owner_uid, record.controller_uid, record.prune, record.resource_policy)
+
+
+def _stays(resource: Resource, metadata: dict[str, Any], owner: str) -> bool:
+    if resource.kind in _NOISE or (resource.kind, metadata["name"]) in _DEFAULTS or metadata.get("deletionTimestamp"):
         return False
-    return not metadata.get("deletionTimestamp") and not metadata.get("ownerReferences")
+    labels = metadata.get("labels") or {}
+    # Another BundleDeployment is cluster-scoped: unlike an owner in the namespace it is not found there itself.
+    return labels.get(names.OWNER_LABEL, owner) != owner or not metadata.get("ownerReferences")
 
 
 def _describe(resource: Resource, item: dict[str, Any]) -> str:

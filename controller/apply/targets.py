@@ -113,17 +113,19 @@ def _install_namespace(name: str, targets: Iterable[Target]) -> Target | None:
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    definitions = [
-        manifest for manifest in objects if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
-    ]
-    return {
-        (spec["group"], spec["names"]["kind"]): Resource(
-            group=spec["group"],
-            version="",
-            kind=spec["names"]["kind"],
-            plural=spec["names"]["plural"],
-            namespaced=spec.get("scope") == "Namespaced",
-            verbs=frozenset(),
-        )
-        for spec in (definition["spec"] for definition in definitions)
-    }
+    """Return what CustomResourceDefinitions define; one without names is left for the API server to refuse."""
+    resources = (
+        _defined_resource(manifest.get("spec") or {})
+        for manifest in objects
+        if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
+    )
+    return {(resource.group, resource.kind): resource for resource in resources if resource}
+
+
+def _defined_resource(spec: Mapping[str, Any]) -> Resource | None:
+    group, names_ = spec.get("group"), spec.get("names") or {}
+    kind, plural = names_.get("kind"), names_.get("plural")
+    if not (group and kind and plural):
+        return None
+    namespaced = spec.get("scope") == "Namespaced"
+    return Resource(group=group, version="", kind=kind, plural=plural, namespaced=namespaced, verbs=frozenset())

@@ -117,7 +117,7 @@ def publish_after(
         return None
     if _falls(published.health, health):
         return max(0.0, (now if fallen_since is None else fallen_since) + FALL_SECONDS - now)
-    if (health.status, health.reason) != (published.health.status, published.health.reason):
+    if health.reason is not published.health.reason:
         return 0.0
     return max(0.0, published.at + COUNTS_SECONDS - now)
 

@@ -1,0 +1,210 @@
+"""Health, judged on what a real control plane says of real objects (reference/health.md)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controller.observe.health import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
+from hack.control_plane import waiting
+from hack.control_plane.kubectl import Cluster
+
+SECONDS = 60
+Json = dict[str, Any]
+POD = {"containers": [{"name": "app", "image": "web"}]}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": POD}
+RESOURCES = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@pytest.fixture
+def home(kwok_cluster: Cluster) -> Iterator[str]:
+    """A new namespace."""
+    name = f"health-{uuid.uuid4().hex[:10]}"
+    kwok_cluster.kubectl("create", "namespace", name)
+    yield name
+    kwok_cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def apply(cluster: Cluster, kind: str, name: str, namespace: str = "", **parts: Any) -> None:
+    api_version, _, kind = kind.rpartition(" ")
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **parts.pop("metadata", {})}
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts}
+    cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(manifest))
+
+
+def read(cluster: Cluster, *query: str) -> Json:
+    found: Json = json.loads(cluster.kubectl("get", *query, "-o", "json"))
+    return found
+
+
+def binding_mode(cluster: Cluster) -> Context:
+    """Return what knows the StorageClasses of a cluster."""
+
+    def look_up(name: str | None) -> StorageClassInfo:
+        return StorageClassInfo(volume_binding_mode=read(cluster, "storageclass", str(name))["volumeBindingMode"])
+
+    return Context(storage_class=look_up)
+
+
+def wait_for(cluster: Cluster, query: tuple[str, ...], state: State, reason: str) -> Verdict:
+    """Wait until an object is judged so."""
+    context = binding_mode(cluster)
+
+    def judge() -> Verdict:
+        return assess(read(cluster, *query), context)
+
+    def judged_so() -> Verdict | None:
+        verdict = judge()
+        return verdict if (verdict.state, verdict.reason) == (state, reason) else None
+
+    return waiting.wait_for(judged_so, SECONDS, lambda: f"{reason} of {query}: {judge()}")
+
+
+def deployment(cluster: Cluster, namespace: str, **spec: Any) -> tuple[str, ...]:
+    selector = {"matchLabels": {"app": "web"}}
+    wanted = {"replicas": 2, "selector": selector, "template": TEMPLATE, **spec}
+    apply(cluster, "apps/v1 Deployment", "web", namespace, spec=wanted)
+    return "deployment", "web", "-n", namespace
+
+
+def test_a_deployment_becomes_healthy_and_is_again_after_a_rollout(kwok_cluster: Cluster, home: str) -> None:
+    query = deployment(kwok_cluster, home)
+    wait_for(kwok_cluster, query, State.HEALTHY, "Healthy")
+
+    deployment(kwok_cluster, home, replicas=3)
+    wait_for(kwok_cluster, query, State.HEALTHY, "Healthy")
+
+    assert read(kwok_cluster, *query)["status"]["availableReplicas"] == 3
+
+
+def test_a_deployment_of_none_and_a_paused_one_are_healthy(kwok_cluster: Cluster, home: str) -> None:
+    query = deployment(kwok_cluster, home, replicas=0)
+    wait_for(kwok_cluster, query, State.HEALTHY, "Healthy")
+
+    deployment(kwok_cluster, home, replicas=0, paused=True)
+    wait_for(kwok_cluster, query, State.HEALTHY, "Paused")
+
+
+def test_pods_that_a_quota_refuses_are_not_named(kwok_cluster: Cluster, home: str) -> None:
+    apply(kwok_cluster, "v1 ResourceQuota", "none", home, spec={"hard": {"pods": "0"}})
+    wait_for_quota(kwok_cluster, home)
+
+    verdict = wait_for(kwok_cluster, deployment(kwok_cluster, home), State.PROGRESSING, "FailedCreate")
+
+    assert verdict.message == "pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0"
+
+
+def wait_for_quota(cluster: Cluster, namespace: str) -> None:
+    """Wait until a quota counts: until then all pods are refused with another message."""
+    cluster.kubectl("wait", "quota/none", "-n", namespace, "--for=jsonpath={.status.hard.pods}=0", "--timeout=30s")
+
+
+def test_a_pod_that_no_node_can_take_explains_its_deployment(kwok_cluster: Cluster, home: str) -> None:
+    template = {**TEMPLATE, "spec": {**POD, "nodeSelector": {"example.com/nowhere": "true"}}}
+    query = deployment(kwok_cluster, home, template=template)
+    kwok_cluster.kubectl("wait", "pod", "-l", "app=web", "-n", home, "--for=create", "--timeout=30s")
+    unschedulable = "--for=condition=PodScheduled=False"
+    kwok_cluster.kubectl("wait", "pod", "-l", "app=web", "-n", home, unschedulable, "--timeout=30s")
+
+    explanation = explain(read(kwok_cluster, "pod", "-l", "app=web", "-n", home)["items"])
+
+    wait_for(kwok_cluster, query, State.PROGRESSING, "LessAvailable")
+    assert explanation is not None
+    assert (explanation.state, explanation.reason) == (State.PROGRESSING, "Unschedulable")
+
+
+def test_a_job_is_healthy_when_it_is_done_or_suspended(kwok_cluster: Cluster, home: str) -> None:
+    template = {"spec": {**POD, "restartPolicy": "Never"}}
+    apply(kwok_cluster, "batch/v1 Job", "done", home, spec={"template": template})
+    apply(kwok_cluster, "batch/v1 Job", "rests", home, spec={"template": template, "suspend": True})
+
+    wait_for(kwok_cluster, ("job", "done", "-n", home), State.HEALTHY, "Healthy")
+    wait_for(kwok_cluster, ("job", "rests", "-n", home), State.HEALTHY, "Suspended")
+
+
+def test_a_crd_is_healthy_once_established(kwok_cluster: Cluster) -> None:
+    group = f"s{uuid.uuid4().hex[:8]}.example.com"
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    names = {"plural": "caches", "singular": "cache", "kind": "Cache"}
+    spec = {"group": group, "scope": "Cluster", "names": names, "versions": [version]}
+    apply(kwok_cluster, "apiextensions.k8s.io/v1 CustomResourceDefinition", f"caches.{group}", spec=spec)
+    try:
+        wait_for(kwok_cluster, ("crd", f"caches.{group}"), State.HEALTHY, "Healthy")
+    finally:
+        kwok_cluster.kubectl("delete", "crd", f"caches.{group}")
+
+
+def test_an_api_service_without_service_is_not_healthy(kwok_cluster: Cluster) -> None:
+    version = f"v{uuid.uuid4().int % 10**6 + 1}"
+    name = f"{version}.absent.example.com"
+    service = {"namespace": "default", "name": "absent", "port": 443}
+    spec = {
+        "group": "absent.example.com",
+        "version": version,
+        "service": service,
+        "groupPriorityMinimum": 100,
+        "versionPriority": 10,
+        "insecureSkipTLSVerify": True,
+    }
+    apply(kwok_cluster, "apiregistration.k8s.io/v1 APIService", name, spec=spec)
+    try:
+        wait_for(kwok_cluster, ("apiservice", name), State.PROGRESSING, "ServiceNotFound")
+    finally:
+        kwok_cluster.kubectl("delete", "apiservice", name)
+
+
+@pytest.fixture
+def storage_class(kwok_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A StorageClass that nobody provisions for, with the binding mode that is asked for."""
+    name = f"disk-{uuid.uuid4().hex[:8]}"
+    parts = {"provisioner": "example.com/none", "volumeBindingMode": request.param}
+    apply(kwok_cluster, "storage.k8s.io/v1 StorageClass", name, **parts)
+    yield name
+    kwok_cluster.kubectl("delete", "storageclass", name)
+
+
+@pytest.mark.parametrize("storage_class", ["Immediate"], indirect=True)
+def test_a_claim_that_is_bound_at_once_waits_for_its_volume(
+    kwok_cluster: Cluster, home: str, storage_class: str
+) -> None:
+    apply(kwok_cluster, "v1 PersistentVolumeClaim", "data", home, spec={**RESOURCES, "storageClassName": storage_class})
+
+    wait_for(kwok_cluster, ("pvc", "data", "-n", home), State.PROGRESSING, "NotBound")
+
+
+@pytest.mark.parametrize("storage_class", ["WaitForFirstConsumer"], indirect=True)
+def test_a_claim_waits_for_a_pod_and_then_for_its_volume(kwok_cluster: Cluster, home: str, storage_class: str) -> None:
+    claim = {**RESOURCES, "storageClassName": storage_class}
+    apply(kwok_cluster, "v1 PersistentVolumeClaim", "data", home, spec=claim)
+    query = ("pvc", "data", "-n", home)
+    wait_for(kwok_cluster, query, State.HEALTHY, "WaitForFirstConsumer")
+
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    apply(kwok_cluster, "v1 Pod", "user", home, spec={**POD, "volumes": volumes})
+
+    wait_for(kwok_cluster, query, State.PROGRESSING, "NotBound")
+
+
+def test_a_namespace_that_does_not_go_says_what_holds_it(kwok_cluster: Cluster) -> None:
+    name = f"held-{uuid.uuid4().hex[:10]}"
+    kwok_cluster.kubectl("create", "namespace", name)
+    apply(kwok_cluster, "v1 ConfigMap", "held", name, metadata={"finalizers": ["example.com/held"]})
+    kwok_cluster.kubectl("delete", "namespace", name, "--wait=false")
+    try:
+        held = "--for=condition=NamespaceFinalizersRemaining"
+        kwok_cluster.kubectl("wait", f"namespace/{name}", held, "--timeout=60s")
+        namespace = read(kwok_cluster, "namespace", name)
+    finally:
+        free = '[{"op": "remove", "path": "/metadata/finalizers"}]'
+        kwok_cluster.kubectl("patch", "configmap", "held", "-n", name, "--type=json", f"--patch={free}")
+
+    explanation = explain_namespace(namespace)
+
+    assert assess(namespace, Context()).state is State.TERMINATING
+    assert explanation is not None
+    assert explanation.reason == "NamespaceFinalizersRemaining"
+    assert explanation.message == "Some content in the namespace has finalizers remaining: example.com/held"

@@ -1,0 +1,352 @@
+"""Bundles, BundleDeployments, and what becomes of them on a cluster that a controller looks after.
+
+A `World` is a cluster with the CustomResourceDefinition, a registry and a controller; `World.deploy` pushes a bundle
+and applies a BundleDeployment of it, with names and an install namespace of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from api import names
+from controller.kube.client import ApiError, Client, connect
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.waiting import wait_for
+from tests.support.controller import Controller
+from tests.support.registry import Files, RegistryClient
+
+Value = TypeVar("Value")
+Manifest = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENTS = f"/apis/{names.GROUP}/v1alpha2/{names.PLURAL}"
+STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
+CONTROLLER_AGENT = "rukpak/"
+SECONDS = 20.0
+"""A deadline for what takes less than a second on an idle machine."""
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+# bundles
+
+
+def config_map(name: str, **data: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data or {"color": "blue"}}
+
+
+def definition(group: str, kind: str) -> Manifest:
+    """Return a CustomResourceDefinition of a namespaced kind that takes any spec."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [version],
+        },
+    }
+
+
+def bundle_of(*manifests: Manifest) -> dict[str, bytes]:
+    """Return the files of a plain bundle, one for each object."""
+    return {f"manifests/{index:04}.json": json.dumps(value).encode() for index, value in enumerate(manifests)}
+
+
+def image(ref: str, destination: str = "") -> Manifest:
+    """Return an entry of spec.sources."""
+    return {"kind": "image", "image": {"ref": ref}} | ({"destination": destination} if destination else {})
+
+
+# BundleDeployments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """One BundleDeployment on a cluster."""
+
+    client: Client
+    name: str
+    ref: str
+    """Of the image that it was made with."""
+    wait: Callable[[Callable[[], Any], str], Any]
+
+    @property
+    def path(self) -> str:
+        return f"{DEPLOYMENTS}/{self.name}"
+
+    @property
+    def namespace(self) -> str:
+        """Its install namespace is called as it is."""
+        return self.name
+
+    def read(self) -> Manifest:
+        value: Manifest = self.client.get(self.path).value
+        return value
+
+    def status(self) -> Manifest:
+        status: Manifest = self.read().get("status") or {}
+        return status
+
+    def conditions(self) -> dict[str, Manifest]:
+        """Return the conditions by type that are about the spec as it is now."""
+        value = self.read()
+        found = (value.get("status") or {}).get("conditions") or []
+        current = value["metadata"]["generation"]
+        return {condition["type"]: condition for condition in found if condition["observedGeneration"] == current}
+
+    def change(self, *, metadata: Manifest | None = None, **spec: Any) -> None:
+        """Change fields of spec, and of metadata; None takes one away."""
+        self.client.merge_patch(self.path, {"metadata": metadata or {}, "spec": spec}, manager="tests")
+
+    def request_reconcile(self, value: str) -> None:
+        self.change(metadata={"annotations": {names.RECONCILE_REQUESTED_AT: value}})
+
+    def wait_for(self, condition: str, status: str = "True", reason: str = "", saying: str = "") -> Manifest:
+        """Wait for a condition at the current generation, and return it."""
+
+        def find() -> Manifest | None:
+            found = self.conditions().get(condition)
+            matches = found and found["status"] == status and reason in ("", found["reason"])
+            return found if found and matches and saying in found["message"] else None
+
+        found: Manifest = self.wait(find, f"{self.name}: {condition}={status} {reason} {saying}")
+        return found
+
+    def wait_ready(self) -> Manifest:
+        """Wait until it is Ready, and return its status."""
+        self.wait_for("Ready")
+        return self.status()
+
+    def wait_installed(self, revision_before: str) -> Manifest:
+        """Wait until another revision than this one is Ready, and return its status."""
+
+        def find() -> Manifest | None:
+            status = self.status()
+            installed = status.get("installedRevision", "")
+            ready = self.conditions().get("Ready", {}).get("status") == "True"
+            return status if ready and installed != revision_before and status.get("managedState") else None
+
+        status: Manifest = self.wait(find, f"{self.name}: another revision than {revision_before}")
+        return status
+
+    def delete(self) -> None:
+        self.client.delete(self.path)
+
+    def wait_gone(self) -> None:
+        self.wait(lambda: not exists(self.client, self.path), f"{self.name} gone")
+
+    # its objects
+
+    def path_of(self, name: str, plural: str = "configmaps", prefix: str = "/api/v1") -> str:
+        return f"{prefix}/namespaces/{self.namespace}/{plural}/{name}"
+
+    def get(self, name: str, plural: str = "configmaps") -> Manifest | None:
+        """Return one object in its namespace; None if it is not there."""
+        try:
+            value: Manifest = self.client.get(self.path_of(name, plural)).value
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return value
+
+    def data(self, name: str) -> Manifest | None:
+        """Return what a ConfigMap holds; None if it is not there."""
+        found = self.get(name)
+        return found["data"] if found else None
+
+    def edit(self, name: str, **data: str) -> None:
+        """Change a ConfigMap as somebody else."""
+        self.client.merge_patch(self.path_of(name), {"data": data}, manager="somebody")
+
+    def remove(self, name: str) -> None:
+        """Delete a ConfigMap as somebody else."""
+        self.client.delete(self.path_of(name))
+
+    def objects(self) -> dict[str, Manifest]:
+        """Return the ConfigMaps that carry its label, by name."""
+        selector = f"{names.OWNER_LABEL}={self.name}"
+        found = self.client.list(f"/api/v1/namespaces/{self.namespace}/configmaps", label_selector=selector)
+        return {value["metadata"]["name"]: value for value in found}
+
+    def versions(self) -> dict[str, str]:
+        """Return the resourceVersion of each of its ConfigMaps: another one tells of a write with effect."""
+        return {name: value["metadata"]["resourceVersion"] for name, value in self.objects().items()}
+
+    def revisions(self) -> list[Manifest]:
+        """Return the Secrets that keep its revisions."""
+        return list(self.client.list(STORE, label_selector=f"{names.REVISION_LABEL}={self.name}"))
+
+    def events(self) -> list[str]:
+        """Return the reasons of the Events about it."""
+        found = self.client.list(
+            "/api/v1/namespaces/default/events", field_selector=f"involvedObject.name={self.name}"
+        )
+        return [event["reason"] for event in found]
+
+
+# the world around them
+
+
+@dataclass(kw_only=True)
+class World:
+    """A cluster with the CustomResourceDefinition, a registry, and a controller."""
+
+    cluster: Cluster
+    registry: RegistryClient
+    controller: Controller
+    store: Path
+    """Of the controller's content."""
+    client: Client
+    deployed: list[Deployed] = field(default_factory=list)
+
+    def push(self, repository: str, *layers: Manifest | Files, tag: str = "v1") -> str:
+        """Push an image of objects, or of files, and return its reference by tag."""
+        manifests = [layer for layer in layers if "kind" in layer]
+        files: list[Files] = [layer for layer in layers if "kind" not in layer]
+        packed: Sequence[Files] = [*files, *([bundle_of(*manifests)] if manifests else [])]
+        self.registry.push_image(repository, tag, packed)
+        return f"{self.registry.host}/{repository}:{tag}"
+
+    def deploy(self, *layers: Manifest | Files, name: str = "", ref: str = "", **spec: Any) -> Deployed:
+        """Push a bundle (unless a reference is given) and apply a BundleDeployment of it."""
+        name = name or new_name()
+        ref = ref or self.push(name, *layers)
+        deployed = Deployed(client=self.client, name=name, ref=ref, wait=self.wait)
+        self.deployed.append(deployed)
+        self.apply(name, **{"sources": [image(ref)], "installNamespace": name, **spec})
+        return deployed
+
+    def apply(self, name: str, **spec: Any) -> None:
+        """Apply a BundleDeployment, as `kubectl apply --server-side` does."""
+        body = {
+            "apiVersion": f"{names.GROUP}/v1alpha2",
+            "kind": names.KIND,
+            "metadata": {"name": name},
+            "spec": {"format": "plain", **{key: value for key, value in spec.items() if value is not None}},
+        }
+        self.client.apply(f"{DEPLOYMENTS}/{name}", body, manager="tests", force=True)
+
+    def wait(self, condition: Callable[[], Value | None], describe: str, seconds: float = SECONDS) -> Value:
+        """Wait while the controller runs; return the first true value."""
+        found: list[Value] = []
+
+        def check() -> bool:
+            value = condition()
+            if value:
+                found.append(value)
+            return bool(value)
+
+        self.controller.wait_for(check, seconds, describe)
+        return found[0]
+
+    def restart(self) -> None:
+        """Kill the controller and start it again."""
+        self.controller.kill()
+        self.controller.start()
+
+    def wait_until_looked_at(self) -> None:
+        """Wait until the controller has dealt with all that was there to see: one worker takes all in turn."""
+        self.deploy(config_map("last")).wait_ready()
+
+    # what the controller asked of the API server
+
+    def position(self) -> int:
+        return self._control_plane().audit_position()
+
+    def requests(self, since: int) -> list[str]:
+        """Return what the controller asked for since then: verb and address, watches and its barriers left out."""
+        events = self._control_plane().audit_requests(since)
+        ours = [event for event in events if event.get("userAgent", "").startswith(CONTROLLER_AGENT)]
+        return [f"{event['verb']} {event['requestURI']}" for event in ours if event["verb"] != "watch"]
+
+    def requests_about(self, name: str, since: int) -> list[str]:
+        """Return what the controller asked for since then that names a BundleDeployment or its namespace."""
+        return [request for request in self.requests(since) if name in request]
+
+    def writes(self, since: int) -> list[str]:
+        """Return what the controller wrote since then, Events included."""
+        return [request for request in self.requests(since) if request.partition(" ")[0] in WRITES]
+
+    def _control_plane(self) -> ControlPlane:
+        assert isinstance(self.cluster, ControlPlane)
+        return self.cluster
+
+    def clean_up(self) -> None:
+        """Delete all BundleDeployments of this world, and their namespaces."""
+        if not self.controller.is_running():
+            self.controller.start()
+        for deployed in self.deployed:
+            if exists(self.client, deployed.path):
+                deployed.delete()
+        for deployed in self.deployed:
+            deployed.wait_gone()
+            if exists(self.client, f"/api/v1/namespaces/{deployed.namespace}"):
+                self.client.delete(f"/api/v1/namespaces/{deployed.namespace}")
+
+
+@contextmanager
+def new_world(cluster: Cluster, registry: RegistryClient, running: Path, *options: str) -> Iterator[World]:
+    """Start a controller on a cluster, and clean up afterwards.
+
+    Args:
+        cluster: gets the CustomResourceDefinition.
+        registry: of the bundles.
+        running: folder in which everything that runs has a folder of its own.
+        options: of `rukpak run`.
+    """
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
+    cluster.kubectl("wait", "--for=condition=Established", f"crd/{names.PLURAL}.{names.GROUP}")
+    folder = make_owned_folder(running, "controller")
+    controller = Controller(folder, cluster.kubeconfig, *options, environment={})
+    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
+    world = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
+    try:
+        controller.start()
+        yield world
+        world.clean_up()
+    finally:
+        controller.kill()
+        take_away(folder)
+
+
+def new_name() -> str:
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+def exists(client: Client, path: str) -> bool:
+    try:
+        client.get(path, metadata=True)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def read_conditions(conditions: Mapping[str, Manifest]) -> dict[str, tuple[str, str]]:
+    """Return status and reason of conditions, by type."""
+    return {kind: (condition["status"], condition["reason"]) for kind, condition in conditions.items()}
+
+
+def run_until(condition: Callable[[], bool], step: Callable[[], object], describe: str) -> None:
+    """Repeat a step until a condition holds."""
+
+    def check() -> bool:
+        step()
+        return condition()
+
+    wait_for(check, SECONDS, describe)

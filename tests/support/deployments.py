@@ -1,0 +1,39 @@
+"""BundleDeployments for tests: small ones, of which a test says only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api import names
+from api.v1alpha2.types import BundleDeployment
+
+DIGEST = "sha256:" + "a" * 64
+REF = f"registry.example.com/shop@{DIGEST}"
+
+
+def manifest(
+    name: str = "shop",
+    *,
+    spec: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a BundleDeployment of one image in the format `plain`, as the API server has it."""
+    return {
+        "apiVersion": f"{names.GROUP}/v1alpha2",
+        "kind": names.KIND,
+        "metadata": {"name": name, "uid": f"uid-{name}", "generation": 1, "resourceVersion": "1", **(metadata or {})},
+        "spec": {
+            "format": "plain",
+            "sources": [{"kind": "image", "image": {"ref": REF}}],
+            "installNamespace": "shop",
+            **(spec or {}),
+        },
+        "status": dict(status or {}),
+    }
+
+
+def deployment(name: str = "shop", **parts: Mapping[str, Any]) -> BundleDeployment:
+    """Return the same as the controller reads it; see `manifest`."""
+    return BundleDeployment.model_validate(manifest(name, **parts))

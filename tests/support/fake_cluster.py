@@ -1,0 +1,320 @@
+"""An API server in memory, for what acts on objects: every request is noted, and any of them can be made to fail.
+
+It knows objects by path, resource versions, label selectors, merge patches, preconditions of deletes, and of server-side
+apply what ownership and drift need: managedFields entries, 409 without force. It knows no schema, no admission, no
+garbage collector and no status subresource but that of `<path>/status`: these are tested against a real API server.
+Watches see everything at once; nothing here has a thread.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from api import names
+from api.plugins import Capabilities
+from api.v1alpha2.types import BundleDeployment
+from controller.kube.client import Client, Response
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.health import Context, assess, needs_full_object
+from controller.observe.records import ObjectKey, Record, project
+from controller.observe.watches import DEPLOYMENTS, Watches
+
+VERBS = frozenset({"list", "delete"})
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True, verbs=VERBS)
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True, verbs=VERBS)
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False, verbs=VERBS)
+CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True, verbs=VERBS)
+WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True, verbs=VERBS)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, verbs=VERBS
+)
+SERVED = (CONFIG_MAPS, SECRETS, NAMESPACES, CLAIMS, WORKLOADS, DEFINITIONS)
+
+Json = dict[str, Any]
+
+
+class FakeCluster:
+    """Stands for a Client and a Discovery. Attributes may be set at any time.
+
+    Args:
+        resources: what is served.
+    """
+
+    def __init__(self, *resources: Resource) -> None:
+        self.served = list(resources or SERVED)
+        self.objects: dict[str, Json] = {}
+        """By path."""
+        self.requests: list[str] = []
+        """`VERB path`; an apply without force is a TRY."""
+        self.faults: dict[str, list[ApiError]] = {}
+        """By request as it is noted: for the next ones of it, one each."""
+        self.warnings: tuple[str, ...] = ()
+        """Of every apply."""
+        self._version = 0
+
+    @property
+    def client(self) -> Client:
+        """Itself, as the type that is asked for."""
+        return cast("Client", self)
+
+    @property
+    def discovery(self) -> Discovery:
+        """Itself, likewise."""
+        return cast("Discovery", self)
+
+    # what a test does
+
+    def path(self, manifest: Mapping[str, Any]) -> str:
+        """Return the path of an object."""
+        metadata = manifest["metadata"]
+        if manifest["kind"] == names.KIND:
+            return DEPLOYMENTS.path(name=metadata["name"])
+        resource = next(r for r in self.served if r.gvk == GroupVersionKind.of(manifest))
+        return resource.path(metadata.get("namespace", ""), metadata["name"])
+
+    def put(self, manifest: Mapping[str, Any]) -> Json:
+        """Create or replace an object, as somebody else; return it."""
+        path = self.path(manifest)
+        fresh = copy.deepcopy(dict(manifest))
+        fresh["metadata"].setdefault("uid", self.objects.get(path, {}).get("metadata", {}).get("uid") or self._uid())
+        return self._store(path, fresh)
+
+    def edit(self, path: str, **fields: Any) -> Json:
+        """Change top-level fields as somebody else, who takes them: they go out of all other entries."""
+        value = copy.deepcopy(self.objects[path])
+        value.update(fields)
+        for entry in value["metadata"].get("managedFields", []):
+            for name in fields:
+                entry["fieldsV1"].pop(f"f:{name}", None)
+        return self._store(path, value)
+
+    def patch(self, path: str, change: Mapping[str, Any]) -> Json:
+        """Merge a change into an object, as somebody else."""
+        return self._store(path, _merge(self.objects[path], change))
+
+    def remove(self, path: str) -> None:
+        """Delete an object, as somebody else."""
+        del self.objects[path]
+
+    def taken(self) -> list[str]:
+        """Return the requests since the last call."""
+        taken, self.requests = self.requests, []
+        return taken
+
+    # Client
+
+    def get(self, path: str, *, metadata: bool = False) -> Response:
+        self._note(f"GET {path}")
+        return self._reply(self._find(path))
+
+    def list(
+        self, path: str, *, metadata: bool = False, label_selector: str = "", limit: int = 500
+    ) -> Iterator[dict[str, Any]]:
+        self._note(f"LIST {path}")
+        return iter(self._select(path, label_selector))
+
+    def list_page(
+        self, path: str, *, metadata: bool = False, label_selector: str = "", limit: int = 500
+    ) -> tuple[list[dict[str, Any]], bool]:  # type: ignore[valid-type]  # `list` is a method here
+        self._note(f"LIST {path}")
+        found = self._select(path, label_selector)
+        return found[:limit], len(found) > limit
+
+    def apply(self, path: str, body: Mapping[str, Any], *, manager: str, force: bool) -> Response:
+        self._note(f"{'APPLY' if force else 'TRY'} {path}")
+        known = self.objects.get(path)
+        version = body["metadata"].get("resourceVersion")
+        if known and (not force or version not in (None, known["metadata"]["resourceVersion"])):
+            raise ApiError(409, "Conflict", "conflict")
+        value = _applied(known or {}, body, manager)
+        if known and value == known:
+            return self._reply(known, self.warnings)
+        value["metadata"].setdefault("uid", self._uid())
+        return self._reply(self._store(path, value), self.warnings)
+
+    def merge_patch(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
+        self._note(f"MERGE {path}")
+        place = path.removesuffix("/status")
+        known = self._find(place)
+        version = (body.get("metadata") or {}).get("resourceVersion")
+        if version not in (None, known["metadata"]["resourceVersion"]):
+            raise ApiError(409, "Conflict", "conflict")
+        value = self._store(place, _merge(known, body))
+        if value["metadata"].get("deletionTimestamp") and not value["metadata"].get("finalizers"):
+            del self.objects[place]
+        return self._reply(value)
+
+    def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> Response:
+        self._note(f"DELETE {path}")
+        metadata = self._find(path)["metadata"]
+        if uid not in ("", metadata["uid"]) or resource_version not in ("", metadata["resourceVersion"]):
+            raise ApiError(409, "Conflict", "conflict")
+        if metadata.get("finalizers"):
+            self.patch(path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        else:
+            del self.objects[path]
+        return self._reply({"kind": "Status"})
+
+    # Discovery
+
+    def resource(self, kind: GroupVersionKind) -> Resource | None:
+        return next((resource for resource in self.served if resource.gvk == kind), None)
+
+    def resources(self) -> tuple[Resource, ...]:
+        return tuple(self.served)
+
+    def invalidate(self) -> None:
+        self._note("INVALIDATE")
+
+    def capabilities(self) -> Capabilities:
+        kinds: dict[tuple[str, str, str], bool] = {each.gvk: each.namespaced for each in self.served}
+        return Capabilities(kubernetes_version="v1.36.3", kinds=kinds)
+
+    # inside
+
+    def _note(self, request: str) -> None:
+        self.requests.append(request)
+        if self.faults.get(request):
+            raise self.faults[request].pop(0)
+
+    def _find(self, path: str) -> Json:
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", f'"{path}" not found')
+        return self.objects[path]
+
+    def _select(self, path: str, selector: str) -> Any:
+        key, _, wanted = selector.partition("=")
+
+        def is_chosen(value: Json) -> bool:
+            labels = value["metadata"].get("labels") or {}
+            return not selector or (key in labels and wanted in ("", labels[key]))
+
+        inside = ((place, value) for place, value in sorted(self.objects.items()) if _is_in(path, place, value))
+        return [copy.deepcopy(value) for _, value in inside if is_chosen(value)]
+
+    def _store(self, path: str, value: Json) -> Json:
+        self._version += 1
+        value["metadata"] = {**value["metadata"], "resourceVersion": str(self._version)}
+        self.objects[path] = value
+        return value
+
+    def _uid(self) -> str:
+        return f"uid-{self._version + 1}"
+
+    def _reply(self, value: Json, warnings: tuple[str, ...] = ()) -> Response:
+        return Response(200, copy.deepcopy(value), warnings, {})
+
+
+class FakeWatches:
+    """Stands for Watches: knows everything that is on a FakeCluster, at once."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.unsynced: set[str] = set()
+        """Kinds whose first list is under way."""
+        self.needed: dict[str, set[str]] = {}
+        """By BundleDeployment: the kinds that are watched for it."""
+        self.behind: dict[ObjectKey, Record | None] = {}
+        """What is still seen of an object that has changed."""
+
+    @property
+    def watches(self) -> Watches:
+        """Itself, as the type that is asked for."""
+        return cast("Watches", self)
+
+    def deployment(self, name: str) -> BundleDeployment | None:
+        value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
+        return BundleDeployment.model_validate(value) if value else None
+
+    def deployment_names(self) -> set[str]:
+        return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
+
+    def exists(self, name: str, uid: str) -> bool:
+        deployment = self.deployment(name)
+        return deployment is not None and deployment.metadata.uid == uid
+
+    def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
+        pass  # it is there
+
+    def need(self, name: str, kinds: Any) -> list[str]:
+        wanted = {kind.kind for kind in kinds}
+        self.needed[name] = self.needed.get(name, set()) | wanted
+        return sorted(wanted & self.unsynced)
+
+    def need_only(self, name: str, kinds: Any) -> None:
+        self.needed[name] = {kind.kind for kind in kinds}
+
+    def forget(self, name: str) -> None:
+        self.needed.pop(name, None)
+
+    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
+        resource = self._cluster.resource(kind)
+        return resource.namespaced if resource else None
+
+    def managed(self, name: str) -> dict[ObjectKey, Record]:
+        records = (_record(value) for value in self._values() if value["kind"] != names.KIND)
+        seen = {record.key: record for record in records if record.owner == name} | self.behind
+        return {key: record for key, record in seen.items() if record}
+
+    def learn(self, record: Record) -> Record:
+        return self.managed(record.owner).get(record.key, record)
+
+    def _values(self) -> list[Json]:
+        return list(self._cluster.objects.values())
+
+
+def _record(value: Json) -> Record:
+    kind = GroupVersionKind.of(value)
+    verdict = assess(value, Context()) if needs_full_object(kind.group, kind.kind) else None
+    return project(value, kind.group, kind.kind, verdict)
+
+
+def _applied(known: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> Json:
+    entry = {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": body["apiVersion"],
+        "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": _fields({key: value for key, value in body.items() if key not in ("apiVersion", "kind")}),
+    }
+    metadata = known.get("metadata") or {}
+    others = [one for one in metadata.get("managedFields", []) if one["manager"] != manager]
+    ours = json.loads(json.dumps({key: value for key, value in body.items() if key != "metadata"}))
+    merged = _merge(metadata, {key: value for key, value in body["metadata"].items() if key != "resourceVersion"})
+    return {**known, **ours, "metadata": {**merged, "managedFields": [*others, entry]}}
+
+
+def _fields(value: Any) -> Json:
+    if not isinstance(value, Mapping):
+        return {}
+    skipped = ("name", "namespace", "resourceVersion")
+    return {
+        f"f:{key}": _fields(
+            {name: each for name, each in member.items() if name not in skipped} if key == "metadata" else member
+        )
+        for key, member in value.items()
+    }
+
+
+def _merge(value: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
+    merged = dict(value)
+    for key, member in change.items():
+        if member is None:
+            merged.pop(key, None)
+        elif isinstance(member, Mapping):
+            merged[key] = _merge(merged.get(key) or {}, member)
+        else:
+            merged[key] = copy.deepcopy(member)
+    return merged
+
+
+def _is_in(collection: str, place: str, value: Json) -> bool:
+    """Whether an object is in a collection, be it of one namespace or of all."""
+    namespace = value["metadata"].get("namespace", "")
+    own = place.rpartition("/")[0]
+    return collection in (own, own.replace(f"/namespaces/{namespace}/", "/") if namespace else own)

@@ -1,0 +1,257 @@
+"""Every other kind with a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from controller.observe.health import Context, State, StorageClassInfo, assess
+from tests.unit.controller.observe.health.objects import Manifest, claim, conditioned, conditions, job, manifest
+
+HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
+CRD = "apiextensions.k8s.io/v1 CustomResourceDefinition"
+API_SERVICE = "apiregistration.k8s.io/v1 APIService"
+HPA = "autoscaling/v2 HorizontalPodAutoscaler"
+PDB = "policy/v1 PodDisruptionBudget"
+GATEWAY = "gateway.networking.k8s.io/v1 Gateway"
+SELECTED = {"annotations": {"volume.kubernetes.io/selected-node": "node"}}
+
+
+def late(mode: str | None = "WaitForFirstConsumer") -> Context:
+    return Context(storage_class=lambda _name: StorageClassInfo(volume_binding_mode=mode))
+
+
+def parent(name: str, *given: str, observed: int = 1) -> dict[str, Any]:
+    found = [entry | {"observedGeneration": observed} for entry in conditions(*given)]
+    return {"parentRef": {"name": name}, "conditions": found}
+
+
+def route(*parents: dict[str, Any], kind: str = "HTTPRoute") -> Manifest:
+    return manifest(f"gateway.networking.k8s.io/v1 {kind}", status={"parents": list(parents)}, generation=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    name: str
+    given: Manifest
+    expect: State
+    reason: str
+    deadline: bool = True
+    context: Context = field(default_factory=Context)
+
+
+ACCEPTED = ("Accepted=True/Accepted", "ResolvedRefs=True/ResolvedRefs")
+
+CASES = [
+    Case(name="a Job that is complete", given=job("Complete=True"), expect=HEALTHY, reason="Healthy"),
+    Case(
+        name="a Job whose criteria are met is not complete yet",
+        given=job("SuccessCriteriaMet=True"),
+        expect=PROGRESSING,
+        reason="JobRunning",
+    ),
+    Case(
+        name="a Job that is failing says why",
+        given=job("FailureTarget=True/PodFailurePolicy"),
+        expect=PROGRESSING,
+        reason="PodFailurePolicy",
+    ),
+    Case(
+        name="a Job that failed and was suspended has failed",
+        given=job("Failed=True/MaxFailedIndexesExceeded", spec={"suspend": True}),
+        expect=FAILED,
+        reason="MaxFailedIndexesExceeded",
+    ),
+    Case(name="a Service", given=manifest("v1 Service", spec={"type": "NodePort"}), expect=HEALTHY, reason="Healthy"),
+    Case(
+        name="a Service waits for a load balancer without a deadline",
+        given=manifest("v1 Service", spec={"type": "LoadBalancer"}),
+        expect=PROGRESSING,
+        reason="LoadBalancerPending",
+        deadline=False,
+    ),
+    Case(
+        name="a Service that has its load balancer",
+        given=manifest(
+            "v1 Service", spec={"type": "LoadBalancer"}, status={"loadBalancer": {"ingress": [{"hostname": "lb"}]}}
+        ),
+        expect=HEALTHY,
+        reason="Healthy",
+    ),
+    Case(name="a claim that is bound", given=claim("Bound"), expect=HEALTHY, reason="Healthy"),
+    Case(
+        name="a claim whose class may not be read may just wait",
+        given=claim("Pending"),
+        expect=PROGRESSING,
+        reason="StorageClassUnreadable",
+        deadline=False,
+    ),
+    Case(
+        name="a claim whose class is not there waits for it",
+        given=claim("Pending"),
+        context=late(None),
+        expect=PROGRESSING,
+        reason="StorageClassNotFound",
+    ),
+    Case(
+        name="a claim whose pod has a node waits for its volume",
+        given=claim("Pending", **SELECTED),
+        context=late(),
+        expect=PROGRESSING,
+        reason="NotBound",
+    ),
+    Case(
+        name="a claim that names its volume waits for no pod",
+        given=claim("Pending", spec={"storageClassName": "late", "volumeName": "pv"}),
+        context=late(),
+        expect=PROGRESSING,
+        reason="NotBound",
+    ),
+    Case(
+        name="a claim that wants no class asks none",
+        given=claim("Pending", spec={"storageClassName": ""}),
+        context=late(),
+        expect=PROGRESSING,
+        reason="NotBound",
+    ),
+    Case(
+        name="a budget that allows no disruption does its work",
+        given=conditioned(PDB, "DisruptionAllowed=False/InsufficientPods"),
+        expect=HEALTHY,
+        reason="Healthy",
+    ),
+    Case(
+        name="a budget that cannot be reckoned",
+        given=conditioned(PDB, "DisruptionAllowed=False/SyncFailed/found no controllers"),
+        expect=FAILED,
+        reason="SyncFailed",
+    ),
+    Case(
+        name="a CRD that is established",
+        given=conditioned(CRD, "Established=True/InitialNamesAccepted", "NamesAccepted=True/NoConflicts"),
+        expect=HEALTHY,
+        reason="Healthy",
+    ),
+    Case(
+        name="a CRD that is being installed",
+        given=conditioned(CRD, "NamesAccepted=True/NoConflicts", "Established=False/Installing"),
+        expect=PROGRESSING,
+        reason="Installing",
+    ),
+    Case(
+        name="an APIService that nobody tried",
+        given=manifest(API_SERVICE),
+        expect=PROGRESSING,
+        reason="NotAvailable",
+    ),
+    Case(
+        name="an APIService that answers",
+        given=conditioned(API_SERVICE, "Available=True/Passed"),
+        expect=HEALTHY,
+        reason="Healthy",
+    ),
+    Case(
+        name="an APIService that answers wrongly",
+        given=conditioned(API_SERVICE, "Available=False/FailedDiscoveryCheck/no route"),
+        expect=PROGRESSING,
+        reason="FailedDiscoveryCheck",
+    ),
+    Case(
+        name="an autoscaler that cannot read its target",
+        given=conditioned(HPA, "AbleToScale=False/FailedGetScale"),
+        expect=PROGRESSING,
+        reason="FailedGetScale",
+    ),
+    Case(
+        name="an autoscaler at its limit",
+        given=conditioned(HPA, "AbleToScale=True", "ScalingActive=True", "ScalingLimited=True/TooManyReplicas"),
+        expect=HEALTHY,
+        reason="Healthy",
+    ),
+    Case(
+        name="a Gateway that is programmed",
+        given=conditioned(GATEWAY, "Accepted=True", "Programmed=True"),
+        expect=HEALTHY,
+        reason="Healthy",
+    ),
+    Case(
+        name="a Gateway that has no address",
+        given=conditioned(GATEWAY, "Programmed=False/AddressNotAssigned"),
+        expect=PROGRESSING,
+        reason="AddressNotAssigned",
+    ),
+    Case(name="a Gateway of no controller", given=manifest(GATEWAY), expect=PROGRESSING, reason="NotProgrammed"),
+    Case(name="a route without parents", given=route(), expect=PROGRESSING, reason="NoParents"),
+    Case(name="a route that was taken up", given=route(parent("a", *ACCEPTED)), expect=HEALTHY, reason="Healthy"),
+    Case(
+        name="a route that one of its parents does not accept",
+        given=route(parent("a", *ACCEPTED), parent("b", "Accepted=False/NotAllowedByListeners", ACCEPTED[1])),
+        expect=PROGRESSING,
+        reason="NotAllowedByListeners",
+    ),
+    Case(
+        name="a route to a Service that is not there",
+        given=route(parent("a", ACCEPTED[0], "ResolvedRefs=False/BackendNotFound"), kind="GRPCRoute"),
+        expect=PROGRESSING,
+        reason="BackendNotFound",
+    ),
+    Case(
+        name="a route that was accepted at another generation",
+        given=route(parent("a", *ACCEPTED, observed=2)),
+        expect=PROGRESSING,
+        reason="NotAccepted",
+    ),
+    Case(name="a Namespace", given=manifest("v1 Namespace"), expect=HEALTHY, reason="Healthy"),
+    Case(name="a CronJob", given=manifest("batch/v1 CronJob"), expect=HEALTHY, reason="Healthy"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_is_said_of_an_object(case: Case) -> None:
+    verdict = assess(case.given, case.context)
+
+    assert (verdict.state, verdict.reason, verdict.deadline) == (case.expect, case.reason, case.deadline)
+
+
+@pytest.mark.parametrize("kind", ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute"])
+def test_every_kind_of_route_names_the_parent_that_it_waits_for(kind: str) -> None:
+    given = route(parent("a", *ACCEPTED), parent("b", ACCEPTED[0]), kind=kind)
+
+    verdict = assess(given, Context())
+
+    assert (verdict.reason, verdict.message) == (
+        "NotResolvedRefs",
+        'parent "b": there is no condition ResolvedRefs yet',
+    )
+
+
+def test_a_failed_job_does_not_name_its_pod() -> None:
+    condition = "Container main for pod foo/web-x7k2p failed with exit code 42"
+    failed = manifest(
+        "batch/v1 Job",
+        status={
+            "conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": condition}]
+        },
+    )
+
+    assert assess(failed, Context()).message == "Container main failed with exit code 42"
+
+
+def test_an_autoscaler_shows_no_metric_values() -> None:
+    broken = conditioned(HPA, "ScalingActive=False/FailedGetPodsMetric/got 12345m")
+
+    assert assess(broken, Context()).message == "the condition ScalingActive is False"
+
+
+def test_the_class_is_asked_for_by_name_or_as_the_default_one() -> None:
+    asked: list[str | None] = []
+    context = Context(storage_class=asked.append)
+
+    for spec in ({"storageClassName": "disk"}, {}):
+        assess(claim("Pending", spec=spec), context)
+    assess(claim("Bound"), context)
+
+    assert asked == ["disk", None]

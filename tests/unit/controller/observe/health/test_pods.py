@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+
+import pytest
+
+from controller.observe.health import Context, State, assess, explain, explain_namespace
+from tests.unit.controller.observe.health.objects import Manifest, conditioned, crashed, ended, pod, waiting
+
+HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
+CREATING = {"name": "app", "ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
+UNSCHEDULABLE = pod("Pending", "PodScheduled=False/Unschedulable")
+EVICTED = pod("Failed", reason="Evicted")
+READY = pod("Running", "Ready=True")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    name: str
+    given: Manifest
+    expect: State
+    reason: str
+    message: str = ""
+
+
+CASES = [
+    Case(name="one that is done", given=pod("Succeeded", "Ready=False/PodCompleted"), expect=HEALTHY, reason="Healthy"),
+    Case(
+        name="one that ran out of memory",
+        given=pod("Failed", containers=[ended(0, "Completed", "side"), ended(137, "OOMKilled")]),
+        expect=FAILED,
+        reason="OOMKilled",
+        message='container "app" exited with code 137',
+    ),
+    Case(
+        name="one whose program failed",
+        given=pod("Failed", containers=[ended(3)]),
+        expect=FAILED,
+        reason="ContainerFailed",
+        message='container "app" exited with code 3',
+    ),
+    Case(
+        name="one that failed without a word",
+        given=pod("Failed"),
+        expect=FAILED,
+        reason="PodFailed",
+        message="its phase is Failed",
+    ),
+    Case(
+        name="one that crashes",
+        given=pod("Running", "Ready=False", containers=[waiting("CrashLoopBackOff", "app")]),
+        expect=FAILED,
+        reason="CrashLoopBackOff",
+        message='container "app"',
+    ),
+    Case(
+        name="one whose init container crashed thrice and runs again",
+        given=pod("Pending", inits=[crashed(3, name="setup")]),
+        expect=FAILED,
+        reason="CrashLoopBackOff",
+        message='init container "setup"',
+    ),
+    Case(
+        name="one that crashed twice only",
+        given=pod("Running", "Ready=False", containers=[crashed(2)]),
+        expect=PROGRESSING,
+        reason="PodNotReady",
+        message='container "app"',
+    ),
+    Case(
+        name="one where another container crashed long ago, and is ready",
+        given=pod("Running", "Ready=False", containers=[crashed(9, ready=True, name="old"), CREATING]),
+        expect=PROGRESSING,
+        reason="PodNotReady",
+        message='container "app"',
+    ),
+    Case(
+        name="one with a name that no image has",
+        given=pod("Pending", containers=[waiting("InvalidImageName")]),
+        expect=FAILED,
+        reason="InvalidImageName",
+        message='container "app"',
+    ),
+    Case(
+        name="one whose image must not be pulled",
+        given=pod("Pending", containers=[waiting("ErrImageNeverPull")]),
+        expect=FAILED,
+        reason="ErrImageNeverPull",
+        message='container "app"',
+    ),
+    *(
+        Case(
+            name=f"one that waits with {reason}",
+            given=pod("Pending", containers=[waiting(reason)]),
+            expect=PROGRESSING,
+            reason=reason,
+            message='container "app"',
+        )
+        for reason in ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "RunContainerError")
+    ),
+    Case(
+        name="one where waiting helps one container and not the other",
+        given=pod("Pending", containers=[waiting("ImagePullBackOff", "a"), waiting("InvalidImageName", "b")]),
+        expect=FAILED,
+        reason="InvalidImageName",
+        message='container "b"',
+    ),
+    Case(
+        name="one whose containers are being created",
+        given=pod("Pending", "PodScheduled=True", containers=[CREATING]),
+        expect=PROGRESSING,
+        reason="PodPending",
+        message="its containers do not run yet",
+    ),
+    Case(
+        name="one that nobody has seen",
+        given=pod(""),
+        expect=PROGRESSING,
+        reason="PodNotObserved",
+        message="no node has seen it yet",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_is_said_of_a_pod(case: Case) -> None:
+    verdict = assess(case.given, Context())
+
+    assert (verdict.state, verdict.reason, verdict.message) == (case.expect, case.reason, case.message)
+
+
+def deleted(given: Manifest) -> Manifest:
+    return given | {"metadata": {**given["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    name: str
+    pods: list[Manifest]
+    expect: tuple[State, str] | None
+
+
+PULLING = pod("Pending", containers=[waiting("ImagePullBackOff")])
+CRASHING = pod("Running", containers=[waiting("CrashLoopBackOff")])
+
+EXPLANATIONS = [
+    Explanation(name="no pods explain nothing", pods=[], expect=None),
+    Explanation(name="healthy pods explain nothing", pods=[READY], expect=None),
+    Explanation(name="a pod that is being deleted explains nothing", pods=[deleted(CRASHING), READY], expect=None),
+    Explanation(
+        name="a pod that crashes fails the workload",
+        pods=[READY, UNSCHEDULABLE, CRASHING, PULLING],
+        expect=(FAILED, "CrashLoopBackOff"),
+    ),
+    Explanation(
+        name="a container in trouble explains more than a missing node",
+        pods=[UNSCHEDULABLE, PULLING],
+        expect=(PROGRESSING, "ImagePullBackOff"),
+    ),
+    Explanation(
+        name="a missing node explains more than a pod that ended",
+        pods=[EVICTED, UNSCHEDULABLE],
+        expect=(PROGRESSING, "Unschedulable"),
+    ),
+    Explanation(
+        name="a pod that ended fails nothing, since it is replaced",
+        pods=[EVICTED, pod("Pending")],
+        expect=(PROGRESSING, "Evicted"),
+    ),
+    Explanation(
+        name="a pod that is not ready explains more than one that starts",
+        pods=[pod(""), pod("Pending"), pod("Running", "Ready=False")],
+        expect=(PROGRESSING, "PodNotReady"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", EXPLANATIONS, ids=attrgetter("name"))
+def test_the_worst_pod_explains_its_workload(case: Explanation) -> None:
+    verdict = explain(case.pods)
+
+    assert (verdict and (verdict.state, verdict.reason)) == case.expect
+    assert explain(case.pods[::-1]) == verdict
+
+
+def test_a_namespace_explains_why_it_stays() -> None:
+    remaining = "NamespaceContentRemaining=True/SomeResourcesRemain/remaining: pods. has 3 resource instances"
+    finalizers = (
+        "NamespaceFinalizersRemaining=True/SomeFinalizersRemain/remaining: example.com/x in 2 resource instances"
+    )
+
+    verdict = explain_namespace(conditioned("v1 Namespace", remaining, finalizers))
+
+    assert verdict is not None
+    assert (verdict.state, verdict.reason) == (State.TERMINATING, "NamespaceFinalizersRemaining")
+    assert verdict.message == "remaining: example.com/x"
+
+
+def test_what_a_namespace_has_done_does_not_explain() -> None:
+    done = conditioned("v1 Namespace", "NamespaceContentRemaining=False/ContentRemoved/All content removed")
+
+    assert explain_namespace(done) is None
