@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import datetime
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID = dt.timedelta(days=365)
+VALID = datetime.timedelta(days=365)
 CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 SERVICE_ADDRESS = "10.0.0.1"
 """Of the Service `kubernetes`: the first of the range that components.py gives."""
@@ -84,7 +84,7 @@ def _issue(builder: x509.CertificateBuilder, authority: Authority, purpose: x509
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
+    now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -92,7 +92,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         # Clocks of neighbouring processes are the same, but a second may be cut off.
-        .not_valid_before(now - dt.timedelta(minutes=1))
+        .not_valid_before(now - datetime.timedelta(minutes=1))
         .not_valid_after(now + VALID)
         # Python 3.13 and newer verify strictly, and refuse certificates without it (RFC 5280, 4.2.1.2).
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

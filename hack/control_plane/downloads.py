@@ -11,8 +11,12 @@ import re
 import shutil
 import tarfile
 import threading
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from hack.control_plane.programs import Release
 
@@ -61,35 +65,45 @@ def find_checksum(text: str, url: str) -> str:
 
 def _read_within(url: str) -> str:
     """Read a small file; on a thread, since no timeout covers name resolution."""
-    answers: list[str | Exception] = []
+    answers: list[str | DownloadError] = []
 
     def read() -> None:
         try:
-            with urllib.request.urlopen(url, timeout=FIRST_ANSWER_SECONDS) as response:
+            with _opened(url, FIRST_ANSWER_SECONDS) as response:
                 answers.append(response.read(1 << 20).decode("utf-8", "replace"))
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except DownloadError as error:
             answers.append(error)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     reader.join(FIRST_ANSWER_SECONDS)
-    answer = answers[0] if answers else TimeoutError(f"no answer within {FIRST_ANSWER_SECONDS:.0f} s")
-    if isinstance(answer, Exception):
-        raise DownloadError(f"{url}: {getattr(answer, 'reason', answer)}") from answer
+    answer = answers[0] if answers else DownloadError(f"{url}: no answer within {FIRST_ANSWER_SECONDS:g} s")
+    if isinstance(answer, DownloadError):
+        raise answer
     return answer
 
 
 def _receive(url: str, destination: Path, expected: str) -> None:
     digest = hashlib.sha256()
-    try:
-        with urllib.request.urlopen(url, timeout=STALLED_SECONDS) as response, destination.open("wb") as file:
-            while block := response.read(1 << 20):
-                digest.update(block)
-                file.write(block)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise DownloadError(f"{url}: {error}") from error
+    with _opened(url, STALLED_SECONDS) as response, destination.open("wb") as file:
+        while block := response.read(1 << 20):
+            digest.update(block)
+            file.write(block)
     if digest.hexdigest() != expected:
         raise DownloadError(f"{url}: SHA-256 is {digest.hexdigest()}, published is {expected}; not used")
+
+
+@contextmanager
+def _opened(url: str, seconds: float) -> Iterator[IO[bytes]]:
+    """Ask for a file; what goes wrong until the end of the block becomes a DownloadError."""
+    try:
+        with urllib.request.urlopen(url, timeout=seconds) as response:
+            yield response
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise DownloadError(f"{url}: {error.code} {error.reason}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise DownloadError(f"{url}: {getattr(error, 'reason', error)}") from error
 
 
 def _extract(archive: Path, release: Release, destination: Path) -> None:

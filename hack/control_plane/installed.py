@@ -31,10 +31,14 @@ def find_installed(program: Program, settings: Settings, tell: Tell) -> Path | N
 
 
 def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
+    seen = set()
     for folder in settings.search:
         for name in (program.name, *program.aliases):
             path = folder / name
-            if path.is_file() and os.access(path, os.X_OK):
+            # /bin and /usr/bin are one folder on most machines.
+            place = path.parent.resolve() / name
+            if place not in seen and path.is_file() and os.access(path, os.X_OK):
+                seen.add(place)
                 yield path.absolute()
 
 

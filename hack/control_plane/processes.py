@@ -99,8 +99,10 @@ class Process:
 
 
 def write_note(note: Path, process: int) -> None:
-    """Note a process that runs now."""
-    note.write_text(f"{process} {_start_time(process)}", encoding="ascii")
+    """Note a process that runs now. Others see the whole note, or none: half of one names nobody."""
+    unfinished = note.with_name(f".{note.name}.{os.getpid()}")
+    unfinished.write_text(f"{process} {_start_time(process)}", encoding="ascii")
+    unfinished.replace(note)
 
 
 def running_process(note: Path) -> int | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import subprocess
 import sys
+import tarfile
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hack.control_plane.cluster import ControlPlane, load_control_plane
 from hack.control_plane.kubectl import Cluster, KubectlError
 from hack.control_plane.waiting import wait_for
+from tests.support.registry import INDEX, MANIFEST, LocalRegistry
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENT = ["create", "deployment", "web", "--image=nginx", "--replicas=3"]
@@ -117,3 +124,58 @@ def test_a_cluster_can_be_used_by_another_process(fresh_cluster: ControlPlane) -
     found = load_control_plane(fresh_cluster.folder)
     assert found.is_running()
     assert found.kubectl("get", "--raw", "/readyz") == "ok"
+
+
+def pull(registry: LocalRegistry, path: str, media_type: str = "*/*") -> bytes:
+    request = urllib.request.Request(f"http://{registry.host}/v2/{path}", headers={"Accept": media_type})
+    with urllib.request.urlopen(request, timeout=10) as response:
+        body: bytes = response.read()
+        return body
+
+
+def manifest_of(registry: LocalRegistry, path: str, media_type: str = MANIFEST) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(pull(registry, path, media_type))
+    return manifest
+
+
+def test_a_pushed_image_can_be_pulled_by_tag_and_by_digest(registry: LocalRegistry) -> None:
+    digest = registry.push_image("cluster/image", "v1", [{"manifests/a.yaml": b"a: 1"}, {"manifests/b.yaml": b"b: 2"}])
+    manifest = manifest_of(registry, "cluster/image/manifests/v1")
+    assert manifest == manifest_of(registry, f"cluster/image/manifests/{digest}")
+    layer = pull(registry, f"cluster/image/blobs/{manifest['layers'][1]['digest']}")
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(layer))) as archive:
+        assert archive.getnames() == ["manifests/b.yaml"]
+
+
+def test_an_index_names_an_image_for_each_platform(registry: LocalRegistry) -> None:
+    images = {"linux/amd64": [{"a": b"amd64"}], "linux/arm/v7": [{"a": b"arm"}]}
+    registry.push_index("cluster/index", "v1", images)
+    entries = manifest_of(registry, "cluster/index/manifests/v1", INDEX)["manifests"]
+    assert [entry["platform"].get("variant") for entry in entries] == [None, "v7"]
+    assert all(manifest_of(registry, f"cluster/index/manifests/{entry['digest']}")["layers"] for entry in entries)
+
+
+def test_a_registry_keeps_its_content_over_a_restart_and_loses_what_is_deleted(fresh_registry: LocalRegistry) -> None:
+    digest = fresh_registry.push_image("cluster/kept", "v1", [{"a": b"1"}])
+    fresh_registry.stop()
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        pull(fresh_registry, f"cluster/kept/manifests/{digest}", MANIFEST)
+    fresh_registry.start()
+    assert manifest_of(fresh_registry, f"cluster/kept/manifests/{digest}")
+    fresh_registry.delete_manifest("cluster/kept", digest)
+    with pytest.raises(urllib.error.HTTPError, match="404") as refused:
+        pull(fresh_registry, f"cluster/kept/manifests/{digest}", MANIFEST)
+    refused.value.close()
+
+
+@pytest.mark.own_cluster
+def test_a_cluster_that_the_user_has_is_used_but_neither_killed_nor_audited(cluster: ControlPlane) -> None:
+    since = cluster.audit_position()
+    selected = ["-k", "rbac or audit_log or outlive", f"--kubeconfig={cluster.kubeconfig}"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__, *selected]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout
+    left_out = done.stdout.partition("left out: these kill or audit their cluster")[2]
+    assert "::test_the_audit_log_tells_who_asked_for_what" in left_out
+    assert "::test_objects_outlive_a_kill_of_etcd_and_api_server" in left_out
+    assert cluster.audit_requests(since), "the requests went to that cluster"

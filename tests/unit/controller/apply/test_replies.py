@@ -160,6 +160,12 @@ SERVER_ERRORS = [
         "is larger than the API server takes; split it",
     ),
     Case(
+        "larger than the API server sends to etcd",
+        _status(500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"),
+        Reason.TOO_LARGE,
+        "is larger than the API server takes; split it",
+    ),
+    Case(
         "larger than any request",
         _status(413, "Request entity too large: limit is 3145728", "RequestEntityTooLarge"),
         Reason.TOO_LARGE,

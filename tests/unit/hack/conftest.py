@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.file_server import FileServer
+
+
+@pytest.fixture
+def file_server() -> Iterator[FileServer]:
+    with FileServer().serving() as server:
+        yield server

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hack.control_plane.folders import OWNER, make_owned_folder, take_away, take_away_orphans
+from hack.control_plane.processes import Process, kill_noted, running_process, write_note
+from hack.control_plane.waiting import wait_for
+
+SLEEP = ["sleep", "600"]
+
+
+def test_a_process_is_started_killed_and_started_again(tmp_path: Path) -> None:
+    process = Process("sleep", tmp_path, SLEEP)
+    for _ in range(2):
+        process.start()
+        assert process.is_running()
+        process.kill()
+        assert not process.is_running()
+
+
+def test_its_output_is_kept_over_restarts(tmp_path: Path) -> None:
+    process = Process("echo", tmp_path, ["sh", "-c", "echo one; echo $TWO >&2"], {"TWO": "two"})
+    for _ in range(2):
+        process.start()
+        assert process.wait(10) == 0
+    assert process.last_words(3) == "two\none\ntwo"
+
+
+def test_termination_gives_the_exit_status(tmp_path: Path) -> None:
+    process = Process("polite", tmp_path, ["sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"])
+    process.start()
+    wait_for(lambda: "ready" in process.last_words(), 10, "trap set")
+    assert process.terminate(10) == 3
+
+
+def test_one_that_does_not_end_in_time_is_reported(tmp_path: Path) -> None:
+    process = Process("stubborn", tmp_path, ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done"])
+    process.start()
+    wait_for(lambda: "ready" in process.last_words(), 10, "trap set")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.terminate(0.1)
+    process.kill()
+
+
+def test_another_process_can_end_what_was_noted(tmp_path: Path) -> None:
+    process = Process("sleep", tmp_path, SLEEP)
+    process.start()
+    script = (
+        f"from hack.control_plane.folders import take_away; import pathlib; take_away(pathlib.Path({str(tmp_path)!r}))"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[3], check=True, timeout=30)
+    assert not process.is_running()
+    assert not tmp_path.exists()
+
+
+def test_a_process_that_got_a_noted_id_later_is_left_alone(tmp_path: Path) -> None:
+    note = tmp_path / "other.pid"
+    note.write_text(f"{os.getpid()} 1")
+    assert running_process(note) is None
+    kill_noted(note)
+
+
+@pytest.mark.parametrize("text", ["", "12", "half a note of"], ids=["empty", "without start time", "of something else"])
+def test_a_note_that_cannot_be_read_names_nothing(text: str, tmp_path: Path) -> None:
+    note = tmp_path / "broken.pid"
+    note.write_text(text)
+    assert running_process(note) is None
+
+
+def test_the_folder_of_an_owner_that_runs_is_kept(tmp_path: Path) -> None:
+    folders = [make_owned_folder(tmp_path, "cluster") for _ in range(2)]
+    take_away_orphans(tmp_path)
+    assert all(folder.is_dir() for folder in folders)
+    assert folders[0] != folders[1]
+
+
+def test_what_an_owner_left_behind_is_killed_and_removed(tmp_path: Path) -> None:
+    left_behind = make_owned_folder(tmp_path, "cluster")
+    process = Process("sleep", left_behind, SLEEP)
+    process.start()
+    (left_behind / OWNER).write_text(f"{os.getpid()} 1")
+    kept = make_owned_folder(tmp_path, "cluster")
+    assert not process.is_running()
+    assert [path.name for path in tmp_path.iterdir()] == [kept.name]
+
+
+def test_a_folder_without_owner_is_somebodys_to_keep(tmp_path: Path) -> None:
+    (tmp_path / "named").mkdir()
+    take_away_orphans(tmp_path)
+    assert (tmp_path / "named").is_dir()
+    take_away(tmp_path / "named")
+    assert not (tmp_path / "named").exists()
+
+
+def test_a_note_holds_only_while_its_process_runs(tmp_path: Path) -> None:
+    with subprocess.Popen(SLEEP) as child:
+        note = tmp_path / "child.pid"
+        write_note(note, child.pid)
+        assert running_process(note) == child.pid
+        child.kill()
+    assert running_process(note) is None
