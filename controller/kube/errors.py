@@ -17,11 +17,15 @@ import urllib3
 MESSAGE_CHARACTERS = 64 << 10
 
 TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
-# What the server answers with 5xx although it can never succeed: an apply with an unknown field, a wrong type or a
-# key twice; an object above etcd's 1.5 MiB; a webhook that says no with a status of its own choice.
+# What the server answers with 5xx although it can never succeed: an apply with an unknown field, a wrong type, a key
+# twice or a value that cannot be read; an object above etcd's 1.5 MiB, or above what its client sends (2 MiB); a
+# webhook that says no with a status of its own choice.
 TERMINAL = re.compile(
-    r"failed to create typed patch object|field not declared in schema|etcdserver: request is too large"
-    r'|admission webhook ".*" denied the request'
+    r"failed to create typed patch object|failed to convert new object .* to proper version"
+    r"|field not declared in schema|etcdserver: request is too large"
+    r"|ResourceExhausted .*trying to send message larger than max"
+    r'|admission webhook ".*" denied the request',
+    re.DOTALL,
 )
 # These judge what was sent, and quote it.
 QUOTING = frozenset({400, 422, 500})

@@ -37,7 +37,8 @@ class LineStream:
     def set_silence(self, seconds: float) -> None:
         """Count the peer as lost after as many seconds without a byte."""
         if self._socket is not None:
-            self._socket.settimeout(seconds)
+            with contextlib.suppress(OSError):  # closed meanwhile: reading tells
+                self._socket.settimeout(seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from api.v1alpha2.conditions import Reason
+from controller.apply.prune import Cause, Disposal, Removal, Remover, dispose
+from controller.kube.errors import ApiError
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey, Record, project
+from tests.support.fake_cluster import SERVED, VERBS, FakeCluster
+
+CONFIG = ObjectKey("", "ConfigMap", "shop", "a")
+CLAIM = ObjectKey("", "PersistentVolumeClaim", "shop", "data")
+DEFINITION = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", "widgets.example.com")
+NAMESPACE = ObjectKey("", "Namespace", "", "shop")
+KEEP = {"resource_policy": " Keep "}
+
+
+class Case(NamedTuple):
+    name: str
+    key: ObjectKey
+    prune: Disposal
+    teardown: Disposal
+    marks: Mapping[str, Any] = {}
+
+
+CASES = [
+    Case("an ordinary object is deleted", CONFIG, Disposal.DELETE, Disposal.DELETE),
+    Case("a claim keeps its data", CLAIM, Disposal.RELEASE, Disposal.RELEASE),
+    Case("a claim that may be pruned is deleted", CLAIM, Disposal.DELETE, Disposal.DELETE, {"prune": "true"}),
+    Case("a claim that must not is kept", CLAIM, Disposal.RELEASE, Disposal.RELEASE, {"prune": "false"}),
+    Case("a definition goes with the bundle, if nobody uses it", DEFINITION, Disposal.RELEASE, Disposal.DELETE_UNUSED),
+    Case(
+        "a definition that may be pruned goes with its revision",
+        DEFINITION,
+        Disposal.DELETE,
+        Disposal.DELETE_UNUSED,
+        {"prune": "true"},
+    ),
+    Case("a Namespace goes if nobody uses it", NAMESPACE, Disposal.DELETE_UNUSED, Disposal.DELETE_UNUSED),
+    Case("what our annotation keeps is kept", CONFIG, Disposal.RELEASE, Disposal.RELEASE, {"prune": "false"}),
+    Case("what Helm's annotation keeps is kept, as loosely as Helm reads it", CONFIG, *([Disposal.RELEASE] * 2), KEEP),
+    Case("a kept Namespace is kept", NAMESPACE, Disposal.RELEASE, Disposal.RELEASE, KEEP),
+    Case("another policy of Helm's keeps nothing", CONFIG, *([Disposal.DELETE] * 2), {"resource_policy": "delete"}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_is_done_with_an_object_that_is_to_go(case: Case) -> None:
+    record = Record(key=case.key, **case.marks)
+    assert dispose(record, Cause.PRUNE) is case.prune
+    assert dispose(record, Cause.TEARDOWN) is case.teardown
+    assert dispose(record, Cause.ORPHAN) is Disposal.RELEASE
+
+
+# requests
+
+WIDGETS = Resource("example.com", "v1", "Widget", "widgets", namespaced=True, verbs=VERBS)
+EVENTS = Resource("", "v1", "Event", "events", namespaced=True, verbs=VERBS)
+REVIEWS = Resource("", "v1", "Review", "reviews", namespaced=True, verbs=frozenset({"create"}))
+CONFIG_PATH = "/api/v1/namespaces/shop/configmaps/a"
+NAMESPACE_PATH = "/api/v1/namespaces/shop"
+DEFINITION_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+
+
+def manifest(kind: str, name: str, namespace: str = "shop", *, group: str = "", **metadata: Any) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    api_version = f"{group}/v1" if group else "v1"
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **place, **metadata}}
+
+
+def ours(kind: str, name: str, namespace: str = "shop", *, group: str = "", **annotations: str) -> dict[str, Any]:
+    marks = {names.OWNER_UID: "uid-foo", names.APPLIED_DIGEST: "v1:sha256:aa", **annotations}
+    return manifest(kind, name, namespace, group=group, labels={names.OWNER_LABEL: "foo"}, annotations=marks)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster(*SERVED, WIDGETS, EVENTS, REVIEWS)
+
+
+def remove(cluster: FakeCluster, *manifests: dict[str, Any], cause: Cause = Cause.TEARDOWN) -> list[Removal]:
+    records = [project(one, one["apiVersion"].rpartition("/")[0], one["kind"]) for one in map(cluster.put, manifests)]
+    return Remover(cluster.client, cluster.discovery).remove(records, "foo", cause)
+
+
+def test_objects_go_in_reverse_order_of_applying(cluster: FakeCluster) -> None:
+    removals = remove(
+        cluster, ours("ConfigMap", "a"), ours("Deployment", "web", group="apps"), ours("Secret", "s"), cause=Cause.PRUNE
+    )
+    assert cluster.requests == [
+        "DELETE /apis/apps/v1/namespaces/shop/deployments/web",
+        "DELETE /api/v1/namespaces/shop/secrets/s",
+        "DELETE /api/v1/namespaces/shop/configmaps/a",
+    ]
+    assert not any(removal.kept or removal.error for removal in removals)
+    assert not cluster.objects
+
+
+def test_what_is_being_deleted_already_is_left_to_it(cluster: FakeCluster) -> None:
+    going = ours("ConfigMap", "a")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not remove(cluster, going)
+    assert not cluster.requests
+
+
+def test_what_is_kept_is_released_and_says_why(cluster: FakeCluster) -> None:
+    (removal,) = remove(cluster, ours("PersistentVolumeClaim", "data"))
+    assert removal.kept == "kept, as its kind, an annotation or the deletionPolicy says"
+    metadata = cluster.objects["/api/v1/namespaces/shop/persistentvolumeclaims/data"]["metadata"]
+    assert names.OWNER_LABEL not in metadata["labels"]
+    assert metadata["annotations"] == {names.RELEASED_FROM: "foo"}
+
+
+def test_what_is_gone_is_gone(cluster: FakeCluster) -> None:
+    cluster.faults[f"DELETE {CONFIG_PATH}"] = [ApiError(404, "NotFound", "gone")]
+    (removal,) = remove(cluster, ours("ConfigMap", "a"))
+    assert (removal.kept, removal.error) == ("", None)
+
+
+def test_a_kind_that_is_not_served_has_no_objects(cluster: FakeCluster) -> None:
+    record = Record(key=ObjectKey("example.org", "Gadget", "shop", "g"))
+    (removal,) = Remover(cluster.client, cluster.discovery).remove([record], "foo", Cause.TEARDOWN)
+    assert removal == Removal(record=record)
+    assert not cluster.requests
+
+
+def test_a_refusal_is_a_failure_of_that_object_alone(cluster: FakeCluster) -> None:
+    cluster.faults[f"DELETE {CONFIG_PATH}"] = [ApiError(403, "Forbidden", "no", retry_after=7)]
+    secret, config_map = remove(cluster, ours("ConfigMap", "a"), ours("Secret", "s"))
+    assert secret.error is None
+    assert config_map.error is not None
+    assert (config_map.error.reason, config_map.error.retry_after) == (Reason.FORBIDDEN, 7)
+
+
+def stale(cluster: FakeCluster, **change: Any) -> Removal:
+    """Remove an object that has changed since it was seen."""
+    seen = project(cluster.put(ours("ConfigMap", "a")), "", "ConfigMap")
+    cluster.patch(CONFIG_PATH, change)
+    return Remover(cluster.client, cluster.discovery).remove([seen], "foo", Cause.PRUNE)[0]
+
+
+def test_an_object_whose_status_has_changed_since_goes_all_the_same(cluster: FakeCluster) -> None:
+    removal = stale(cluster, status={"replicas": 1})
+    assert removal.error is None
+    assert cluster.requests == [f"DELETE {CONFIG_PATH}", f"GET {CONFIG_PATH}", f"DELETE {CONFIG_PATH}"]
+    assert not cluster.objects
+
+
+CHANGES: list[Any] = [
+    pytest.param({"labels": {names.OWNER_LABEL: "bar"}}, id="another took it"),
+    pytest.param({"annotations": {names.OWNER_UID: None}}, id="somebody took our mark off"),
+    pytest.param({"annotations": {names.PRUNE: "false"}}, id="somebody wants it kept"),
+]
+
+
+@pytest.mark.parametrize("metadata", CHANGES)
+def test_an_object_that_has_to_be_judged_again_stays(cluster: FakeCluster, metadata: dict[str, Any]) -> None:
+    removal = stale(cluster, metadata=metadata)
+    assert removal.error is not None
+    assert removal.error.reason is Reason.API_UNAVAILABLE
+    assert CONFIG_PATH in cluster.objects
+
+
+def test_another_object_of_that_name_stays(cluster: FakeCluster) -> None:
+    removal = stale(cluster, metadata={"uid": "another"})
+    assert removal.error is None
+    assert CONFIG_PATH in cluster.objects
+
+
+class Use(NamedTuple):
+    name: str
+    others: tuple[dict[str, Any], ...]
+    kept: str
+
+
+SHARED = manifest("ConfigMap", "b", labels={names.OWNER_LABEL: "bar"}, ownerReferences=[{"name": "bar"}])
+NAMESPACES = [
+    Use("an empty one goes", (), ""),
+    Use(
+        "what the server puts there is nobody's",
+        (manifest("ConfigMap", "kube-root-ca.crt"), manifest("Event", "web.17")),
+        "",
+    ),
+    Use("what goes anyway does not hold it", (manifest("Secret", "s", deletionTimestamp="2026-01-01T00:00:00Z"),), ""),
+    Use("what its owner in it takes along does not", (manifest("Secret", "s", ownerReferences=[{"name": "x"}]),), ""),
+    Use("somebody's object keeps it", (manifest("Secret", "s"),), "kept, since Secret shop/s is left"),
+    Use("a claim that was released keeps it", (manifest("PersistentVolumeClaim", "data"),), "PersistentVolumeClaim"),
+    Use("an object of another BundleDeployment keeps it", (SHARED,), "kept, since ConfigMap shop/b is left"),
+    Use("objects elsewhere do not", (manifest("Secret", "s", "elsewhere"),), ""),
+    Use("a custom resource keeps it", (manifest("Widget", "w", group="example.com"),), "Widget shop/w is left"),
+]
+
+
+@pytest.mark.parametrize("case", NAMESPACES, ids=attrgetter("name"))
+def test_a_namespace_goes_if_nothing_of_others_is_left_in_it(case: Use, cluster: FakeCluster) -> None:
+    for other in case.others:
+        cluster.put(other)
+    (removal,) = remove(cluster, ours("Namespace", "shop", ""))
+    assert case.kept in removal.kept
+    assert (NAMESPACE_PATH in cluster.objects) is bool(case.kept)
+    assert bool(removal.kept) is bool(case.kept)
+
+
+DEFINITIONS = [
+    Use("an unused one goes", (), ""),
+    Use("our own custom resources go with it", (ours("Widget", "w", group="example.com"),), ""),
+    Use("somebody's keeps it", (manifest("Widget", "w", "x", group="example.com"),), "kept, since Widget x/w is left"),
+]
+
+
+@pytest.mark.parametrize("case", DEFINITIONS, ids=attrgetter("name"))
+def test_a_definition_goes_if_no_custom_resource_of_others_is_left(case: Use, cluster: FakeCluster) -> None:
+    for other in case.others:
+        cluster.put(other)
+    definition = ours("CustomResourceDefinition", "widgets.example.com", "", group="apiextensions.k8s.io")
+    (removal,) = remove(cluster, definition)
+    assert removal.kept == case.kept
+    assert (DEFINITION_PATH in cluster.objects) is bool(case.kept)
+
+
+def test_what_cannot_be_looked_into_stays(cluster: FakeCluster) -> None:
+    cluster.faults["LIST /apis/example.com/v1/widgets"] = [ApiError(500, "InternalError", "conversion webhook")]
+    definition = ours("CustomResourceDefinition", "widgets.example.com", "", group="apiextensions.k8s.io")
+    (removal,) = remove(cluster, definition)
+    assert removal.error is not None
+    assert DEFINITION_PATH in cluster.objects

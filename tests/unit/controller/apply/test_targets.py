@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from controller.apply.ownership import Owner, make_body
+from controller.apply.targets import TargetSet, make_targets
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import ObjectKey
+from controller.revision import Revision, Terms
+
+OWNER = Owner("foo", "uid-foo")
+CONFIG_MAP: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a", "namespace": "shop"},
+    "data": {"a": "1"},
+}
+NAMESPACE: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+ROLE: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}}
+WIDGET: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+SCOPES = {"ConfigMap": True, "Namespace": False, "ClusterRole": False, "CustomResourceDefinition": False}
+
+
+def definition(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": spec,
+    }
+
+
+def targets(*objects: dict[str, Any], orphan: bool = False, **scopes: bool) -> TargetSet:
+    revision = Revision(digest="sha256:aa", objects=objects, terms=Terms(inputs="", install_namespace="shop"))
+    known = {**SCOPES, **scopes}
+    return make_targets(revision, OWNER, orphan=orphan, is_namespaced=lambda kind: known.get(kind.kind))
+
+
+def test_a_target_says_what_will_be_sent() -> None:
+    target = targets(CONFIG_MAP).by_key[ObjectKey("", "ConfigMap", "shop", "a")]
+    body = make_body(CONFIG_MAP, OWNER, orphan=False)
+    assert target.digest == body["metadata"]["annotations"][names.APPLIED_DIGEST]
+    assert target.kind == GroupVersionKind("", "v1", "ConfigMap")
+    assert target.carries_reference
+    assert target.manifest == CONFIG_MAP
+
+
+def test_under_orphan_it_is_another_body_without_a_reference() -> None:
+    key = ObjectKey("", "ConfigMap", "shop", "a")
+    kept, owned = targets(CONFIG_MAP, orphan=True).by_key[key], targets(CONFIG_MAP).by_key[key]
+    assert not kept.carries_reference
+    assert kept.digest != owned.digest
+
+
+class Case(NamedTuple):
+    name: str
+    objects: tuple[dict[str, Any], ...]
+    expect: list[tuple[str, bool]]
+    """Kind and whether it is bare."""
+
+
+CASES = [
+    Case(
+        "the install namespace comes first where objects need it",
+        (CONFIG_MAP,),
+        [("Namespace", True), ("ConfigMap", False)],
+    ),
+    Case(
+        "one that the bundle brings is applied instead",
+        (CONFIG_MAP, NAMESPACE),
+        [("ConfigMap", False), ("Namespace", False)],
+    ),
+    Case("objects of the cluster need none", (ROLE,), [("ClusterRole", False)]),
+    Case(
+        "objects of another namespace need none",
+        ({**CONFIG_MAP, "metadata": {"name": "a", "namespace": "elsewhere"}},),
+        [("ConfigMap", False)],
+    ),
+    Case("an empty revision has no targets", (), []),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_when_the_install_namespace_is_a_target(case: Case) -> None:
+    assert [(target.kind.kind, target.bare) for target in targets(*case.objects).targets] == case.expect
+
+
+def test_the_install_namespace_is_not_watched() -> None:
+    assert targets(CONFIG_MAP).kinds == {GroupVersionKind("", "v1", "ConfigMap")}
+
+
+def test_the_namespace_of_an_unknown_kind_is_decided_when_it_is_served() -> None:
+    before, then = targets(WIDGET), targets(WIDGET, Widget=True)
+    assert (before.undecided, then.undecided) == (True, False)
+    assert [target.key.namespace for target in before.targets] == [""]
+    assert [target.key for target in then.targets] == [
+        ObjectKey("", "Namespace", "", "shop"),
+        ObjectKey("example.com", "Widget", "shop", "w"),
+    ]
+
+
+def test_an_unknown_kind_with_a_namespace_is_decided() -> None:
+    assert not targets({**WIDGET, "metadata": {"name": "w", "namespace": "shop"}}).undecided
+
+
+def test_the_manifest_is_left_as_it_is() -> None:
+    metadata = dict(WIDGET["metadata"])
+    targets(WIDGET, Widget=True)
+    assert WIDGET["metadata"] == metadata
+
+
+def test_what_the_bundle_defines_itself_is_known_before_it_is_served() -> None:
+    names_ = {"kind": "Widget", "plural": "widgets"}
+    defined = targets(definition(group="example.com", names=names_, scope="Namespaced")).resources
+    resource = defined["example.com", "Widget"]
+    assert (resource.plural, resource.namespaced) == ("widgets", True)
+
+
+MALFORMED = [
+    pytest.param({}, id="nothing"),
+    pytest.param({"group": "example.com"}, id="no names"),
+    pytest.param({"group": "example.com", "names": {"kind": "Widget"}}, id="no plural"),
+    pytest.param({"names": {"kind": "Widget", "plural": "widgets"}}, id="no group"),
+]
+
+
+@pytest.mark.parametrize("spec", MALFORMED)
+def test_a_definition_without_names_is_left_for_the_api_server_to_refuse(spec: dict[str, Any]) -> None:
+    made = targets(definition(**spec))
+    assert not made.resources
+    assert [target.key.name for target in made.targets] == ["widgets.example.com"]

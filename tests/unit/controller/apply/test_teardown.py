@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
+
+import pytest
+
+from controller.apply.ownership import Owner
+from controller.apply.teardown import Teardown, blockers, plan_teardown
+from controller.observe.records import ObjectKey, Record
+
+OWNER = Owner("foo", "uid-foo")
+WITHOUT_REFERENCE = {("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
+
+
+def ours(group: str, kind: str, name: str, *, deleting: bool = False, finalizers: tuple[str, ...] = ()) -> Record:
+    of_cluster = (group, kind) in WITHOUT_REFERENCE
+    return Record(
+        key=ObjectKey(group, kind, "" if of_cluster else "shop", name),
+        owner="foo",
+        owner_uid="uid-foo",
+        controller_uid="" if of_cluster else "uid-foo",
+        deleting=deleting,
+        finalizers=finalizers,
+    )
+
+
+WIDGET = ours("example.com", "Widget", "w")
+WORKLOAD = ours("apps", "Deployment", "operator")
+CONFIG = ours("", "ConfigMap", "c")
+DEFINITION = ours("apiextensions.k8s.io", "CustomResourceDefinition", "widgets.example.com")
+NAMESPACE = ours("", "Namespace", "shop")
+GOING = replace(WIDGET, deleting=True, finalizers=("example.com/hold",))
+
+
+def teardown(*records: Record, orphan: bool = False) -> Teardown:
+    return plan_teardown({record.key: record for record in records}, OWNER, orphan=orphan)
+
+
+class Case(NamedTuple):
+    name: str
+    records: tuple[Record, ...]
+    now: tuple[Record, ...]
+    awaited: tuple[Record, ...] = ()
+
+
+TIERS = [
+    Case(
+        "custom resources go first, while their operator still runs",
+        (NAMESPACE, DEFINITION, WORKLOAD, CONFIG, WIDGET),
+        (WIDGET,),
+    ),
+    Case("while one of them goes nothing else does", (WORKLOAD, DEFINITION, GOING), (), (GOING,)),
+    Case("then everything else together", (NAMESPACE, DEFINITION, WORKLOAD, CONFIG), (WORKLOAD, CONFIG)),
+    Case("then what defines kinds", (NAMESPACE, DEFINITION), (DEFINITION,)),
+    Case("Namespaces go last", (NAMESPACE,), (NAMESPACE,)),
+    Case(
+        "a custom kind that is called Namespace is a custom resource",
+        (NAMESPACE, ours("example.com", "Namespace", "x")),
+        (ours("example.com", "Namespace", "x"),),
+    ),
+    Case("nothing is left", (), ()),
+]
+
+
+@pytest.mark.parametrize("case", TIERS, ids=attrgetter("name"))
+def test_what_goes_now(case: Case) -> None:
+    made = teardown(*case.records)
+    assert (set(made.now), set(made.awaited)) == (set(case.now), set(case.awaited))
+    assert set(made.remaining) == set(case.records)
+
+
+def test_what_stays_is_released_all_at_once() -> None:
+    assert set(teardown(NAMESPACE, DEFINITION, WORKLOAD, WIDGET, orphan=True).now) == {
+        NAMESPACE,
+        DEFINITION,
+        WORKLOAD,
+        WIDGET,
+    }
+
+
+def test_a_deletion_that_stripped_the_references_leaves_ours_to_be_released() -> None:
+    stripped = replace(WORKLOAD, controller_uid="")
+    assert teardown(stripped, orphan=True).now == (stripped,)
+    assert not teardown(stripped).remaining
+
+
+FOREIGN = [
+    pytest.param(replace(CONFIG, owner_uid="", controller_uid="rs"), id="a child that copied our label"),
+    pytest.param(replace(CONFIG, owner_uid="uid-before"), id="an object of one that had our name before"),
+    pytest.param(replace(CONFIG, controller_uid="rs"), id="an object that another controls"),
+]
+
+
+@pytest.mark.parametrize("record", FOREIGN)
+def test_what_is_not_ours_is_left_alone(record: Record) -> None:
+    assert not teardown(record).remaining
+
+
+BLOCKERS = [
+    pytest.param((GOING,), "Widget shop/w (example.com/hold)", id="an object and its finalizer"),
+    pytest.param((replace(GOING, finalizers=("a", "b")),), "Widget shop/w (a, b)", id="an object and its finalizers"),
+    pytest.param((replace(GOING, finalizers=()),), "Widget shop/w (being deleted)", id="an object without any"),
+    pytest.param(
+        tuple(replace(GOING, key=WIDGET.key._replace(name=name)) for name in "edcba"),
+        "Widget shop/a (example.com/hold), Widget shop/b (example.com/hold), Widget shop/c (example.com/hold)"
+        " and 2 more",
+        id="three of many, always the same ones",
+    ),
+    pytest.param((), "", id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("awaited", "text"), BLOCKERS)
+def test_what_holds_a_deletion_is_named(awaited: tuple[Record, ...], text: str) -> None:
+    assert blockers(awaited) == text

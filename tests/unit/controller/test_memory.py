@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from api.v1alpha2.types import ObjectMeta
+from controller import memory as module
+from controller.memory import SOON_SECONDS, Memories, Memory
+from controller.revision import Revision, Terms
+
+
+def meta(name: str = "shop", uid: str = "uid-1") -> ObjectMeta:
+    return ObjectMeta(name=name, uid=uid)
+
+
+def test_a_bundle_deployment_keeps_its_memory() -> None:
+    memories = Memories()
+    assert memories.of(meta()) is memories.of(meta())
+
+
+def test_one_that_was_made_again_under_its_name_starts_anew() -> None:
+    memories = Memories()
+    assert memories.of(meta(uid="uid-1")) is not memories.of(meta(uid="uid-2"))
+
+
+def test_one_that_is_gone_is_forgotten() -> None:
+    memories = Memories()
+    before = memories.of(meta())
+    memories.forget("shop")
+    assert memories.of(meta()) is not before
+    memories.forget("never seen")
+
+
+def test_those_that_wait_are_named() -> None:
+    memories = Memories()
+    memories.of(meta("a")).waits = True
+    memories.of(meta("b"))
+    assert memories.waiting() == ["a"]
+
+
+def test_at_rest_nothing_is_kept_that_grows_with_the_bundle() -> None:
+    memory = Memory(uid="uid-1")
+    memory.revisions["sha256:a"] = Revision(
+        digest="sha256:a", objects=(), terms=Terms(inputs="", install_namespace="shop")
+    )
+    memory.waits = True
+    memory.rest()
+    assert not memory.revisions
+    assert memory.waits
+
+
+def test_a_list_that_lasts_is_news_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [50.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    memory = Memory(uid="uid-1")
+    assert memory.knows_soon()
+    now[0] += SOON_SECONDS - 1
+    assert memory.knows_soon()
+    now[0] += 1
+    assert not memory.knows_soon()

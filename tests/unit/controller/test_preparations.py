@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.preparations import Preparations
+
+SECONDS = 10.0
+
+
+class Pool:
+    """Preparations, and the names of those whose work has ended."""
+
+    def __init__(self, workers: int) -> None:
+        self.finished: queue.Queue[str] = queue.Queue()
+        self.preparations = Preparations(workers, self.finished.put)
+
+    def wait(self) -> str:
+        return self.finished.get(timeout=SECONDS)
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    made = Pool(workers=2)
+    yield made
+    made.preparations.stop()
+
+
+def test_a_result_is_handed_out_once_when_the_work_has_ended(pool: Pool) -> None:
+    assert pool.preparations.take("shop", "t1", lambda _: "made") is None
+    assert pool.wait() == "shop"
+    assert pool.preparations.take("shop", "t1", lambda _: "not started") == "made"
+    assert pool.preparations.take("shop", "t1", lambda _: "made again") is None
+    assert pool.wait() == "shop"
+
+
+def test_work_that_goes_on_is_not_started_twice(pool: Pool) -> None:
+    go_on, started = threading.Event(), []
+
+    def work(_: threading.Event) -> str:
+        started.append(1)
+        go_on.wait(SECONDS)
+        return "made"
+
+    assert [pool.preparations.take("shop", "t1", work) for _ in range(3)] == [None, None, None]
+    go_on.set()
+    pool.wait()
+    assert pool.preparations.take("shop", "t1", work) == "made"
+    assert len(started) == 1
+
+
+def test_what_the_work_raises_is_raised_where_its_result_is_asked_for(pool: Pool) -> None:
+    failure = BundleError(Reason.NOT_FOUND, "no such tag")
+
+    def work(_: threading.Event) -> str:
+        raise failure
+
+    assert pool.preparations.take("shop", "t1", work) is None
+    pool.wait()
+    with pytest.raises(BundleError) as caught:
+        pool.preparations.take("shop", "t1", work)
+    assert caught.value is failure
+
+
+def test_another_ticket_cancels_the_work_and_drops_its_result(pool: Pool) -> None:
+    def obsolete(cancelled: threading.Event) -> str:
+        assert cancelled.wait(SECONDS)
+        return "obsolete"
+
+    pool.preparations.take("shop", "t1", obsolete)
+    assert pool.preparations.take("shop", "t2", lambda _: "wanted") is None
+    assert {pool.wait(), pool.wait()} == {"shop"}
+    assert pool.preparations.take("shop", "t2", lambda _: "not started") == "wanted"
+
+
+def test_cancelled_work_leaves_no_result(pool: Pool) -> None:
+    pool.preparations.take("shop", "t1", lambda cancelled: cancelled.wait(SECONDS))
+    pool.preparations.cancel("shop")
+    pool.wait()
+    assert pool.preparations.take("shop", "t1", lambda _: "anew") is None
+    pool.wait()
+    assert pool.preparations.take("shop", "t1", lambda _: "anew") == "anew"
+
+
+def test_bundle_deployments_do_not_wait_for_each_other(pool: Pool) -> None:
+    go_on = threading.Event()
+    pool.preparations.take("slow", "t1", lambda _: go_on.wait(SECONDS))
+    pool.preparations.take("fast", "t1", lambda _: "made")
+    assert pool.wait() == "fast"
+    go_on.set()
+    assert pool.wait() == "slow"
+
+
+def test_the_end_cancels_everything() -> None:
+    pool = Pool(workers=1)
+    cancellations: queue.Queue[bool] = queue.Queue()
+    pool.preparations.take("shop", "t1", lambda cancelled: cancellations.put(cancelled.wait(SECONDS)))
+    pool.preparations.stop()
+    assert cancellations.get(timeout=SECONDS)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import NamedTuple
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.retries import Retries
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def book(clock: Clock) -> Retries:
+    return Retries(clock, jitter=lambda: 1.0)
+
+
+def error(reason: Reason, retry_after: float | None = None) -> BundleError:
+    return BundleError(reason, "it failed", retry_after=retry_after)
+
+
+class Case(NamedTuple):
+    name: str
+    reason: Reason
+    expect: list[float | None]
+    """Seconds after the first, the second … failure; None: not by itself."""
+    retry_after: float | None = None
+
+
+CASES = [
+    Case("a permanent failure is not tried by itself", Reason.INVALID_CONFIG, [None, None]),
+    Case("a slow one every five minutes", Reason.NOT_FOUND, [300, 300, 300]),
+    Case("one that waits for an event is tried like a slow one besides", Reason.COLLISION, [300, 300]),
+    Case(
+        "a transient one after a second, doubled up to five minutes",
+        Reason.UNREACHABLE,
+        [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300],
+    ),
+    Case("a transient one not before the other side asked for it", Reason.UNREACHABLE, [20, 20, 20, 20, 20, 32], 20),
+    Case("a transient one not sooner than its backoff", Reason.UNREACHABLE, [1, 2, 4], 0.5),
+    Case("a wait that is known to be short is doubled, too", Reason.WAITING_FOR_CRD, [0.5, 1, 2, 4], 0.5),
+    Case("and is not longer than any other", Reason.WAITING_FOR_CRD, [200, 300, 300], 200),
+    Case("what asks a slow one to wait is not obeyed: it is slow already", Reason.NOT_FOUND, [300], 10),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_when_a_failure_is_tried_again(case: Case, book: Retries, clock: Clock) -> None:
+    for seconds in case.expect:
+        book.failed("shop", "key", "v1", error(case.reason, case.retry_after))
+        assert book.seconds_to_next("shop") == (seconds and pytest.approx(seconds))
+        clock.now += (seconds or 1e9) - 0.1
+        assert book.holding("shop", "key", "v1")
+        clock.now += 0.2
+        assert bool(book.holding("shop", "key", "v1")) is (seconds is None)
+
+
+def test_jitter_spreads_what_failed_together(clock: Clock) -> None:
+    factors = iter([0.9, 1.1])
+    book = Retries(clock, jitter=lambda: next(factors))
+    delays = [book.failed(name, "key", "v1", error(Reason.NOT_FOUND)).not_before - clock.now for name in "ab"]
+    assert delays == pytest.approx([270, 330])
+
+
+def test_something_else_is_tried_at_once_and_begins_anew(book: Retries) -> None:
+    for _ in range(5):
+        book.failed("shop", "key", "v1", error(Reason.UNREACHABLE))
+    assert book.holding("shop", "key", "v2") is None
+    assert book.failed("shop", "key", "v2", error(Reason.UNREACHABLE)).count == 1
+
+
+def test_keys_and_bundle_deployments_do_not_hold_each_other(book: Retries) -> None:
+    failure = error(Reason.REFUSED)
+    book.failed("shop", "key", "v1", failure)
+    assert book.holding("shop", "key", "v1") is failure
+    assert book.holding("shop", "other", "v1") is None
+    assert book.holding("other", "key", "v1") is None
+
+
+def test_success_forgets_one_key(book: Retries) -> None:
+    for key in ("a", "b"):
+        book.failed("shop", key, "v1", error(Reason.REFUSED))
+    book.succeeded("shop", "a")
+    assert book.holding("shop", "a", "v1") is None
+    assert book.holding("shop", "b", "v1")
+
+
+def test_the_end_of_a_wait_frees_what_waits_and_nothing_else(book: Retries) -> None:
+    book.failed("shop", "waits", "v1", error(Reason.COLLISION))
+    book.failed("shop", "slow", "v1", error(Reason.REFUSED))
+    book.end_waits("shop")
+    assert book.holding("shop", "waits", "v1") is None
+    assert book.holding("shop", "slow", "v1")
+
+
+def test_a_bundle_deployment_that_is_gone_leaves_nothing(book: Retries) -> None:
+    book.failed("shop", "key", "v1", error(Reason.REFUSED))
+    book.forget("shop")
+    assert book.seconds_to_next("shop") is None
+    assert book.last("shop", "key", "v1") is None
+
+
+def test_the_earliest_of_all_keys_comes_next(book: Retries) -> None:
+    book.failed("shop", "slow", "v1", error(Reason.REFUSED))
+    book.failed("shop", "soon", "v1", error(Reason.UNREACHABLE))
+    book.failed("shop", "never", "v1", error(Reason.IMMUTABLE))
+    assert book.seconds_to_next("shop") == 1
+
+
+def test_what_is_due_is_said_once_so_that_nothing_spins_on_what_nobody_wants_any_more(
+    book: Retries, clock: Clock
+) -> None:
+    book.failed("shop", "key", "v1", error(Reason.UNREACHABLE))
+    clock.now += 2
+    assert book.seconds_to_next("shop") == 0
+    assert book.seconds_to_next("shop") is None
+
+
+def test_what_a_thing_failed_with_last_is_known_also_when_it_is_due(book: Retries, clock: Clock) -> None:
+    failure = error(Reason.UNREACHABLE)
+    book.failed("shop", "key", "v1", failure)
+    clock.now += 2
+    assert book.last("shop", "key", "v1") is failure
+    assert book.last("shop", "key", "v2") is None
