@@ -33,6 +33,7 @@ def kwok_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]
         f"--config={STAGES}",
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={MARK}=fake",
+        "--node-lease-duration-seconds=40",  # renews them, or the node would be NotReady every 55 s
     ]
 
 

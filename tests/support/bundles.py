@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from api import names
 from controller.kube.client import ApiError, Client, connect
@@ -177,7 +177,7 @@ class Deployed:
         self.client.delete(self.path_of(name))
 
     def objects(self) -> dict[str, Manifest]:
-        """Return the ConfigMaps that carry its label, by name."""
+        """Return the ConfigMaps in its namespace that carry its label, by name."""
         selector = f"{names.OWNER_LABEL}={self.name}"
         found = self.client.list(f"/api/v1/namespaces/{self.namespace}/configmaps", label_selector=selector)
         return {value["metadata"]["name"]: value for value in found}
@@ -190,12 +190,11 @@ class Deployed:
         """Return the Secrets that keep its revisions."""
         return list(self.client.list(STORE, label_selector=f"{names.REVISION_LABEL}={self.name}"))
 
-    def events(self) -> list[str]:
-        """Return the reasons of the Events about it."""
-        found = self.client.list(
-            "/api/v1/namespaces/default/events", field_selector=f"involvedObject.name={self.name}"
-        )
-        return [event["reason"] for event in found]
+    def events(self) -> dict[str, str]:
+        """Return what Events about it say, by reason."""
+        selector = f"involvedObject.name={self.name}"
+        found = self.client.list("/api/v1/namespaces/default/events", field_selector=selector)
+        return {event["reason"]: event["message"] for event in found}
 
 
 # the world around them
@@ -215,10 +214,9 @@ class World:
 
     def push(self, repository: str, *layers: Manifest | Files, tag: str = "v1") -> str:
         """Push an image of objects, or of files, and return its reference by tag."""
-        manifests = [layer for layer in layers if "kind" in layer]
+        manifests = [cast("Manifest", layer) for layer in layers if "kind" in layer]
         files: list[Files] = [layer for layer in layers if "kind" not in layer]
-        packed: Sequence[Files] = [*files, *([bundle_of(*manifests)] if manifests else [])]
-        self.registry.push_image(repository, tag, packed)
+        self.registry.push_image(repository, tag, [*files, *([bundle_of(*manifests)] if manifests else [])])
         return f"{self.registry.host}/{repository}:{tag}"
 
     def deploy(self, *layers: Manifest | Files, name: str = "", ref: str = "", **spec: Any) -> Deployed:
@@ -299,7 +297,9 @@ class World:
 
 
 @contextmanager
-def new_world(cluster: Cluster, registry: RegistryClient, running: Path, *options: str) -> Iterator[World]:
+def new_world(
+    cluster: Cluster, registry: RegistryClient, running: Path, *options: str, is_shared: bool = True
+) -> Iterator[World]:
     """Start a controller on a cluster, and clean up afterwards.
 
     Args:
@@ -307,17 +307,19 @@ def new_world(cluster: Cluster, registry: RegistryClient, running: Path, *option
         registry: of the bundles.
         running: folder in which everything that runs has a folder of its own.
         options: of `rukpak run`.
+        is_shared: others use the cluster afterwards, so that nothing may be left in it.
     """
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{names.PLURAL}.{names.GROUP}")
     folder = make_owned_folder(running, "controller")
     controller = Controller(folder, cluster.kubeconfig, *options, environment={})
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     world = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
     try:
+        wait_for(lambda: _is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
         controller.start()
         yield world
-        world.clean_up()
+        if is_shared:
+            world.clean_up()
     finally:
         controller.kill()
         take_away(folder)
@@ -337,16 +339,9 @@ def exists(client: Client, path: str) -> bool:
     return True
 
 
-def read_conditions(conditions: Mapping[str, Manifest]) -> dict[str, tuple[str, str]]:
-    """Return status and reason of conditions, by type."""
-    return {kind: (condition["status"], condition["reason"]) for kind, condition in conditions.items()}
-
-
-def run_until(condition: Callable[[], bool], step: Callable[[], object], describe: str) -> None:
-    """Repeat a step until a condition holds."""
-
-    def check() -> bool:
-        step()
-        return condition()
-
-    wait_for(check, SECONDS, describe)
+def _is_answered(client: Client, path: str) -> bool:
+    try:
+        client.get(path)
+    except ApiError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""Commands as a user would type them: printed, run by bash, and what came back is printed below as it comes.
+
+Each command has a deadline, and a session of its own, so that it ends with all that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+SECONDS = 75.0
+"""For one command; `kubectl wait` has a shorter one of its own."""
+END_SECONDS = 15.0
+"""For what a command has to clean up when it is interrupted."""
+
+
+class CommandError(Exception):
+    """A command failed, or was not done in time."""
+
+
+class Shell:
+    """Runs commands in one folder.
+
+    Args:
+        folder: the working folder.
+        environment: added to that of this process; what is changed in it counts from the next command on.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self.environment = dict(environment)
+
+    def tell(self, text: str) -> None:
+        """Print something."""
+        print(text, flush=True)
+
+    def run(self, command: str) -> None:
+        """Print a command, run it, and print what it says.
+
+        Raises: CommandError.
+        """
+        self.tell(f"$ {command}")
+        with self._start(command) as running:
+            for line in running.lines():
+                self.tell(line)
+            running.check()
+
+    def watch(self, command: str, until: Callable[[str], bool]) -> None:
+        """Do the same with a command that does not end by itself: interrupt it after the first line that is the last.
+
+        Raises: CommandError if that line does not come in time.
+        """
+        self.tell(f"$ {command}")
+        with self._start(command) as running:
+            for line in running.lines():
+                self.tell(line)
+                if until(line):
+                    self.tell("^C")
+                    return
+            running.check()
+            raise CommandError(f"{command}: ended before what was waited for")
+
+    def look(self, command: str) -> str:
+        """Run a command that is not shown, and return what it says.
+
+        Raises: CommandError.
+        """
+        with self._start(command) as running:
+            said = "\n".join(running.lines())
+            running.check(said)
+        return said
+
+    def _start(self, command: str) -> _Running:
+        return _Running(command, self._folder, os.environ | self.environment)
+
+
+class _Running:
+    """One command, until the end of the `with` at the latest."""
+
+    def __init__(self, command: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self._command = command
+        self._process = subprocess.Popen(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._late = False
+        self._deadline = threading.Timer(SECONDS, self._end_late)
+
+    def __enter__(self) -> Self:
+        self._deadline.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._deadline.cancel()
+        self._end()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what it says, line by line."""
+        assert self._process.stdout is not None  # noqa: S101 -- for the type checker: it is a pipe
+        for line in self._process.stdout:
+            yield line.rstrip("\n")
+
+    def check(self, said: str = "") -> None:
+        """Wait for its end, and be content with success only.
+
+        Raises: CommandError.
+        """
+        status = self._process.wait(END_SECONDS)
+        command = self._command.splitlines()[0]
+        if self._late:
+            raise CommandError(f"{command}: not done within {SECONDS:g} s")
+        if status:
+            raise CommandError(f"{command}: exit status {status} {said}".rstrip())
+
+    def _end_late(self) -> None:
+        self._late = True
+        self._end()
+
+    def _end(self) -> None:
+        """Interrupt it as a person would; what does not end then is killed."""
+        if self._process.poll() is None:
+            self._signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
+            self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)

@@ -1,0 +1,208 @@
+"""What the demonstration is shown on: a cluster, a registry and a controller, all noted in one folder.
+
+With a control plane of its own all goes with that folder, also by `hack/cluster down`. In a cluster that the user has,
+only what was not there before is taken away.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from hack.control_plane.binaries import Binaries
+from hack.control_plane.folders import OWNER, make_owned_folder, take_away
+from hack.control_plane.processes import Process, running_process, write_note
+from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.registry import Registry
+from hack.control_plane.settings import Settings
+from hack.demonstration.shell import CommandError, Shell
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITION = "crd/bundledeployments.core.rukpak.io"
+NAMESPACE = "demo"
+STORE_NAMESPACE = "rukpak-system"
+
+
+class RefusedError(Exception):
+    """The demonstration cannot be given here: one line that says why."""
+
+
+class Stage(ABC):
+    """Where everything runs.
+
+    Args:
+        settings: versions and folders.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.shell = Shell(ROOT, {})
+        self._settings = settings
+        self._binaries = Binaries(settings)
+        self._controller: Process | None = None
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """The folder of all that runs."""
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Make a cluster usable by `shell`.
+
+        Raises: MissingError, CommandError, RefusedError.
+        """
+
+    @abstractmethod
+    def take_down(self) -> None:
+        """Take away all that this demonstration has brought, in whatever state it is."""
+
+    @property
+    @abstractmethod
+    def brought(self) -> str:
+        """What `take_down` takes away, in words."""
+
+    @abstractmethod
+    def explain_use(self) -> str:
+        """Return the lines by which a shell uses the cluster."""
+
+    @abstractmethod
+    def explain_end(self) -> str:
+        """Return the command that takes away what is left running."""
+
+    def start_registry(self) -> str:
+        """Start a registry, and return its host and port."""
+        registry = Registry(self.folder, self._binaries.obtain(["registry"])["registry"])
+        registry.start()
+        return registry.host
+
+    def start_controller(self) -> None:
+        """Start the controller from source, as a user would in a second terminal."""
+        environment = self.shell.environment | {"RUKPAK_STORE": str(self.folder / "store")}
+        self._controller = Process("controller", self.folder, [ROOT / "hack" / "run"], environment)
+        self.shell.tell(f"$ hack/run 2> {self._controller.log} &")
+        self._controller.start()
+
+    def last_words(self) -> str:
+        """Return what the controller said last."""
+        return self._controller.last_words() if self._controller else ""
+
+    def keep(self) -> None:
+        """Leave everything running, whatever becomes of this process."""
+        (self.folder / OWNER).unlink()
+
+
+class OwnStage(Stage):
+    """A control plane on this machine, with a fake node on which pods become Ready."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the control plane."""
+        return self._settings.running / f"demo-{os.getpid()}"
+
+    def set_up(self) -> None:
+        """Start a control plane."""
+        # Beforehand, since it can take minutes and says so then.
+        self._binaries.obtain([*CONTROL_PLANE, "kwok", "registry"])
+        self.shell.run(f'eval "$(hack/cluster up {self.folder.name} --kwok)"')
+        write_note(self.folder / OWNER, os.getpid())
+        self.shell.environment |= self._variables()
+
+    def _variables(self) -> dict[str, str]:
+        words = shlex.split(self.explain_use())
+        return dict(word.split("=", 1) for word in words if "=" in word) | {
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        }
+
+    def take_down(self) -> None:
+        """Take away the control plane, with all that runs beside it."""
+        take_away(self.folder)
+
+    @property
+    def brought(self) -> str:
+        """All there is."""
+        return "cluster, registry and controller"
+
+    def explain_use(self) -> str:
+        """Return what the command for that says."""
+        return self.shell.look(f"hack/cluster env {self.folder.name} 2> /dev/null")
+
+    def explain_end(self) -> str:
+        """Return the command."""
+        return f"hack/cluster down {self.folder.name}"
+
+
+class UserStage(Stage):
+    """A cluster that the user has.
+
+    Args:
+        settings: versions and folders.
+        kubeconfig: its current context counts.
+    """
+
+    def __init__(self, settings: Settings, kubeconfig: Path) -> None:
+        super().__init__(settings)
+        self._kubeconfig = kubeconfig
+        self._folder: Path | None = None
+        self._new: list[str] = []
+
+    @property
+    def folder(self) -> Path:
+        """A folder for registry and controller."""
+        if self._folder is None:
+            self._folder = make_owned_folder(self._settings.running, "demo")
+        return self._folder
+
+    def set_up(self) -> None:
+        """Look whether the cluster can be used, and what is there already."""
+        kubectl = self._binaries.obtain(["kubectl", "registry"])["kubectl"]
+        self.shell.environment |= {
+            "KUBECONFIG": str(self._kubeconfig),
+            "PATH": f"{kubectl.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        }
+        self.shell.tell(f"$ {self.explain_use()}")
+        self._refuse_what_is_used()
+        names = (DEFINITION, f"namespace/{NAMESPACE}", f"namespace/{STORE_NAMESPACE}")
+        self._new = [name for name in names if not self._exists(name)]
+
+    def _refuse_what_is_used(self) -> None:
+        # The controller of the demonstration would act on them.
+        if self._exists(DEFINITION) and (found := self.shell.look("kubectl get bundledeployments -o name")):
+            raise RefusedError(f"the cluster has BundleDeployments already ({found.splitlines()[0]}); use another one")
+        if self._exists(f"namespace/{NAMESPACE}"):
+            raise RefusedError(f'the cluster has a namespace "{NAMESPACE}" already; use another one')
+
+    def _exists(self, name: str) -> bool:
+        return bool(self.shell.look(f"kubectl get {name} --ignore-not-found -o name"))
+
+    def take_down(self) -> None:
+        """Delete what was not there before, while the controller still runs, and then end that."""
+        for command in self._deletions():
+            try:
+                self.shell.run(command)
+            except CommandError as error:
+                self.shell.tell(f"left behind: {error}")
+        if self._folder:
+            take_away(self._folder)
+
+    def _deletions(self) -> list[str]:
+        if not self._new:
+            return []
+        deployment = [] if DEFINITION in self._new else ["kubectl delete bd demo --ignore-not-found --timeout=60s"]
+        return [*deployment, f"kubectl delete {' '.join(self._new)} --ignore-not-found --timeout=60s"]
+
+    @property
+    def brought(self) -> str:
+        """What was not there before."""
+        return "registry, controller, and what they put into the cluster"
+
+    def explain_use(self) -> str:
+        """Return the line."""
+        return f"export KUBECONFIG={shlex.quote(str(self._kubeconfig))}"
+
+    def explain_end(self) -> str:
+        """Return the commands."""
+        noted = [running_process(self.folder / f"{name}.pid") for name in ("controller", "registry")]
+        running = " ".join(str(process) for process in noted if process)
+        return " && ".join([*self._deletions(), f"kill {running}", f"rm -r {shlex.quote(str(self.folder))}"])

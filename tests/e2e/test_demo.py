@@ -1,0 +1,174 @@
+"""The story of a newcomer: `hack/demo` shows everything, and leaves nothing behind; `--keep` leaves all of it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hack.control_plane.binaries import Binaries
+from hack.control_plane.folders import take_away
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.settings import Settings
+from hack.control_plane.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERRUPTED = 128 + signal.SIGINT
+
+# The essential line of each step, in order: a command, and below it what came back.
+TRANSCRIPT = [
+    r"\$ .*hack\.demonstration\.push .*",
+    r"127\.0\.0\.1:\d+/demo@sha256:[0-9a-f]{64}",
+    r"\$ kubectl apply --server-side -k config/crd",
+    r".*bundledeployments\.core\.rukpak\.io condition met",
+    r"\$ hack/run .*",
+    r"\$ kubectl apply -f - .*",
+    r"bundledeployment\.core\.rukpak\.io/demo created",
+    r"\$ kubectl get bd demo --watch",
+    r"demo +plain +false +True +[0-9a-f]{12} +4/4 .*",
+    r"deployment\.apps/web service/web configmap/banner configmap/settings",
+    r'\$ .* patch deployment web -p \'{"spec": {"replicas": 7}}\' .*',
+    r"7",
+    r"\$ .* --for=jsonpath='{\.spec\.replicas}'=2 deployment/web",
+    r"deployment\.apps/web condition met",
+    r'\$ .*{"paused": true}.*',
+    r"bundledeployment\.core\.rukpak\.io/demo condition met",
+    r"5",
+    r"\$ .* --for=condition=Drifted bd/demo",
+    r"bundledeployment\.core\.rukpak\.io/demo condition met",
+    r"\$ .* get deployment web .*",
+    r"5",
+    r'\$ .*{"paused": false}.*',
+    r"deployment\.apps/web condition met",
+    r"\$ kubectl patch bd demo --type=json .*:v2.*",
+    r"bundledeployment\.core\.rukpak\.io/demo condition met",
+    r"\$ .* --for=delete configmap/banner",
+    r"deployment\.apps/web service/web configmap/settings poddisruptionbudget\.policy/web",
+    r"\$ .* get configmap settings .*",
+    r"welcome",
+]
+DELETED = [
+    r"\$ kubectl delete bd demo .*",
+    r'bundledeployment\.core\.rukpak\.io "demo" deleted',
+    r"\$ .* get deployment,service,.*",
+    r"",
+    r"== Cleaned up: .*",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs(binaries: Binaries) -> None:
+    """Obtain here what takes minutes: the deadlines of tests are shorter."""
+    binaries.obtain([*CONTROL_PLANE, "kwok", "registry"])
+
+
+@contextmanager
+def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """Start hack/demo; whatever becomes of the test, it cleans up."""
+    with subprocess.Popen(
+        [ROOT / "hack" / "demo", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def test_shows_each_step_and_leaves_nothing_behind(own_kubeconfig: Path | None, settings: Settings) -> None:
+    options = [f"--kubeconfig={own_kubeconfig}"] if own_kubeconfig else []
+    with demo(*options) as process:
+        said, complaint = process.communicate()
+    assert process.returncode == 0, said + complaint
+    assert missing_line(said, [*TRANSCRIPT, *DELETED]) is None, said
+    assert not folders_of(process.pid, settings)
+
+
+@pytest.mark.own_cluster
+def test_keep_leaves_it_running_and_says_how_to_use_and_end_it() -> None:
+    with demo("--keep") as process:
+        said, complaint = process.communicate()
+    assert process.returncode == 0, said + complaint
+    use, end = said.partition("To use it:\n")[2].split("\nTo end it:\n")
+    try:
+        deployments = bash(f"{use}\nkubectl get bd")
+        assert re.search(r"demo +plain +false +True", deployments)
+    finally:
+        bash(end)
+    assert not Path(bash(f"{use}\necho $KUBECONFIG").strip()).exists()
+
+
+def test_takes_away_from_a_cluster_that_one_has_what_it_brought(kwok_cluster: Cluster) -> None:
+    kwok_cluster.kubectl("create", "namespace", "rukpak-system")
+    with demo(f"--kubeconfig={kwok_cluster.kubeconfig}") as process:
+        said, complaint = process.communicate()
+    assert process.returncode == 0, said + complaint
+    assert missing_line(said, [*TRANSCRIPT, *DELETED[:1]]) is None, said
+    left = kwok_cluster.kubectl("get", "namespace", "demo", "rukpak-system", "--ignore-not-found", "--output=name")
+    assert left.split() == ["namespace/rukpak-system"]
+
+
+def test_refuses_a_cluster_where_its_namespace_is_somebody_elses(kwok_cluster: Cluster) -> None:
+    kwok_cluster.kubectl("create", "namespace", "demo")
+    try:
+        with demo(f"--kubeconfig={kwok_cluster.kubeconfig}") as process:
+            _, complaint = process.communicate()
+        assert (process.returncode, 'namespace "demo" already' in complaint) == (1, True), complaint
+    finally:
+        kwok_cluster.kubectl("delete", "namespace", "demo")
+
+
+@pytest.mark.own_cluster
+def test_ctrl_c_cleans_up(settings: Settings) -> None:
+    with demo() as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        next(line for line in lines if line.startswith("$ kubectl apply"))
+        process.send_signal(signal.SIGINT)
+        rest = "".join(lines)
+    assert process.returncode == INTERRUPTED, rest
+    assert not folders_of(process.pid, settings)
+
+
+@pytest.mark.own_cluster
+def test_a_failure_is_told_and_cleaned_up(settings: Settings) -> None:
+    with demo() as process:
+        wait_for(lambda: folders_of(process.pid, settings), 60, "the folder of the demonstration")
+        take_away(folders_of(process.pid, settings)[0])
+        _, complaint = process.communicate()
+    assert process.returncode == 1
+    assert re.search(r"^hack/demo: .+", complaint, re.MULTILINE)
+    assert not folders_of(process.pid, settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "complaint"),
+    [
+        pytest.param(["--kubeconfig=nowhere"], 1, "nowhere", id="a kubeconfig that is not there"),
+        pytest.param(["--what"], 2, "--what", id="an option that there is not"),
+    ],
+)
+def test_misuse_is_told_at_once(options: list[str], status: int, complaint: str) -> None:
+    with demo(*options) as process:
+        said, told = process.communicate()
+    assert (process.returncode, said) == (status, "")
+    assert complaint in told.splitlines()[-1]
+
+
+def bash(commands: str) -> str:
+    return subprocess.check_output(["bash", "-c", commands], cwd=ROOT, text=True)
+
+
+def missing_line(said: str, expected: list[str]) -> str | None:
+    """Return the first expected line that does not come after the one before it; None if all do."""
+    lines = iter(said.splitlines())
+    return next((each for each in expected if not any(re.fullmatch(each, line) for line in lines)), None)
+
+
+def folders_of(process: int, settings: Settings) -> list[Path]:
+    return [path for path in settings.running.glob(f"demo-{process}*") if path.is_dir()]
