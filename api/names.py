@@ -23,7 +23,7 @@ SAFE_CRD_UPGRADE_VALIDATION = f"{GROUP}/safe-crd-upgrade-validation"
 FINALIZER = f"{GROUP}/teardown"
 REVISION_SECRET_TYPE = f"{GROUP}/revision"
 REVISION_LABEL = f"{GROUP}/revision-of"
-"""Label on the Secrets of the revision store: the name of the BundleDeployment. Not OWNER_LABEL: they are not managed objects."""
+"""Label on the Secrets of the revision store: the name of the BundleDeployment. They are not managed objects."""
 
 STATUS_MANAGER = "rukpak-status"
 LEASE = "rukpak"
@@ -31,7 +31,7 @@ DEFAULT_NAMESPACE = "rukpak-system"
 
 
 def field_manager(deployment: str) -> str:
-    """Return the server-side apply manager of one BundleDeployment: with one for all, a second would take objects silently."""
+    """Return the field manager of one BundleDeployment: with one for all, a second would take objects silently."""
     return f"rukpak/{deployment}"
 
 

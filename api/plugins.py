@@ -41,8 +41,10 @@ class RegistryCredentials:
 
     registry: str
     """Host, optional port and path prefix, as it stands in the Secret; Kubernetes' matching rules apply."""
-    username: str
-    password: str
+    username: str = ""
+    password: str = ""
+    identity_token: str = ""
+    """To be exchanged for tokens, instead of a user name and a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -102,6 +104,9 @@ class Access:
     """When polling: what it was resolved to last, to be returned again if nothing has changed."""
     progress: Callable[[int, int], None] = lambda done, total: None
     """Call it with bytes done and bytes in all (0: not known)."""
+    keep: Callable[[Resolution, Iterator[Entry]], None] = lambda resolution, entries: None
+    """While resolving, where that had to read the content itself: call it with what `fetch` would yield, verified
+    already, and `fetch` is not called for it. It may leave the entries alone, and raises what they raise."""
 
 
 class EntryKind(Enum):
@@ -159,7 +164,7 @@ class Source(Protocol):
         """Return the key of the content store: equal keys mean equal content."""
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
-        """Yield the entries of exactly what was resolved, never of a floating name; every digest is verified by the end.
+        """Yield the entries of what was resolved, never of a floating name; every digest is verified by the end.
 
         Raises: BundleError with a reason of Unpacked, also while iterating.
         """

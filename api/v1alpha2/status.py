@@ -12,6 +12,7 @@ from pydantic import Field
 from api.v1alpha2.fields import Api, Digest, Timestamp, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
+DISPLAY_LENGTH = 1024
 NOT_READY_ITEMS = 10
 WARNING_ITEMS = 20
 
@@ -52,6 +53,8 @@ class SourcePin(Api):
     """Digest of what names the content in the spec: only when this changes is the source resolved again."""
     resolved_at: Timestamp
     """When the source was resolved."""
+    validator: Annotated[str, Field(max_length=1024)] = ""
+    """ETag or Last-Modified of an http body: it makes polling cheap."""
 
 
 class ObjectCounts(Api):
@@ -78,7 +81,7 @@ class Display(Api):
     """The wanted revision, shortened."""
     objects: Annotated[str, Field(max_length=64)] = ""
     """Healthy objects of all."""
-    sources: Annotated[str, Field(max_length=1024)] = ""
+    sources: Annotated[str, Field(max_length=DISPLAY_LENGTH)] = ""
     """What the sources were resolved to, shortened."""
 
 

@@ -1,4 +1,5 @@
 """Content: reading archives, the only writer of fetched files, the store by digest, and the assembled tree.
 
-Reading order: limits, compression, tar, nodes, archive, store, tree. `disk` holds what the last three share.
+Reading order: limits, compression, tar, zip_directory, zip, nodes, archive, store, spool, tree. `disk` holds what the
+last four share.
 """

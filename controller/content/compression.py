@@ -23,6 +23,11 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _WINDOW_BYTES = 32 * MEBIBYTE
 
 
+def is_compressed(head: bytes) -> bool:
+    """Return whether content is compressed in a way that is read, by its first four bytes."""
+    return head.startswith((_GZIP, _ZSTD))
+
+
 def decompress(stream: Readable, limits: Limits) -> Decompressed:
     """Return the plain bytes of a stream that may be compressed."""
     counted = _Counted(stream)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from api.plugins import Entry, EntryKind, Limits, Readable
-from controller.content.compression import CHUNK, Decompressed, decompress
+from controller.content.compression import CHUNK, Decompressed, decompress, is_compressed
 from controller.content.limits import Rejection, describe_bytes, quote
 
 _BLOCK = 512
@@ -33,6 +34,19 @@ _PAX = b"xX"
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _AUFS = ".wh..wh."
+
+
+def is_tar(head: bytes) -> bool:
+    """Return whether content may be a tar archive by its first 512 bytes: what compression hides is seen when read."""
+    if is_compressed(head):
+        return True
+    if len(head) < _BLOCK:
+        return False
+    if not head.strip(b"\0"):  # the end marker: an empty archive
+        return True
+    with suppress(Rejection):
+        return bool(_Header(head))
+    return False
 
 
 def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> Iterator[Entry]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from controller.kube.client import JSON, METADATA, Client, Page
+from controller.kube.client import JSON, METADATA, Client, Page, User
 from controller.kube.errors import ApiError, status_error
 from controller.kube.stream import LineStream
 
@@ -28,6 +28,8 @@ class Collection:
     label_selector: str
     field_selector: str
     metadata: bool
+    user: User | None = None
+    """Whom to act as."""
 
     def pages(self, limit: int) -> Iterator[Page]:
         """Yield the whole state, `limit` objects at a time.
@@ -40,6 +42,7 @@ class Collection:
             label_selector=self.label_selector,
             field_selector=self.field_selector,
             limit=limit,
+            user=self.user,
         )
 
     def open_list(self, seconds: int, silence: float) -> LineStream | None:
@@ -77,6 +80,7 @@ class Collection:
             ],
             accept=METADATA if self.metadata else JSON,
             silence=silence,
+            user=self.user,
         )
 
 

@@ -41,13 +41,14 @@ def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Calla
         pool: how many connections are kept open: workers, watches and a few, or connections are thrown away.
     """
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
-    if not named and not context and _is_in_pod():
+    if not named and not context and is_in_pod():
         return lambda: _tune(_load_service_account(), pool)
     paths = named or DEFAULT_KUBECONFIG
     return lambda: _tune(_load_kubeconfig(paths, context), pool)
 
 
-def _is_in_pod() -> bool:
+def is_in_pod() -> bool:
+    """Whether this process runs in a pod with a ServiceAccount."""
     return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).exists()
 
 

@@ -22,7 +22,7 @@ from http import HTTPStatus
 from typing import Any, Generic
 
 from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
-from controller.kube.client import PAGE_ITEMS, Client
+from controller.kube.client import PAGE_ITEMS, Client, User
 from controller.kube.collection import Collection, Event, ends_list, parse_events
 from controller.kube.errors import ApiError
 from controller.kube.stream import LineStream
@@ -69,6 +69,7 @@ class Reflector(Generic[RecordT]):
         label_selector: which objects, by label.
         field_selector: which objects, by field.
         metadata: whether PartialObjectMetadata is asked for.
+        user: whom to act as.
         on_change: gets (old, new) on the reflector's thread; keep it short. It tells the history that the watch has:
             what was learned is told when the watch confirms it, with `old` as it was told last.
         on_synced: called on the reflector's thread once the first list is complete.
@@ -85,6 +86,7 @@ class Reflector(Generic[RecordT]):
         label_selector: str = "",
         field_selector: str = "",
         metadata: bool = False,
+        user: User | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         relist_after: float = 36_000,
@@ -96,6 +98,7 @@ class Reflector(Generic[RecordT]):
             label_selector=label_selector,
             field_selector=field_selector,
             metadata=metadata,
+            user=user,
         )
         self._project = project
         self._on_change = on_change
@@ -281,9 +284,17 @@ class Reflector(Generic[RecordT]):
         if kind == "BOOKMARK":
             self._cache.advance(value["metadata"]["resourceVersion"])
             return
-        record = self._make(value)
+        record = self._learned(value) or self._make(value)
         if record is not None:
             self._tell(self._cache.remove(record) if kind == "DELETED" else self._cache.put(record))
+
+    def _learned(self, value: dict[str, Any]) -> RecordT | None:
+        """Return the record of this very version, if a reply told it: each object comes back after its apply."""
+        about = value["metadata"]
+        # Of a full object a reply tells less than the watch does.
+        known = self._cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None
+        seen = (about["uid"], about["resourceVersion"])
+        return known if known is not None and (known.uid, known.resource_version) == seen else None
 
     def _make(self, value: dict[str, Any]) -> RecordT | None:
         try:

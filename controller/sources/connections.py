@@ -1,7 +1,8 @@
 """Connections of urllib3 that are judged by their address once they are made, and cut at a deadline.
 
 Invariants: a link-local address is never talked to, this machine's own only where that is admitted, plain http only to
-the latter. The address is that of the connection, so neither a redirect nor a changing name gets around it.
+the latter unless the user gave up TLS. The address is that of the connection, so neither a redirect nor a changing name
+gets around it.
 
 Not here: requests, timeouts and errors (transport.py).
 """
@@ -16,6 +17,7 @@ from typing import Any
 import urllib3
 
 from api.errors import BundleError
+from api.plugins import Network
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 
@@ -23,10 +25,16 @@ _AWS_METADATA = ipaddress.ip_address("fd00:ec2::254")  # not link-local, and sti
 
 
 class Guard:
-    """Judges the address of every connection once it is made, and ends them all at the deadline."""
+    """Judges the address of every connection once it is made, and ends them all at the deadline.
 
-    def __init__(self, subject: str, *, loopback: bool) -> None:
-        self._subject, self._loopback = subject, loopback
+    Args:
+        subject: field path that messages begin with.
+        network: which addresses the administrator admits.
+        plain: whether plain http may be spoken to more than loopback addresses.
+    """
+
+    def __init__(self, subject: str, network: Network, *, plain: bool = False) -> None:
+        self._subject, self._network, self._plain = subject, network, plain
         self._connections: list[urllib3.connection.HTTPConnection] = []
 
     def admit(self, connection: urllib3.connection.HTTPConnection, peer: socket.socket, *, plain: bool) -> None:
@@ -34,7 +42,7 @@ class Guard:
 
         Raises: BundleError (InsecureRefused).
         """
-        problem = _forbidden(peer.getpeername()[0], loopback=self._loopback, plain=plain)
+        problem = forbidden(peer.getpeername()[0], self._network, plain=plain and not self._plain)
         if problem:
             peer.close()
             message = f"{self._subject}: {quote(connection.host)} must not be used: {problem}; use another address"
@@ -54,16 +62,17 @@ class Guard:
             connection.close()
 
 
-def _forbidden(peer: str, *, loopback: bool, plain: bool) -> str:
-    """Return why an address may not be talked to; '' if it may."""
+def forbidden(peer: str, network: Network, *, plain: bool) -> str:
+    """Return why an address may not be talked to, in plain http if that is asked for; '' if it may."""
     address = ipaddress.ip_address(peer.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     if address.is_link_local or address == _AWS_METADATA:
         return "its address is link-local, where clouds keep their metadata"
-    if address.is_multicast or address.is_unspecified:
+    admitted = any(address in ipaddress.ip_network(allowed) for allowed in network.allowed_networks)
+    if (address.is_multicast or address.is_unspecified) and not admitted:
         return "its address is nobody's"
     if address.is_loopback:
-        return "" if loopback else "its address is this machine's own"
+        return "" if network.allow_loopback or admitted else "its address is this machine's own"
     return "plain http is for loopback addresses only" if plain else ""
 
 

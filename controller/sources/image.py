@@ -1,29 +1,36 @@
-"""Container images: a tag is resolved by one HEAD, and the layers of exactly that digest are streamed.
+"""Images and other OCI artifacts: a tag is resolved by one HEAD, and the layers of exactly that digest are streamed.
 
-Plain http is spoken to loopback registries, unless certificateData or insecureSkipTLSVerify asks for TLS there.
+Https is spoken; plain http to loopback registries where neither a certificate nor credentials are given, and, where
+insecureSkipTLSVerify is set, to those that do not speak TLS. Credentials never go over plain http.
 
-Not here: credentials and OCI artifacts other than images, which this release does not read.
+Not here: the protocol (registry.py), logging in (logins.py), what manifests and layers mean (manifest.py, layers.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Access, Entry, Resolution
+from api.plugins import MEBIBYTE, Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
-from controller.sources.manifest import Image, Index, check_layers, choose, parse_manifest
+from controller.sources.endpoint import find_endpoint
+from controller.sources.layers import Layer, Role, name_chart, plan_layers
+from controller.sources.logins import Login, choose_credentials
+from controller.sources.manifest import Image, Index, check_size, choose, parse_manifest
 from controller.sources.reference import ImageReference, parse_reference
-from controller.sources.registry import Registry
+from controller.sources.registry import Blob, Registry
+from controller.sources.tokens import TokenServer
 from controller.sources.transport import Transport, is_certificate_data
 
-_PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9]+(?:/[a-z0-9.]+)?")
+_PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
+_CHART_CONFIG_BYTES = MEBIBYTE
 
 
 class ImageSource:
@@ -52,11 +59,11 @@ class ImageSource:
         """Ask the registry what the reference names now; for a digest, whether it has it for this caller.
 
         Raises: BundleError (NotFound, Unauthorized, Unreachable, TLSVerificationFailed, InsecureRefused,
-            InvalidReference, NotSupported).
+            InvalidReference).
         """
         reference = _parse(parameters, access)
-        with _connect(parameters, reference, access) as transport:
-            digest = _registry(transport, parameters, reference, access, Reason.NOT_FOUND).resolve(reference.target)
+        with _connected(parameters, reference, access, missing=Reason.NOT_FOUND) as registry:
+            digest = registry.resolve(reference.target)
         return Resolution(pinned=f"{reference.name}@{digest}", digest=digest)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
@@ -70,11 +77,11 @@ class ImageSource:
             and those of `resolve`).
         """
         reference = _parse(parameters, access)
-        with _connect(parameters, reference, access) as transport:
-            registry = _registry(transport, parameters, reference, access, Reason.PINNED_CONTENT_GONE)
+        with _connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE) as registry:
             image = _read_image(registry, resolution.digest, _platform(parameters), access)
-            check_layers(image, access.limits, access.path)
-            yield from _read_layers(registry, image, access)
+            layers = plan_layers(image, access.path)
+            check_size(image, access.limits, access.path)
+            yield from _read_layers(registry, _name_files(layers, image, registry, access), access)
 
 
 def _read_image(registry: Registry, digest: str, platform: str, access: Access) -> Image:
@@ -83,55 +90,90 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access) 
         chosen = choose(document, platform, access.path)
         document = parse_manifest(registry.read_manifest(chosen.digest), access.path)
     if isinstance(document, Index):
-        message = f"{access.path}: the index holds another index; push the images into one"
+        message = f"{access.path}.ref: the index holds another index; push the images into one"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
     return document
 
 
-def _read_layers(registry: Registry, image: Image, access: Access) -> Iterator[Entry]:
-    done = 0
+def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:
+    """Return the layers with the name of the chart, which takes a look at the config, where they need one."""
+    if not any(layer.suffix for layer in layers):
+        return layers
+    name = name_chart(_read_config(image, registry), access.path)
+    return tuple(replace(layer, name=layer.name or name + layer.suffix) for layer in layers)
+
+
+def _read_config(image: Image, registry: Registry) -> bytes:
+    if image.config is None:
+        return b""
+    with closing(registry.open_blob(image.config)) as blob:
+        return blob.read_all(_CHART_CONFIG_BYTES)
+
+
+def _read_layers(registry: Registry, layers: tuple[Layer, ...], access: Access) -> Iterator[Entry]:
+    done, total = 0, sum(layer.descriptor.size for layer in layers)
 
     def advance(count: int) -> None:
         nonlocal done
         done += count
-        access.progress(done, image.size)
+        access.progress(done, total)
 
-    for number, descriptor in enumerate(image.layers):
-        with closing(registry.open_blob(descriptor, advance)) as blob:
+    for number, layer in enumerate(layers):
+        with closing(registry.open_blob(layer.descriptor, advance)) as blob:
             try:
-                yield from read_tar(blob, access.limits, layer=number)
+                yield from _entries(layer, number, blob, access)
             except Rejection as rejection:  # of the reader, or thrown in by the writer
                 blob.verify()  # if it is not what its digest says, then that is the news
                 raise rejection.at(access.path) from None
             blob.verify()
 
 
+def _entries(layer: Layer, number: int, blob: Blob, access: Access) -> Iterator[Entry]:
+    if layer.role is Role.FILE:
+        yield Entry(path=layer.name, size=layer.descriptor.size, data=blob, layer=number)
+    else:
+        yield from read_tar(blob, access.limits, layer=number if layer.role is Role.LAYER else None)
+
+
 def _parse(parameters: Mapping[str, Any], access: Access) -> ImageReference:
-    if access.credentials is not None:
-        message = f"{access.path}: auth of images is not part of this release; take it out"
-        raise BundleError(Reason.NOT_SUPPORTED, message)
     try:
         return parse_reference(parameters["ref"])
     except ValueError as error:
-        message = f"{access.path}: image reference {quote(parameters['ref'])} {error}"
+        message = f"{access.path}.ref: image reference {quote(parameters['ref'])} {error}"
         raise BundleError(Reason.INVALID_REFERENCE, message) from None
 
 
-def _connect(parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> Transport:
-    return Transport(
-        access,
-        certificate_data=parameters.get("certificateData", ""),
-        verify=not parameters.get("insecureSkipTLSVerify", False),
-        loopback=reference.is_loopback,
+@contextmanager
+def _connected(
+    parameters: Mapping[str, Any], reference: ImageReference, access: Access, *, missing: Reason
+) -> Iterator[Registry]:
+    """Hand out the repository that a reference names, for one call."""
+    credentials = access.credentials
+    endpoint = find_endpoint(reference, access.network.registry_mirrors)
+    certificates = parameters.get("certificateData") or (credentials.certificate_authority if credentials else "")
+    verify = not parameters.get("insecureSkipTLSVerify", False)
+    connection = Transport(
+        replace(access, path=f"{access.path}.ref"),
+        certificate_data=certificates,
+        verify=verify,
+        loopback=endpoint.is_loopback,
     )
+    candidates = choose_credentials(credentials, endpoint)
+    with connection as transport:
+        yield Registry(
+            transport,
+            endpoint,
+            Login(TokenServer(transport, endpoint, access.path), candidates),
+            schemes=_schemes(verify=verify, loopback=endpoint.is_loopback, wants_tls=bool(certificates or candidates)),
+            path=access.path,
+            missing=missing,
+        )
 
 
-def _registry(
-    transport: Transport, parameters: Mapping[str, Any], reference: ImageReference, access: Access, missing: Reason
-) -> Registry:
-    wants_tls = parameters.get("certificateData") or parameters.get("insecureSkipTLSVerify")
-    scheme = "http" if reference.is_loopback and not wants_tls else "https"
-    return Registry(transport, reference, scheme=scheme, path=access.path, missing=missing)
+def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:
+    if not verify:
+        return ("https", "http")
+    return ("http",) if loopback and not wants_tls else ("https",)
 
 
 def _platform(parameters: Mapping[str, Any]) -> str:

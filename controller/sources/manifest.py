@@ -1,15 +1,17 @@
 """Manifests and indexes of OCI and Docker v2: what they may be, and the choice among platforms.
 
 Pure. Formats: image-spec manifest.md and image-index.md; distribution's manifest-v2-2.md.
+
+Not here: what becomes of the layers (layers.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
 from api.errors import BundleError
 from api.plugins import Limits
@@ -26,16 +28,6 @@ _MANIFESTS, _INDEXES = (_OCI_MANIFEST, _DOCKER_MANIFEST), (_OCI_INDEX, _DOCKER_L
 ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
 """For the header of that name."""
 
-_LAYERS = frozenset(
-    (
-        "application/vnd.oci.image.layer.v1.tar",
-        "application/vnd.oci.image.layer.v1.tar+gzip",
-        "application/vnd.oci.image.layer.v1.tar+zstd",
-        "application/vnd.docker.image.rootfs.diff.tar",
-        "application/vnd.docker.image.rootfs.diff.tar.gzip",
-        "application/vnd.docker.image.rootfs.diff.tar.zstd",
-    )
-)
 _ATTESTATION = "unknown"  # as BuildKit writes the platform of what is not an image
 
 
@@ -59,6 +51,12 @@ class Platform(_Document):
         return wanted in (str(self).replace("arm64/v8", "arm64"), f"{self.os}/{self.architecture}")
 
 
+def _texts(found: Any) -> dict[str, str]:
+    """Keep what is text: few annotations mean something here, and the others are no reason to refuse an image."""
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {key: value for key, value in pairs if isinstance(value, str)}
+
+
 class Descriptor(_Document):
     """A reference to a manifest or a blob."""
 
@@ -66,24 +64,24 @@ class Descriptor(_Document):
     digest: Annotated[str, Field(pattern=rf"^{DIGEST.pattern}$")]
     size: Annotated[int, Field(ge=0)]
     platform: Platform | None = None
-
-
-# Without FailFast a manifest of a million empty descriptors would be two million errors.
-_Descriptors = Annotated[tuple[Descriptor, ...], FailFast()]
+    annotations: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default_factory=dict)
 
 
 class _Manifest(_Document):
     schema_version: int = Field(default=0, alias="schemaVersion")
     media_type: str = Field(default="", alias="mediaType")
+    config: Descriptor | None = None
+    # Without FailFast a manifest of a million empty descriptors would be two million errors.
     layers: Annotated[tuple[Descriptor, ...] | None, FailFast()] = None
     manifests: Annotated[tuple[Descriptor, ...] | None, FailFast()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """The layers of an image, the lowest first."""
+    """The layers of an image or of another artifact, the lowest first."""
 
     layers: tuple[Descriptor, ...]
+    config: Descriptor | None = None
 
     @property
     def size(self) -> int:
@@ -121,7 +119,7 @@ def parse_manifest(data: bytes, path: str) -> Image | Index:
     _check_type(document, path)
     if document.manifests is not None:
         return Index(manifests=document.manifests)
-    return Image(layers=document.layers or ())
+    return Image(layers=document.layers or (), config=document.config)
 
 
 def _check_type(document: _Manifest, path: str) -> None:
@@ -130,20 +128,15 @@ def _check_type(document: _Manifest, path: str) -> None:
         raise _unsupported(path, f"manifest of media type {quote(document.media_type)}; push an image in OCI format")
 
 
-def check_layers(image: Image, limits: Limits, path: str) -> None:
-    """Refuse layers that cannot be read, or are too large.
+def check_size(image: Image, limits: Limits, path: str) -> None:
+    """Refuse layers that are too large together.
 
-    Raises: BundleError (UnsupportedContent, ContentRejected).
+    Raises: BundleError (ContentRejected).
     """
-    for index, layer in enumerate(image.layers):
-        if layer.media_type not in _LAYERS:
-            what = f"layer {index} is of media type {quote(layer.media_type)}"
-            raise _unsupported(path, f"{what}; push it as tar, tar+gzip or tar+zstd, not encrypted and not foreign")
     if image.size > limits.compressed_bytes:
         budget = describe_bytes(limits.compressed_bytes)
-        raise BundleError(
-            Reason.CONTENT_REJECTED, f"{path}: the layers are over the budget of {budget}; make the image smaller"
-        )
+        message = f"{path}.ref: the layers are over the budget of {budget}; make the image smaller"
+        raise BundleError(Reason.CONTENT_REJECTED, message)
 
 
 def choose(index: Index, platform: str, path: str) -> Descriptor:
@@ -157,16 +150,15 @@ def choose(index: Index, platform: str, path: str) -> Descriptor:
         return min(serving, key=lambda entry: len(str(entry.platform)))  # the one without a variant, or the first
     if len(images) == 1 and images[0].platform is None:
         return images[0]
-    raise BundleError(
-        Reason.PLATFORM_NOT_FOUND,
-        f"{path}: the index has no image for platform {quote(platform)}; it has {_list(images)}",
-    )
+    raise BundleError(Reason.PLATFORM_NOT_FOUND, f"{path}.platform: {_describe_choice(images, platform)}")
 
 
-def _list(images: Sequence[Descriptor]) -> str:
+def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
     names = sorted({quote(str(entry.platform)) for entry in images if entry.platform})
-    return ", ".join(names[:20]) or "none that names one"
+    if not names:
+        return "the index has no image that names its platform; push it again"
+    return f"the index has no image for {quote(platform)}, only for {', '.join(names[:20])}; choose one of these"
 
 
 def _unsupported(path: str, problem: str) -> BundleError:
-    return BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}: {problem}")
+    return BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {problem}")

@@ -21,9 +21,11 @@ _ELEMENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _NAME_LENGTH = 255
 
-_HUB = "docker.io"
-_HUB_HOST = "registry-1.docker.io"
-_HUB_NAMES = (_HUB, "index.docker.io", _HUB_HOST)
+HUB = "docker.io"
+"""The registry where a reference names none; the normal form of all its names."""
+HUB_HOST = "registry-1.docker.io"
+"""The host that serves it."""
+HUB_NAMES = (HUB, "index.docker.io", HUB_HOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class ImageReference:
     @property
     def host(self) -> str:
         """Host and optional port to talk to."""
-        return _HUB_HOST if self.registry == _HUB else self.registry
+        return HUB_HOST if self.registry == HUB else self.registry
 
     @property
     def target(self) -> str:
@@ -54,12 +56,6 @@ class ImageReference:
         """The one spelling of what is named."""
         separator = "@" if self.digest else ":"
         return f"{self.registry}/{self.repository}{separator}{self.target}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the registry is on this machine by name: the only place that plain http is spoken to."""
-        host = self.registry.rsplit(":", 1)[0] if re.search(r":\d+$", self.registry) else self.registry
-        return is_loopback(host.strip("[]"))
 
 
 def is_loopback(host: str) -> bool:
@@ -101,10 +97,10 @@ def _split_registry(name: str) -> tuple[str, str]:
     """Tell the registry from the repository as Docker does: it has a dot or a port, or is localhost."""
     head, slash, rest = name.partition("/")
     if not slash or not ("." in head or ":" in head or head == "localhost" or head != head.lower()):
-        head, rest = _HUB, name
-    if head not in _HUB_NAMES:
+        head, rest = HUB, name
+    if head not in HUB_NAMES:
         return head, rest
-    return _HUB, rest if "/" in rest else f"library/{rest}"
+    return HUB, rest if "/" in rest else f"library/{rest}"
 
 
 def _check(registry: str, repository: str, tag: str | None) -> None:

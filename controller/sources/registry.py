@@ -1,6 +1,8 @@
 """The read side of the distribution API: manifests and blobs by digest, verified while they stream.
 
-Not here: what manifests mean (manifest.py), and tokens (tokens.py). The API:
+Credentials never go over plain http: with some, only https is spoken.
+
+Not here: what manifests mean (manifest.py), and logging in (logins.py). The API:
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md.
 """
 
@@ -13,10 +15,11 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.sources.endpoint import Endpoint
+from controller.sources.logins import Login
 from controller.sources.manifest import ACCEPT, Descriptor
-from controller.sources.reference import DIGEST, ImageReference
-from controller.sources.tokens import AnonymousTokens
-from controller.sources.transport import Response, Transport
+from controller.sources.reference import DIGEST
+from controller.sources.transport import PlainServerError, Response, Transport
 
 _MANIFEST_BYTES = 4 * MEBIBYTE  # what registries must take at least, and most take at most
 _CHUNK = 64 * 1024
@@ -28,25 +31,33 @@ class Registry:
 
     Args:
         transport: the way there.
-        reference: names registry and repository; tag and digest are not looked at.
-        scheme: https or http.
+        endpoint: registry and repository.
+        login: says who asks.
+        schemes: to be tried in this order: https, http, or both. A server that speaks plain http is then taken at its
+            word, unless there are credentials.
         path: of the source in the spec; messages begin with it.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 
     def __init__(
-        self, transport: Transport, reference: ImageReference, *, scheme: str, path: str, missing: Reason
+        self,
+        transport: Transport,
+        endpoint: Endpoint,
+        login: Login,
+        *,
+        schemes: tuple[str, ...],
+        path: str,
+        missing: Reason,
     ) -> None:
-        self._transport, self._reference, self._path, self._missing = transport, reference, path, missing
-        self._url = f"{scheme}://{reference.host}/v2/{reference.repository}"
-        self._tokens = AnonymousTokens(transport, reference.host, path)
+        self._transport, self._endpoint, self._login = transport, endpoint, login
+        self._schemes, self._path, self._missing = schemes, path, missing
 
     def resolve(self, target: str) -> str:
         """Return the digest that a tag names now, or a digest itself if the registry has it for this caller.
 
-        Raises: BundleError (NotFound, Unauthorized, Unreachable, …).
+        Raises: BundleError (NotFound, Unauthorized, Unreachable, InsecureRefused, …).
         """
-        response = self._request("HEAD", f"manifests/{target}", also=_METHOD_NOT_ALLOWED)
+        response = self._request("HEAD", "manifests", target, also=_METHOD_NOT_ALLOWED)
         response.discard()
         if response.status == _METHOD_NOT_ALLOWED:
             return digest_of(self.read_manifest(target))
@@ -60,44 +71,87 @@ class Registry:
 
         Raises: BundleError (`missing`, DigestMismatch, ContentRejected over 4 MiB, Unauthorized, Unreachable, …).
         """
-        data = self._request("GET", f"manifests/{target}").read_all(_MANIFEST_BYTES)
+        data = self._request("GET", "manifests", target).read_all(_MANIFEST_BYTES)
         if DIGEST.fullmatch(target) and digest_of(data) != target:
             raise _mismatch(self._path, target)
         return data
 
-    def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None]) -> Blob:
+    def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None] = lambda _: None) -> Blob:
         """Return a blob to read; `advance` is called with the bytes that came.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
-        return Blob(self._request("GET", f"blobs/{descriptor.digest}"), descriptor, self._path, advance)
+        return Blob(self._request("GET", "blobs", descriptor.digest), descriptor, self._path, advance)
 
-    def _request(self, method: str, what: str, *, also: int = _OK) -> Response:
-        response = self._send(method, what)
-        if response.status == _UNAUTHORIZED and response.host == self._reference.host:  # not: of a redirect's host
+    def _request(self, method: str, kind: str, name: str, *, also: int = _OK) -> Response:
+        response = self._send(method, kind, name)
+        # A refusal by another host, to which a redirect led, is none of ours to answer.
+        while response.status not in (_OK, also) and response.host == self._endpoint.host:
             response.discard()
-            if self._tokens.renew(response):
-                response = self._send(method, what)
+            if not self._login.answer(response):
+                break
+            response = self._send(method, kind, name)
         if response.status not in (_OK, also):
             response.discard()
-            raise self._failure(response, what)
+            raise self._failure(response, kind, name)
+        self._login.accept()
         return response
 
-    def _send(self, method: str, what: str) -> Response:
-        return self._transport.send(method, f"{self._url}/{what}", {"Accept": ACCEPT, **self._tokens.headers})
+    def _send(self, method: str, kind: str, name: str) -> Response:
+        try:
+            return self._send_by(self._schemes[0], method, kind, name)
+        except PlainServerError:
+            if self._login.has_credentials:
+                raise self._credentials_refused() from None
+            if len(self._schemes) == 1:
+                raise
+            self._schemes = self._schemes[1:]
+            return self._send_by(self._schemes[0], method, kind, name)
 
-    def _failure(self, response: Response, what: str) -> BundleError:
-        named, host = quote(f"{self._reference.repository} {what}"), quote(response.host)
+    def _send_by(self, scheme: str, method: str, kind: str, name: str) -> Response:
+        url = f"{scheme}://{self._endpoint.host}/v2/{self._endpoint.repository}/{kind}/{name}"
+        return self._transport.send(method, url, {"Accept": ACCEPT, **self._login.headers})
+
+    # what went wrong
+
+    def _credentials_refused(self) -> BundleError:
+        message = (
+            f"{self._path}.auth: registry {quote(self._endpoint.host)} speaks plain http, over which no credentials "
+            "are sent; serve it by https, or take auth out"
+        )
+        return BundleError(Reason.INSECURE_REFUSED, message)
+
+    def _failure(self, response: Response, kind: str, name: str) -> BundleError:
+        word = {"blobs": "blob"}.get(kind, "manifest" if DIGEST.fullmatch(name) else "tag")
+        what = f"{word} {quote(name)}"
+        if response.host != self._endpoint.host:
+            return self._failure_elsewhere(response, what)
+        where = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND:
-            remedy = "correct the name, or push it"
+            remedy = f"; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
             if self._missing is Reason.PINNED_CONTENT_GONE:
-                remedy = "push it again, or ask for a new resolution"
-            return BundleError(self._missing, f"{self._path}: {host} does not have {named}; {remedy}")
+                remedy = " any more; push it again, or ask for a new resolution"
+            return BundleError(self._missing, f"{self._path}.ref: {where} has no {what}{remedy}")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
-            message = f"{self._path}: {host} does not give {named} to everybody, or does not have it"
-            return BundleError(Reason.UNAUTHORIZED, f"{message}; correct the name, or see to auth")
-        message = f"{self._path}: {host} answers with status {response.status} when asked for {named}"
-        return BundleError(Reason.UNREACHABLE, f"{message}; check the address")
+            return BundleError(Reason.UNAUTHORIZED, self._unauthorized(where))
+        problem = f"answers with status {response.status} when asked for {what}; check the address"
+        return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {where} {problem}")
+
+    def _failure_elsewhere(self, response: Response, what: str) -> BundleError:
+        """Return the failure of a host that the registry has redirected to: a store of blobs."""
+        message = (
+            f"{self._path}.ref: {quote(response.host)}, where {quote(self._endpoint.host)} sends for {what}, answers "
+            f"with status {response.status}; see to the registry"
+        )
+        reasons = {_NOT_FOUND: self._missing, _UNAUTHORIZED: Reason.UNAUTHORIZED, _FORBIDDEN: Reason.UNAUTHORIZED}
+        return BundleError(reasons.get(response.status, Reason.UNREACHABLE), message)
+
+    def _unauthorized(self, where: str) -> str:
+        if self._login.has_credentials:
+            problem = "cannot be read with these credentials, or is not there; correct the Secret, or its rights there"
+            return f"{self._path}.auth: {where} {problem}"
+        problem = "is not for everybody, or is not there; correct the name, or name a Secret with credentials for it"
+        return f"{self._path}.auth: {where} {problem}"
 
 
 class Blob:
@@ -130,6 +184,20 @@ class Blob:
         if self._count != self._descriptor.size or f"sha256:{self._hash.hexdigest()}" != self._descriptor.digest:
             raise _mismatch(self._path, self._descriptor.digest)
 
+    def read_all(self, limit: int) -> bytes:
+        """Return the whole blob, verified.
+
+        Raises: BundleError (ContentRejected over `limit` bytes, DigestMismatch, Unreachable).
+        """
+        if self._descriptor.size > limit:
+            message = f"{self._path}.ref: blob {quote(self._descriptor.digest)} is over {limit} bytes; make it smaller"
+            raise BundleError(Reason.CONTENT_REJECTED, message)
+        parts = []
+        while data := self.read(_CHUNK):
+            parts.append(data)
+        self.verify()
+        return b"".join(parts)
+
     def close(self) -> None:
         """Let go of the connection."""
         self._response.close()
@@ -141,5 +209,5 @@ def digest_of(data: bytes) -> str:
 
 
 def _mismatch(path: str, digest: str) -> BundleError:
-    message = f"{path}: what the registry has for {quote(digest)} is something else; find out who changed it"
+    message = f"{path}.ref: what the registry has for {quote(digest)} is something else; find out who changed it"
     return BundleError(Reason.DIGEST_MISMATCH, message)

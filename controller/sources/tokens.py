@@ -1,10 +1,11 @@
-"""Anonymous bearer tokens of registries, by oras' reading of a challenge; the typed façade of oras.
+"""Bearer tokens of registries: anonymous, by user name and password, by identity token.
 
-oras is given no session of requests but one that goes through the transport, so that deadline, caps and address guard
-hold for token servers, too; it reads no configuration and runs no credential helper. A token server must belong to the
-registry by name.
+The first two exchanges are oras', which is given no session of requests but one that goes through the transport, so
+that deadline, caps and address guard hold for token servers, too; it reads no configuration and runs no credential
+helper. A token server must belong to the registry by name; one that is to see credentials more strictly so, and by
+https.
 
-The exchange: https://distribution.github.io/distribution/spec/auth/token/.
+The exchanges: https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/.
 """
 
 from __future__ import annotations
@@ -17,87 +18,133 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import oras.auth
+import oras.auth.utils
 import oras.logger
 
 from api.errors import BundleError
+from api.plugins import RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.sources.challenge import Challenge
+from controller.sources.endpoint import Endpoint
 from controller.sources.transport import Response, Transport
 
-_CHALLENGE_LENGTH = 4096  # oras' expression takes quadratic time
 _ANSWER_BYTES = 64 * 1024
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_CLIENT = "rukpak"
+_OK = 200
+
+_PAIRS = {"registry-1.docker.io": ("auth.docker.io",), "registry.gitlab.com": ("gitlab.com",)}
+"""Registries and the token servers that are known to be theirs."""
+
+_SHARED = (
+    "amazonaws.com",
+    "azurecr.io",
+    "cloudfront.net",
+    "github.io",
+    "gitlab.io",
+    "googleapis.com",
+    "herokuapp.com",
+    "nip.io",
+    "pkg.dev",
+    "run.app",
+    "sslip.io",
+    "windows.net",
+)
+"""Domains below which everybody can have a name."""
+_SECOND_LEVEL = re.compile(r"(?:ac|co|com|edu|go|gob|gov|gouv|gv|ltd|me|mil|ne|net|nom|or|org|plc|sch)\.[a-z]{2}")
 
 
-class AnonymousTokens:
-    """The token of one registry for one fetch.
+class TokenServer:
+    """The token servers that one registry sends to.
 
     Args:
-        transport: the way to the token server.
-        host: of the registry, with its port.
+        transport: the way there.
+        endpoint: the registry.
         path: of the source in the spec; messages begin with it.
     """
 
-    def __init__(self, transport: Transport, host: str, path: str) -> None:
+    def __init__(self, transport: Transport, endpoint: Endpoint, path: str) -> None:
         oras.logger.logger.log_handler.clear()  # it writes to stderr by itself, answers of token servers included
-        self._exchange = _Exchange()
-        self._exchange.session = _Session(transport, host, path)
+        self._transport, self._endpoint, self._path = transport, endpoint, path
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The header that carries the token; empty before the first challenge."""
-        headers: Mapping[str, str] = self._exchange.get_auth_header()
-        return headers
+    def request(self, challenge: Challenge, credentials: RegistryCredentials | None) -> str:
+        """Return a token for what a challenge asks for; '' if it names no server, or that gives none.
 
-    def renew(self, challenged: Response) -> bool:
-        """Answer the challenge of a 401 with a new token; return whether there is one.
-
-        Raises: BundleError (InsecureRefused, Unreachable).
+        Raises: BundleError (InsecureRefused, Unreachable, ContentRejected for an endless answer).
         """
-        challenge = challenged.headers.get("WWW-Authenticate", "")
-        if len(challenge) > _CHALLENGE_LENGTH or challenge[:7].lower() != "bearer ":
-            return False
-        _, changed = self._exchange.authenticate_request(challenged, {}, refresh=True)
-        return bool(changed)
+        asked = self._asked(challenge)
+        if not asked["realm"]:
+            return ""
+        self._check(asked["realm"], is_secret=credentials is not None)
+        if credentials and credentials.identity_token:
+            return self._refresh(asked, credentials.identity_token)
+        return self._exchange(asked, credentials)
 
+    def _asked(self, challenge: Challenge) -> dict[str, str]:
+        scope = f"repository:{self._endpoint.repository}:pull"
+        found = {name: challenge.parameters.get(name, "") for name in ("realm", "service", "scope")}
+        return {**found, "scope": found["scope"] or scope}
 
-class _Exchange(oras.auth.TokenAuth):  # type: ignore[misc]
-    """oras' exchange, without its second try for those who have a password."""
+    def _exchange(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
+        exchange = oras.auth.TokenAuth()
+        exchange.session = _Session(self._transport)
+        exchange._tls_verify = True  # noqa: SLF001 - oras passes it on, and our session knows better
+        header = oras.auth.utils.authHeader(asked)
+        if credentials is None:
+            return str(exchange.request_anonymous_token(header) or "")
+        exchange.set_basic_auth(credentials.username, credentials.password)
+        return str(exchange.request_token(header) or "")
 
-    _tls_verify = True
-    session: Any
+    def _refresh(self, asked: Mapping[str, str], identity_token: str) -> str:
+        """Get a token for an identity token, which oras cannot (OAuth 2.0, RFC 6749, section 6)."""
+        form = {
+            "grant_type": "refresh_token",
+            "service": asked["service"],
+            "scope": asked["scope"],
+            "client_id": _CLIENT,
+            "refresh_token": identity_token,
+        }
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = _Answer.of(self._transport.send("POST", asked["realm"], headers, body=urlencode(form).encode()))
+        found = answer.json() if answer.status_code == _OK else {}
+        return found.get("access_token") or found.get("token") or ""
 
-    def request_token(self, h: Any) -> None:  # noqa: ARG002 - oras' signature
-        """Return nothing: there are no credentials."""
-        return
+    def _check(self, realm: str, *, is_secret: bool) -> None:
+        scheme, host = _split_realm(realm)
+        if is_secret and scheme == "http":
+            problem = "by plain http, over which no credentials are sent; let it name an https address"
+        # Without credentials plain http is refused by the transport, where it is not admitted.
+        elif scheme not in ("https", "http") or not is_related(host, self._endpoint.host_name, is_secret=is_secret):
+            problem = "which does not belong to it by name; use another registry"
+        else:
+            return
+        registry = quote(self._endpoint.host)
+        message = f"{self._path}.ref: registry {registry} sends for a token to {quote(host)}, {problem}"
+        raise BundleError(Reason.INSECURE_REFUSED, message)
 
 
 class _Session:
     """As much of a session of requests as oras uses for a token."""
 
-    def __init__(self, transport: Transport, host: str, path: str) -> None:
-        self._transport, self._host, self._path = transport, host, path
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
-    def request(self, method: str, realm: str, *, params: Mapping[str, str], verify: bool) -> _Answer:  # noqa: ARG002 - oras' signature
-        self._check(realm)
+    def get(self, realm: str, *, headers: Mapping[str, str], **options: Any) -> _Answer:
+        own = {name: value for name, value in headers.items() if name == "Authorization"}
+        return self.request("GET", realm, headers=own, **options)
+
+    def request(
+        self,
+        method: str,
+        realm: str,
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        verify: bool,  # noqa: ARG002 - oras' signature
+    ) -> _Answer:
         separator = "&" if urlsplit(realm).query else "?"
-        response = self._transport.send(method, f"{realm}{separator}{urlencode(params)}", {})
-        return _Answer(response.status, response.read_all(_ANSWER_BYTES))
-
-    def _check(self, realm: str) -> None:
-        try:
-            url = urlsplit(realm)
-            host = url.hostname or ""
-        except ValueError:
-            host = ""
-        own = urlsplit(f"//{self._host}").hostname or ""
-        # Plain http is refused by the transport for all but loopback addresses.
-        if not is_related(host, own) or url.scheme not in ("https", "http") or "@" in url.netloc:
-            raise BundleError(
-                Reason.INSECURE_REFUSED,
-                f"{self._path}: registry {quote(self._host)} sends for a token to {quote(host)}, which does not belong "
-                "to it by name; use another registry",
-            )
+        return _Answer.of(self._transport.send(method, f"{realm}{separator}{urlencode(params)}", headers or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +153,10 @@ class _Answer:
 
     status_code: int
     body: bytes
+
+    @classmethod
+    def of(cls, response: Response) -> _Answer:
+        return cls(response.status, response.read_all(_ANSWER_BYTES))
 
     @property
     def text(self) -> str:
@@ -121,13 +172,33 @@ class _Answer:
         return {key: value for key, value in found if isinstance(value, str) and _TOKEN.fullmatch(value)}
 
 
-def is_related(host: str, registry: str) -> bool:
-    """Return whether a token server belongs to a registry by name: the same host, or one of the same parent domain.
+def _split_realm(realm: str) -> tuple[str, str]:
+    """Return scheme and host of a realm; nothing for what is no plain URL."""
+    try:
+        url = urlsplit(realm)
+    except ValueError:
+        return "", ""
+    return ("", "") if "@" in url.netloc else (url.scheme, url.hostname or "")
 
-    So `auth.docker.io` for `registry-1.docker.io`, and `gitlab.com` for `registry.gitlab.com`. Without a list of
-    public suffixes this is too lenient for anything secret; an anonymous request carries nothing.
+
+def is_related(host: str, registry: str, *, is_secret: bool) -> bool:
+    """Return whether a token server belongs to a registry by name: the same host, a known pair, or the same parent.
+
+    So `auth.docker.io` for `registry-1.docker.io`, and `gitlab.example.com` for `registry.example.com`.
+
+    Args:
+        host: of the token server, without port.
+        registry: host of the registry, without port.
+        is_secret: whether it is to see credentials. Then a parent that is known or looks like a place where everybody
+            can have a name does not count. (A registry that means ill could ask for them itself.)
     """
+    if host == registry or host in _PAIRS.get(registry, ()):
+        return True
     parent = registry.partition(".")[2]
-    if host == registry or "." not in parent or registry.replace(".", "").isdigit():
-        return host == registry
+    if "." not in parent or registry.replace(".", "").isdigit() or (is_secret and _is_shared(parent)):
+        return False
     return host == parent or host.endswith("." + parent)
+
+
+def _is_shared(domain: str) -> bool:
+    return f".{domain}".endswith(tuple(f".{shared}" for shared in _SHARED)) or bool(_SECOND_LEVEL.fullmatch(domain))

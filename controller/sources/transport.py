@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self
@@ -64,12 +65,18 @@ _UNUSABLE = (
     urllib3.exceptions.LocationValueError,
 )
 _NOT_VERIFIED = (ssl.SSLCertVerificationError, urllib3.util.ssl_match_hostname.CertificateError)
+_NO_TLS = "it does not speak TLS as it should"
+_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # OpenSSL 3.0, and from 3.5 on
 _PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((urllib3.exceptions.NameResolutionError, socket.gaierror), "its name cannot be resolved"),
     ((ConnectionRefusedError,), "it refuses the connection"),
-    ((ssl.SSLError, requests.exceptions.SSLError, urllib3.exceptions.SSLError), "it does not speak TLS as it should"),
+    ((ssl.SSLError, requests.exceptions.SSLError, urllib3.exceptions.SSLError), _NO_TLS),
     ((TimeoutError, requests.exceptions.Timeout, urllib3.exceptions.TimeoutError), "it does not answer in time"),
 )
+
+
+class PlainServerError(BundleError):
+    """A server was spoken to in TLS and answers in plain http."""
 
 
 def translate(error: BaseException, subject: str, host: str) -> BundleError:
@@ -86,6 +93,8 @@ def translate(error: BaseException, subject: str, host: str) -> BundleError:
             why = getattr(cause, "verify_message", "") or "it is for another name"
             message = f"{subject}: the certificate of {quote(host)} cannot be verified: {why}; see to certificateData"
             return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
+        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") in _PLAIN_ANSWERS:
+            return PlainServerError(Reason.UNREACHABLE, _unreachable(subject, host, _NO_TLS).message)
     if isinstance(error, _UNUSABLE):
         return BundleError(Reason.INVALID_REFERENCE, f"{subject}: {quote(host)} leads to an unusable URL; correct it")
     problem = next(
@@ -122,21 +131,32 @@ def is_certificate_data(pem: str) -> bool:
     return True
 
 
+def check(access: Access) -> None:
+    """Raise BundleError (Unreachable) once the deadline of a call has passed, or nobody waits any more."""
+    if access.cancelled.is_set():
+        raise BundleError(Reason.UNREACHABLE, f"{access.path}: stopped: the result is not needed any more")
+    if time.monotonic() >= access.deadline:
+        message = f"{access.path}: not finished within the time allowed; it is tried again by itself"
+        raise BundleError(Reason.UNREACHABLE, message)
+
+
 class Transport:
     """The connections of one call of a source; not shared between threads.
 
     Args:
         access: deadline, cancel token, and the field path that messages begin with.
         certificate_data: PEM bundle to trust instead of the system's and certifi's; '' for those.
-        verify: whether certificates are verified at all.
-        loopback: whether loopback addresses may be talked to.
+        verify: whether certificates are verified at all; if not, then plain http may be spoken to any address.
+        loopback: whether loopback addresses may be talked to, as far as `access.network` admits them. To be given for a
+            source that names one: then no redirect or name of another leads there.
     """
 
     def __init__(
         self, access: Access, *, certificate_data: str = "", verify: bool = True, loopback: bool = False
     ) -> None:
         self._access = access
-        self._guard = Guard(access.path, loopback=loopback)
+        network = replace(access.network, allow_loopback=access.network.allow_loopback and loopback)
+        self._guard = Guard(access.path, network, plain=not verify)
         self._session = _Session()
         self._session.trust_env = False
         self._session.headers.clear()
@@ -157,10 +177,11 @@ class Transport:
         self._session.close()
         self._guard.close()
 
-    def send(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
-        """Send a request without a body and return the answer, its body not read yet.
+    def send(self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None) -> Response:
+        """Send a request and return the answer, its body not read yet.
 
-        Redirects are followed, from https to https only, and transient failures are tried again for a few seconds.
+        Redirects are followed, from https to https only, unless there is a body, which nobody else is to see; transient
+        failures are tried again for a few seconds.
 
         Raises: BundleError (Unreachable, with what Retry-After asked for; TLSVerificationFailed; InsecureRefused;
             InvalidReference; UnsupportedContent for an encoded body).
@@ -172,12 +193,13 @@ class Transport:
             sleep=tenacity.sleep_using_event(self._access.cancelled),
             reraise=True,
         )
-        return retrying(self._follow, method, url, headers)
+        return retrying(self._follow, method, url, headers, body)
 
     def _is_worth_retrying(self, error: BaseException) -> bool:
         return (
             isinstance(error, BundleError)
             and error.reason is Reason.UNREACHABLE
+            and not isinstance(error, PlainServerError)
             and not self._access.cancelled.is_set()
         )
 
@@ -185,14 +207,14 @@ class Transport:
         time_to_wait = min(_LONGEST_WAIT, self._access.deadline - time.monotonic())
         return state.attempt_number >= _ATTEMPTS or state.upcoming_sleep > time_to_wait
 
-    def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
+    def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         origin = _origin(urlsplit(url))
         for _ in range(_REDIRECTS + 1):
             parts = urlsplit(url)
             own = _origin(parts) == origin
             sent = {name: value for name, value in headers.items() if own or name.lower() != "authorization"}
-            response = self._send_once(method, url, sent)
-            if response.status not in _REDIRECT_STATUS:
+            response = self._send_once(method, url, sent, body)
+            if response.status not in _REDIRECT_STATUS or body is not None:
                 return response
             response.discard()
             url = self._redirected(parts, url, response)
@@ -213,14 +235,14 @@ class Transport:
             )
         return target
 
-    def _send_once(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
+    def _send_once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         self.check()
         host = _host(urlsplit(url))
         left = max(self._access.deadline - time.monotonic(), 0.001)
         timeout = (min(_CONNECT_SECONDS, left), min(_READ_SECONDS, left))
         try:
             raw = self._session.request(
-                method, url, headers=dict(headers), stream=True, timeout=timeout, allow_redirects=False
+                method, url, headers=dict(headers), data=body, stream=True, timeout=timeout, allow_redirects=False
             )
         except LIBRARY_ERRORS as error:
             self.check()
@@ -246,11 +268,7 @@ class Transport:
 
     def check(self) -> None:
         """Raise BundleError (Unreachable) once the deadline has passed, or nobody waits any more."""
-        if self._access.cancelled.is_set():
-            raise BundleError(Reason.UNREACHABLE, f"{self._access.path}: stopped: the result is not needed any more")
-        if time.monotonic() >= self._access.deadline:
-            message = f"{self._access.path}: not finished within the time allowed; it is tried again by itself"
-            raise BundleError(Reason.UNREACHABLE, message)
+        check(self._access)
 
 
 class Response:

@@ -34,6 +34,6 @@ def manifest(
     }
 
 
-def deployment(name: str = "shop", **parts: Mapping[str, Any]) -> BundleDeployment:
+def deployment(name: str = "shop", **parts: Any) -> BundleDeployment:
     """Return the same as the controller reads it; see `manifest`."""
     return BundleDeployment.model_validate(manifest(name, **parts))

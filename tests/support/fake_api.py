@@ -90,12 +90,15 @@ class FakeApi:
 
     # what a test does
 
-    def put(self, collection: str, name: str, *, uid: str = "", **content: Any) -> dict[str, Any]:
-        """Create or change an object; return it. Another `uid` means another object."""
+    def put(
+        self, collection: str, name: str, *, uid: str = "", about: Mapping[str, Any] | None = None, **content: Any
+    ) -> dict[str, Any]:
+        """Create or change an object; return it. Another `uid` means another object; `about` is further metadata."""
         with self._changed:
             old = self.objects[collection].get(name)
             self.version += 1
             metadata = {
+                **(about or {}),
                 "name": name,
                 "resourceVersion": str(self.version),
                 "uid": uid or (old["metadata"]["uid"] if old else f"uid-{self.version}"),

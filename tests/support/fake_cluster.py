@@ -1,9 +1,9 @@
 """An API server in memory, for what acts on objects: every request is noted, and any of them can be made to fail.
 
-It knows objects by path, resource versions, label selectors, merge patches, preconditions of deletes, and of server-side
-apply what ownership and drift need: managedFields entries, 409 without force. It knows no schema, no admission, no
-garbage collector and no status subresource but that of `<path>/status`: these are tested against a real API server.
-Watches see everything at once; nothing here has a thread.
+It knows objects by path, resource versions, label selectors, merge patches, preconditions of deletes, and of
+server-side apply what ownership and drift need: managedFields entries, 409 without force. It knows no schema, no
+admission, no garbage collector and no status subresource but that of `<path>/status`: these are tested against a real
+API server. Watches see everything at once; nothing here has a thread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from api import names
@@ -37,6 +38,14 @@ SERVED = (CONFIG_MAPS, SECRETS, NAMESPACES, CLAIMS, WORKLOADS, DEFINITIONS)
 
 Json = dict[str, Any]
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
+# No deadline runs out: an apply in the future counts as one of now.
+NEVER_LATE = "2999-01-01T00:00:00Z"
+
+
+class KilledError(BaseException):
+    """The controller was killed here."""
+
 
 class FakeCluster:
     """Stands for a Client and a Discovery. Attributes may be set at any time.
@@ -53,6 +62,8 @@ class FakeCluster:
         """`VERB path`; an apply without force is a TRY."""
         self.faults: dict[str, list[ApiError]] = {}
         """By request as it is noted: for the next ones of it, one each."""
+        self.dies_after: int | None = None
+        """So many requests are served; then, as far as the caller can tell, the caller is dead."""
         self.warnings: tuple[str, ...] = ()
         """Of every apply."""
         self._version = 0
@@ -178,6 +189,8 @@ class FakeCluster:
     # inside
 
     def _note(self, request: str) -> None:
+        if self.dies_after is not None and len(self.requests) >= self.dies_after:
+            raise KilledError
         self.requests.append(request)
         if self.faults.get(request):
             raise self.faults[request].pop(0)
@@ -199,7 +212,9 @@ class FakeCluster:
 
     def _store(self, path: str, value: Json) -> Json:
         self._version += 1
-        value["metadata"] = {**value["metadata"], "resourceVersion": str(self._version)}
+        created = (START + timedelta(seconds=self._version)).isoformat()
+        about = {"creationTimestamp": created, **value["metadata"], "resourceVersion": str(self._version)}
+        value = {**value, "metadata": about}
         self.objects[path] = value
         return value
 
@@ -279,7 +294,7 @@ def _applied(known: Mapping[str, Any], body: Mapping[str, Any], manager: str) ->
         "manager": manager,
         "operation": "Apply",
         "apiVersion": body["apiVersion"],
-        "time": "2026-01-01T00:00:00Z",
+        "time": NEVER_LATE,
         "fieldsV1": _fields({key: value for key, value in body.items() if key not in ("apiVersion", "kind")}),
     }
     metadata = known.get("metadata") or {}

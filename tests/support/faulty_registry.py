@@ -1,12 +1,14 @@
 """A small OCI registry for faults that a real one cannot be made to show.
 
-In memory: the read side of the distribution API, anonymous or by token; and faults: any status, headers and bodies
-that trickle, bodies that are cut, encoded or too long, blobs that were changed, redirects, foreign token servers, tags
-without a digest header. Alone: `python -m tests.support.faulty_registry` serves one bundle until interrupted.
+In memory: the read side of the distribution API, anonymous, by password or by token; and faults: any status, headers
+and bodies that trickle, bodies that are cut, encoded or too long, blobs that were changed, redirects, foreign token
+servers, tags without a digest header. Alone: `python -m tests.support.faulty_registry` serves one bundle until
+interrupted.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import json
@@ -16,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import zstandard
 
@@ -72,6 +74,12 @@ class FaultyRegistry:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.faults = Faults()
         self.wants_token = False
+        self.logins: dict[str, str] = {}
+        """User to password. Given, the registry asks for them by Basic, or its token server does."""
+        self.identity_tokens: set[str] = set()
+        """What else the token server takes."""
+        self.refusal = 401
+        """Status for an Authorization that is not accepted."""
         self.realm = ""
         """Of the challenge; default: this registry's own."""
         self.token_answer: bytes | None = None
@@ -80,10 +88,13 @@ class FaultyRegistry:
         """After so many a token is refused."""
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         """Method, path, headers."""
+        self.forms: list[dict[str, str]] = []
+        """What was posted."""
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
         """By tag and by digest."""
         self._tokens: dict[str, int] = {}
+        self._scheme = "http" if tls is None else "https"
         self._stop = threading.Event()
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"registry": self}))
         if tls is not None:
@@ -138,12 +149,16 @@ class FaultyRegistry:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         self.requests.append((request.command, request.path, dict(request.headers)))
         path = urlsplit(request.path).path
+        authorization = request.headers.get("Authorization", "")
         if path == "/token":
-            self._send(request, 200, self._make_token(), {})
-        elif self.wants_token and not self._is_authorized(request.headers.get("Authorization", "")):
-            realm = self.realm or f"http://{self.host}/token"
+            admitted = self._is_admitted(request, authorization)
+            self._send(request, 200 if admitted else 401, self._make_token() if admitted else b"{}", {})
+        elif self.wants_token and not self._is_authorized(authorization):
+            realm = self.realm or f"{self._scheme}://{self.host}/token"
             challenge = f'Bearer realm="{realm}",service="registry",scope="repository:bundle:pull"'
-            self._send(request, 401, b'{"errors":[]}', {"WWW-Authenticate": challenge})
+            self._refuse(request, authorization, challenge)
+        elif self.logins and not self.wants_token and not self._is_login(authorization):
+            self._refuse(request, authorization, 'Basic realm="registry"')
         elif self.faults.where in path and self.faults.status and self.faults.times > 0:
             self.faults.times -= 1
             self._send(request, self.faults.status, b"{}", self.faults.headers)
@@ -151,6 +166,22 @@ class FaultyRegistry:
             self._send(request, 307, b"", {"Location": self.faults.redirect + request.path})
         else:
             self._send_content(request, path)
+
+    def _refuse(self, request: BaseHTTPRequestHandler, authorization: str, challenge: str) -> None:
+        status = self.refusal if authorization else 401
+        self._send(request, status, b'{"errors":[]}', {"WWW-Authenticate": challenge} if status == 401 else {})
+
+    def _is_admitted(self, request: BaseHTTPRequestHandler, authorization: str) -> bool:
+        """Whether the token server gives a token to this request."""
+        if request.command == "POST":
+            form = dict(parse_qsl(request.rfile.read(int(request.headers["Content-Length"])).decode()))
+            self.forms.append(form)
+            return form.get("refresh_token") in self.identity_tokens
+        return not (self.logins or self.identity_tokens) or self._is_login(authorization)
+
+    def _is_login(self, authorization: str) -> bool:
+        known = (f"{user}:{password}".encode() for user, password in self.logins.items())
+        return authorization in {f"Basic {base64.b64encode(login).decode()}" for login in known}
 
     def _send_content(self, request: BaseHTTPRequestHandler, path: str) -> None:
         kind, name = path.rsplit("/", 2)[1:]
@@ -229,7 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.registry.answer(self)
 
-    do_HEAD = do_GET  # noqa: N815 - http.server's name
+    do_HEAD = do_POST = do_GET  # noqa: N815 - http.server's names
 
 
 if __name__ == "__main__":

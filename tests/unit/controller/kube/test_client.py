@@ -143,6 +143,25 @@ def test_a_token_that_stays_refused_is_not_read_for_every_request(api: FakeApi) 
         assert len(api.received) == requests
 
 
+@pytest.mark.parametrize(
+    "address", ["api.example:6443", "ftp://api.example", "https://", "https://[::1", "https://x:99999"]
+)
+def test_what_is_no_address_of_a_server_is_refused_at_once(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="the address of the API server is"):
+        Client(lambda: Configuration(host=address, proxy="", no_proxy=""))
+
+
+def test_a_server_below_a_path_is_asked_there(api: FakeApi) -> None:
+    client = Client(lambda: Configuration(host=f"{api.url}/apis", proxy="", no_proxy=""))
+    assert client.get(FOO.removeprefix("/apis")).value["metadata"]["name"] == "a"
+
+
+def test_a_server_behind_a_proxy_over_plain_http_is_named_in_the_request(api: FakeApi) -> None:
+    client = Client(lambda: Configuration(host="http://api.example", proxy=api.url, no_proxy=""))
+    client.get(FOO)
+    assert api.received[-1].header("Host") == ["api.example"]
+
+
 def test_a_kubeconfig_that_is_gone_leaves_the_401(api: FakeApi) -> None:
     load, reads = loader(api, ["t"]), [0]
 

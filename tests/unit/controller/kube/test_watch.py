@@ -401,6 +401,25 @@ def test_what_was_learned_is_not_hidden_by_the_watch_that_lags(followed: Followe
     assert followed.told.count(("changed", "a")) == 3
 
 
+@pytest.mark.parametrize(
+    ("metadata", "projected"), [(True, ["a", "a"]), (False, ["a", "a", "a"])], ids=["metadata", "full"]
+)
+def test_what_a_reply_has_told_is_not_projected_again(stack: ExitStack, metadata: bool, projected: list[str]) -> None:
+    made: list[str] = []
+
+    def note(value: dict[str, Any]) -> Thing:
+        made.append(value["metadata"]["name"])
+        return project(value)
+
+    followed = Followed(stack, FakeApi(FOOS), project=note, metadata=metadata).start("a")
+    uid = followed.api.objects[FOOS]["a"]["metadata"]["uid"]
+    followed.reflector.learn(Thing("", "a", uid, str(followed.api.version + 1)))
+    followed.api.put(FOOS, "a")
+    followed.api.put(FOOS, "a")
+    wait(lambda: followed.told.count(("changed", "a")) == 2)
+    assert made == projected
+
+
 def test_what_was_forgotten_is_told_as_deleted_when_the_watch_says_so(followed: Followed) -> None:
     followed.start("a")
     followed.reflector.forget(("", "a"), followed.api.objects[FOOS]["a"]["metadata"]["uid"])

@@ -81,17 +81,3 @@ def test_any_text_is_a_reference_with_one_normal_form_or_refused(text: str) -> N
 )  # fmt: skip
 def test_what_is_this_machine_by_name(host: str, expect: bool) -> None:
     assert is_loopback(host) is expect
-
-
-@pytest.mark.parametrize(
-    ("text", "expect"),
-    [
-        ("localhost:5000/a", True),
-        ("localhost/a", True),
-        ("[::1]:5000/a", True),
-        ("[::1]/a", True),
-        ("quay.io:1/a", False),
-    ],
-)
-def test_which_registries_are_on_this_machine(text: str, expect: bool) -> None:
-    assert parse_reference(text).is_loopback is expect

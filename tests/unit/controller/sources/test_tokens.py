@@ -129,14 +129,20 @@ def test_nothing_is_written_to_stderr(
 
 
 RELATED = [
-    ("quay.io", "quay.io", True), ("auth.docker.io", "registry-1.docker.io", True),
-    ("gitlab.com", "registry.gitlab.com", True), ("gitlab.example.com", "registry.example.com", True),
-    ("evil.com", "registry.example.com", False), ("evilexample.com", "registry.example.com", False),
-    ("example.com.evil.com", "registry.example.com", False), ("evil.io", "quay.io", False),
-    ("127.0.0.2", "127.0.0.1", False), ("", "quay.io", False), ("io", "quay.io", False),
+    ("quay.io", "quay.io", True, True), ("auth.docker.io", "registry-1.docker.io", True, True),
+    ("gitlab.com", "registry.gitlab.com", True, True), ("gitlab.example.com", "registry.example.com", True, True),
+    ("evil.co.uk", "registry.co.uk", True, False), ("evil.github.io", "registry.github.io", True, False),
+    ("2.dkr.ecr.eu.amazonaws.com", "1.dkr.ecr.eu.amazonaws.com", True, False),
+    ("1.dkr.ecr.eu.amazonaws.com", "1.dkr.ecr.eu.amazonaws.com", True, True),
+    ("evil.com", "registry.example.com", False, False), ("evilexample.com", "registry.example.com", False, False),
+    ("example.com.evil.com", "registry.example.com", False, False), ("evil.io", "quay.io", False, False),
+    ("127.0.0.2", "127.0.0.1", False, False), ("", "quay.io", False, False), ("io", "quay.io", False, False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("host", "registry", "expect"), RELATED)
-def test_which_token_servers_belong_to_a_registry(host: str, registry: str, expect: bool) -> None:
-    assert is_related(host, registry) is expect
+@pytest.mark.parametrize(("host", "registry", "anonymously", "with_credentials"), RELATED)
+def test_which_token_servers_belong_to_a_registry(
+    host: str, registry: str, anonymously: bool, with_credentials: bool
+) -> None:
+    assert is_related(host, registry, is_secret=False) is anonymously
+    assert is_related(host, registry, is_secret=True) is with_credentials

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import requests
@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api.errors import BundleError
-from api.plugins import Access
+from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources import transport as module
-from controller.sources.connections import _forbidden
+from controller.sources.connections import Guard, forbidden
 from controller.sources.transport import LIBRARY_ERRORS, Transport, is_certificate_data, translate
 from tests.support.faulty_registry import Faults, FaultyRegistry
 
@@ -281,9 +281,44 @@ ADDRESSES = [
 
 @pytest.mark.parametrize(("address", "loopback", "plain", "message"), ADDRESSES)
 def test_which_addresses_are_talked_to(address: str, loopback: bool, plain: bool, message: str) -> None:
-    problem = _forbidden(address, loopback=loopback, plain=plain)
+    problem = forbidden(address, Network(allow_loopback=loopback), plain=plain)
     assert message in problem
     assert bool(problem) is bool(message)
+
+
+ALLOWED = [
+    ("127.0.0.1", "127.0.0.0/8", True), ("127.0.0.1", "10.0.0.0/8", False), ("::1", "127.0.0.0/8", False),
+    ("::ffff:127.0.0.1", "127.0.0.0/8", True), ("224.0.0.1", "224.0.0.0/4", True), ("169.254.1.1", "0.0.0.0/0", False),
+    ("fe80::1", "::/0", False), ("fd00:ec2::254", "fd00::/8", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("address", "allowed", "expect"), ALLOWED)
+def test_which_addresses_an_administrator_can_let_through(address: str, allowed: str, expect: bool) -> None:
+    network = Network(allow_loopback=False, allowed_networks=(allowed,))
+    assert (forbidden(address, network, plain=False) == "") is expect
+
+
+def test_plain_http_to_an_admitted_network_is_still_for_loopback_only() -> None:
+    network = Network(allowed_networks=("10.0.0.0/8",))
+    assert "plain http" in forbidden("10.0.0.1", network, plain=True)
+
+
+def test_an_administrator_forbids_loopback(registry: FaultyRegistry, access: Access) -> None:
+    strict = replace(access, network=Network(allow_loopback=False))
+    with pytest.raises(BundleError, match="this machine's own"):
+        get(registry, strict)
+    assert get(registry, replace(access, network=Network(allow_loopback=False, allowed_networks=("127.0.0.0/8",))))
+
+
+def test_plain_http_beyond_loopback_takes_that_tls_was_given_up() -> None:
+    connection, peer = (
+        SimpleNamespace(host="10.0.0.1"),
+        SimpleNamespace(getpeername=lambda: ("10.0.0.1", 80), close=lambda: None),
+    )
+    Guard(PATH, Network(), plain=True).admit(connection, peer, plain=True)  # type: ignore[arg-type]
+    with pytest.raises(BundleError, match="plain http"):
+        Guard(PATH, Network()).admit(connection, peer, plain=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])

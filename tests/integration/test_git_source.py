@@ -1,0 +1,656 @@
+"""The git source against real servers: `git http-backend` over http and https, and git over SSH."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import os
+import ssl
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import trustme
+
+from api.errors import BundleError
+from api.plugins import Access, Credentials, Limits, Network, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.archive import write_entries
+from controller.content.store import ContentStore
+from controller.sources.git import GitSource
+from controller.sources.git_objects import Objects
+from tests.support.git_servers import (
+    EXECUTABLE,
+    LINK,
+    SUBMODULE,
+    Content,
+    Faults,
+    GitHttpServer,
+    GitRepository,
+    GitSshServer,
+    serve_ssh,
+)
+
+PATH = "spec.sources[0].git"
+SOURCE = GitSource()
+CANARY = "canary-4711"
+FORGE = {"uploadpack.allowFilter": "true", "uploadpack.allowAnySHA1InWant": "true"}
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
+
+
+class Forge:
+    """A repository with two commits, and the server that serves it."""
+
+    def __init__(self, root: Path, server: GitHttpServer, *, algorithm: str = "sha1", is_plain: bool = False) -> None:
+        self.root, self.server = root, server
+        self.repository = GitRepository(root / "repo.git", algorithm=algorithm, config={} if is_plain else FORGE)
+        self.first = self.repository.commit({"deploy/a.yaml": b"a: 1\n", "deploy/sub/b.sh": (EXECUTABLE, b"b")})
+        self.repository.tag("v1", self.first)
+        self.second = self.repository.commit({"deploy/a.yaml": b"a: 2\n", "other/x": b"x" * 1000})
+
+    def parameters(self, ref: str = "main", directory: str = "deploy", **others: Any) -> dict[str, Any]:
+        return {"repository": f"{self.server.url}/repo.git", "ref": ref, "directory": directory, **others}
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Access:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return Access(path=PATH, deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=scratch)
+
+
+@pytest.fixture
+def forge(tmp_path: Path) -> Iterator[Forge]:
+    with GitHttpServer(tmp_path / "git") as server:
+        yield Forge(tmp_path / "git", server)
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def secure_forge(tmp_path: Path, authority: trustme.CA) -> Iterator[Forge]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1", "localhost").configure_cert(context)
+    with GitHttpServer(tmp_path / "git", context) as server:
+        yield Forge(tmp_path / "git", server)
+
+
+@pytest.fixture
+def ssh(forge: Forge) -> Iterator[GitSshServer]:
+    with serve_ssh(forge.root) as server:
+        yield server
+
+
+def fetch(parameters: dict[str, Any], access: Access, resolution: Resolution | None = None) -> dict[str, bytes]:
+    """Resolve, if that is not done, fetch and write; return the files."""
+    resolution = resolution or SOURCE.resolve(parameters, access)
+    folder = access.scratch.parent / f"out-{os.urandom(4).hex()}"
+    folder.mkdir()
+    write_entries(SOURCE.fetch(parameters, resolution, access), folder, access.limits, access.path)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def failure(call: Callable[[], object]) -> BundleError:
+    with pytest.raises(BundleError) as caught:
+        call()
+    assert caught.value.message.startswith(PATH)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+def processes(access: Access) -> list[str]:
+    """Return the command lines of what works in the scratch folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(access.scratch).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text())
+        except OSError:  # gone meanwhile, or somebody else's
+            continue
+    return found
+
+
+def assert_nothing_left(access: Access) -> None:
+    """What was killed is gone as soon as the kernel gets to it."""
+    until = time.monotonic() + 10
+    while (left := processes(access)) and time.monotonic() < until:
+        pass
+    assert not left
+
+
+# what a ref names
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+@pytest.mark.parametrize("ref", ["v1", "tags/v1", "refs/tags/v1", "old", "refs/heads/old", "FIRST", "FIRST[:8]"])
+def test_every_kind_of_ref(ref: str, algorithm: str, tmp_path: Path, access: Access) -> None:
+    with GitHttpServer(tmp_path / "git") as server:
+        forge = Forge(tmp_path / "git", server, algorithm=algorithm)
+        forge.repository.git("branch", "old", forge.first)
+        parameters = forge.parameters(ref.replace("FIRST[:8]", forge.first[:8]).replace("FIRST", forge.first))
+        resolution = SOURCE.resolve(parameters, access)
+        digest = f"{algorithm}:{forge.first}"
+        assert resolution == Resolution(pinned=f"{server.url}/repo.git@{forge.first}", digest=digest)
+        assert fetch(parameters, access, resolution) == {"a.yaml": b"a: 1\n", "sub/b.sh": b"b"}
+
+
+def test_without_a_ref_it_is_head(forge: Forge, access: Access) -> None:
+    parameters = {"repository": f"{forge.server.url}/repo.git"}
+    assert SOURCE.resolve(parameters, access).digest == f"sha1:{forge.second}"
+
+
+def test_a_tag_wins_over_a_branch_as_in_git(forge: Forge, access: Access) -> None:
+    forge.repository.git("branch", "v1", forge.second)
+    assert SOURCE.resolve(forge.parameters("v1"), access).digest == f"sha1:{forge.first}"
+
+
+def test_a_branch_of_hexadecimal_digits_is_a_branch(forge: Forge, access: Access) -> None:
+    forge.repository.git("branch", "deadbeef", forge.first)
+    assert SOURCE.resolve(forge.parameters("deadbeef"), access).digest == f"sha1:{forge.first}"
+
+
+def test_resolving_is_one_call_and_fetching_asks_for_the_commit(forge: Forge, access: Access) -> None:
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    assert [path for _, path, _ in forge.server.requests] == [
+        "/repo.git/info/refs?service=git-upload-pack",
+        "/repo.git/git-upload-pack",
+    ]
+    forge.repository.commit({"deploy/a.yaml": b"moved"})
+    assert fetch(forge.parameters(), access, resolution)["a.yaml"] == b"a: 2\n"
+
+
+def test_a_full_commit_is_authorised_by_the_source(forge: Forge, access: Access) -> None:
+    forge.server.wants_basic("user", CANARY)
+    assert failure(lambda: SOURCE.resolve(forge.parameters(forge.first), access)).reason is Reason.UNAUTHORIZED
+    assert forge.server.requests
+
+
+@pytest.mark.parametrize("ref", ["mian", "refs/heads/mian", "0000000", "beef"])
+def test_an_unknown_ref(ref: str, forge: Forge, access: Access) -> None:
+    error = failure(lambda: SOURCE.resolve(forge.parameters(ref), access))
+    assert error.reason is Reason.NOT_FOUND
+    assert error.message == f'{PATH}.ref: no branch, tag or commit "{ref}"; check the spelling or push it'
+
+
+def test_an_ambiguous_abbreviated_commit(forge: Forge, access: Access) -> None:
+    prefix = forge.repository.make_ambiguous()
+    error = failure(lambda: SOURCE.resolve(forge.parameters(prefix), access))
+    assert error.reason is Reason.AMBIGUOUS_REFERENCE
+    assert error.message == f'{PATH}.ref: more than one commit begins with "{prefix}"; write more of it'
+
+
+# servers that can do less
+
+
+@pytest.mark.parametrize("directory", ["deploy", ""])
+@pytest.mark.parametrize("ref", ["main", "FIRST", "FIRST[:8]"])
+@pytest.mark.parametrize("protocol_v2", [True, False], ids=["protocol 2", "protocol 0"])
+def test_a_server_without_filters_and_without_commits_by_name(
+    protocol_v2: bool, ref: str, directory: str, tmp_path: Path, access: Access
+) -> None:
+    with GitHttpServer(tmp_path / "git") as server:
+        forge = Forge(tmp_path / "git", server, is_plain=True)
+        server.protocol_v2 = protocol_v2
+        wanted = ref.replace("FIRST[:8]", forge.first[:8]).replace("FIRST", forge.first)
+        found = fetch(forge.parameters(wanted, directory), access)
+        assert found["a.yaml" if directory else "deploy/a.yaml"] == (b"a: 2\n" if ref == "main" else b"a: 1\n")
+        assert ("other/x" in found) == (ref == "main" and not directory)
+
+
+def test_of_a_directory_only_its_files_are_fetched(forge: Forge, access: Access) -> None:
+    forge.repository.commit({f"other/{number}": os.urandom(100_000) for number in range(20)})
+    sizes: list[int] = []
+    fetch(forge.parameters(), replace(access, progress=lambda done, total: sizes.append(done)))
+    assert max(sizes) < 100_000
+
+
+def test_a_wide_fetch_has_the_same_budget(tmp_path: Path, access: Access) -> None:
+    with GitHttpServer(tmp_path / "git") as server:
+        forge = Forge(tmp_path / "git", server, is_plain=True)
+        forge.repository.commit({"other/big": os.urandom(3_000_000)})
+        limited = replace(access, limits=Limits(compressed_bytes=1_000_000))
+        error = failure(lambda: fetch(forge.parameters(), limited))
+        assert error.reason is Reason.CONTENT_REJECTED
+        assert "the repository brings more than the budget of 1000000 bytes" in error.message
+        assert_nothing_left(access)
+
+
+# what is in the commit
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "told"),
+    [
+        pytest.param(LFS, Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a pointer of Git LFS', id="a pointer of LFS"),
+        pytest.param((SUBMODULE, b"1" * 40), Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a submodule', id="a submodule"),
+        pytest.param((LINK, b"../other/x"), Reason.CONTENT_REJECTED, '"x" links out of the tree', id="a link out"),
+        pytest.param((LINK, b"/etc/passwd"), Reason.CONTENT_REJECTED, '"x" links out of the tree', id="a link to root"),
+        pytest.param((LINK, b"a" * 5000), Reason.CONTENT_REJECTED, "links to a name over the budget", id="a long link"),
+    ],
+)
+def test_what_is_refused_inside_the_directory(
+    content: Content, reason: Reason, told: str, forge: Forge, access: Access
+) -> None:
+    forge.repository.commit({"deploy/x": content})
+    error = failure(lambda: fetch(forge.parameters(), access))
+    assert error.reason is reason
+    assert told in error.message
+    assert fetch(forge.parameters(directory="other"), access) == {"x": b"x" * 1000}
+
+
+def test_links_inside_the_directory_become_copies(forge: Forge, access: Access) -> None:
+    forge.repository.commit({"deploy/sub/link": (LINK, b"../a.yaml"), "deploy/folder": (LINK, b"sub")})
+    found = fetch(forge.parameters(), access)
+    assert found["sub/link"] == found["folder/link"] == b"a: 2\n"
+
+
+def test_text_about_lfs_is_no_pointer(forge: Forge, access: Access) -> None:
+    forge.repository.commit({"deploy/x": b"# " + LFS, "deploy/y": LFS + b"x" * 1024})
+    assert set(fetch(forge.parameters(), access)) == {"a.yaml", "sub/b.sh", "x", "y"}
+
+
+def test_names_that_differ_in_case_are_kept_apart(forge: Forge, access: Access) -> None:
+    forge.repository.commit({"deploy/A.yaml": b"upper"})
+    found = fetch(forge.parameters(), access)
+    assert (found["A.yaml"], found["a.yaml"]) == (b"upper", b"a: 2\n")
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        pytest.param(Limits(entries=1), "more entries than the budget of 1", id="entries"),
+        pytest.param(Limits(file_bytes=3), 'entry "a.yaml" is over the budget of 3 bytes', id="one file"),
+        pytest.param(Limits(total_bytes=5), 'entry "sub/b.sh" brings the content over', id="all files"),
+        pytest.param(Limits(path_bytes=7), 'entry "sub/b.sh" has a name over the budget', id="length of a path"),
+        pytest.param(Limits(path_depth=1), 'entry "sub/b.sh" is deeper than the budget', id="depth of a path"),
+    ],
+)
+def test_every_budget(limits: Limits, told: str, forge: Forge, access: Access) -> None:
+    error = failure(lambda: fetch(forge.parameters(), replace(access, limits=limits)))
+    assert error.reason is Reason.CONTENT_REJECTED
+    assert told in error.message
+    assert_nothing_left(access)
+
+
+def test_a_name_that_is_not_utf_8(forge: Forge, access: Access) -> None:
+    forge.repository.commit({b"deploy/\xff": b"x"})
+    error = failure(lambda: fetch(forge.parameters(), access))
+    assert error.reason is Reason.CONTENT_REJECTED
+    assert "has a name that is not UTF-8" in error.message
+
+
+@pytest.mark.parametrize(
+    ("directory", "problem"), [("nope", "does not exist"), ("deploy/a.yaml", "is not a directory")]
+)
+def test_a_missing_directory(directory: str, problem: str, forge: Forge, access: Access) -> None:
+    error = failure(lambda: fetch(forge.parameters(directory=directory), access))
+    assert error.reason is Reason.DIRECTORY_NOT_FOUND
+    assert error.message == f'{PATH}.directory: "{directory}" {problem} in commit "{forge.second}"; correct it'
+
+
+def test_entries_come_in_path_order(forge: Forge, access: Access) -> None:
+    forge.repository.commit({"deploy/sub.x": b"", "deploy/sub-": b"", "deploy/z/a": b"", "deploy/B": b""})
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    paths = [entry.path for entry in SOURCE.fetch(forge.parameters(), resolution, access)]
+    assert paths == sorted(paths)
+    assert len(paths) == 6
+
+
+@pytest.mark.parametrize("protocol_v2", [True, False], ids=["protocol 2", "protocol 0"])
+def test_a_commit_that_a_force_push_took_away(protocol_v2: bool, forge: Forge, access: Access) -> None:
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    forge.repository.commit({"deploy/a.yaml": b"rewritten"}, anew=True)
+    forge.repository.forget(forge.second)
+    forge.server.protocol_v2 = protocol_v2
+    error = failure(lambda: fetch(forge.parameters(), access, resolution))
+    assert error.reason is Reason.PINNED_CONTENT_GONE
+    assert f'does not have commit "{forge.second}", or not any more' in error.message
+
+
+def test_the_store_key_holds_repository_directory_and_commit(forge: Forge) -> None:
+    resolution = Resolution(pinned="", digest=f"sha1:{forge.first}")
+    key = SOURCE.content_key(forge.parameters(), resolution)
+    assert key == f"{forge.server.url}/repo.git|deploy|sha1:{forge.first}"
+
+
+def test_a_failed_fetch_leaves_nothing_in_the_store(forge: Forge, tmp_path: Path, access: Access) -> None:
+    forge.repository.commit({"deploy/x": LFS})
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    with ContentStore(tmp_path / "store") as store:
+
+        def write(folder: Path) -> None:
+            with store.scratch() as scratch:
+                own = replace(access, scratch=scratch)
+                write_entries(SOURCE.fetch(forge.parameters(), resolution, own), folder, own.limits, PATH)
+
+        failure(lambda: store.put("key", write))
+        assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file() and path.name != "lock"]
+
+
+# who asks
+
+
+CREDENTIALS = {
+    "basic": (
+        Credentials(username="user", password=CANARY),
+        Credentials(username="user", password="x"),
+        "Basic " + base64.b64encode(f"user:{CANARY}".encode()).decode(),
+    ),
+    "bearer token": (Credentials(bearer_token=CANARY), Credentials(bearer_token="x"), f"Bearer {CANARY}"),
+}
+
+
+def log_everything() -> tuple[io.StringIO, logging.Handler]:
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    logging.getLogger().addHandler(handler)
+    logging.getLogger().setLevel(logging.DEBUG)
+    return text, handler
+
+
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_credentials_over_https(kind: str, secure_forge: Forge, authority: trustme.CA, access: Access) -> None:
+    credentials, wrong, secure_forge.server.authorization = CREDENTIALS[kind]
+    parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+    assert fetch(parameters, replace(access, credentials=credentials))["a.yaml"] == b"a: 2\n"
+    error = failure(lambda: fetch(parameters, replace(access, credentials=wrong)))
+    assert error.reason is Reason.UNAUTHORIZED
+
+
+def test_no_credential_shows_anywhere(
+    secure_forge: Forge, authority: trustme.CA, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, handler = log_everything()
+    monkeypatch.setenv("RUKPAK_SECRET", CANARY)
+    seen: list[bytes] = []
+
+    def look(done: int, total: int) -> None:  # while git runs
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with closing(process.open("rb")) as file:
+                seen.append(file.read())
+
+    secure_forge.server.authorization = "Bearer something else"
+    certificate = authority.cert_pem.bytes().decode()
+    credentials = Credentials(bearer_token=CANARY)
+    own = replace(access, credentials=credentials, progress=look)
+    with pytest.raises(BundleError) as caught:
+        fetch(secure_forge.parameters(certificateData=certificate), own)
+    logging.getLogger().removeHandler(handler)
+    shown = "".join(traceback.format_exception(caught.value)) + text.getvalue()
+    assert CANARY not in shown
+    assert not any(CANARY.encode() in line for line in seen)
+    assert secure_forge.server.requests[0][2] == f"Bearer {CANARY}"
+
+
+def test_the_certificate_authority_of_the_secret(secure_forge: Forge, authority: trustme.CA, access: Access) -> None:
+    credentials = Credentials(certificate_authority=authority.cert_pem.bytes().decode())
+    assert fetch(secure_forge.parameters(), replace(access, credentials=credentials))["a.yaml"] == b"a: 2\n"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["the system's authorities", "another authority"])
+def test_a_certificate_that_cannot_be_verified(own: bool, secure_forge: Forge, access: Access) -> None:
+    certificate = trustme.CA().cert_pem.bytes().decode() if own else ""
+    error = failure(lambda: SOURCE.resolve(secure_forge.parameters(certificateData=certificate), access))
+    assert error.reason is Reason.TLS_VERIFICATION_FAILED
+
+
+def test_skipping_verification(secure_forge: Forge, access: Access) -> None:
+    parameters = secure_forge.parameters(insecureSkipTLSVerify=True)
+    assert fetch(parameters, access)["a.yaml"] == b"a: 2\n"
+    own = replace(access, credentials=Credentials(username="user", password=CANARY))
+    assert failure(lambda: SOURCE.resolve(parameters, own)).reason is Reason.INSECURE_REFUSED
+
+
+def test_no_credentials_over_plain_http(forge: Forge, access: Access) -> None:
+    own = replace(access, credentials=Credentials(username="user", password=CANARY))
+    error = failure(lambda: SOURCE.resolve(forge.parameters(), own))
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert "credentials must not go over plain http" in error.message
+    assert not forge.server.requests
+
+
+def test_credentials_do_not_follow_a_redirect(
+    secure_forge: Forge, tmp_path: Path, authority: trustme.CA, access: Access
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    with GitHttpServer(secure_forge.root, context) as thief:
+        target = f"https://localhost:{thief.port}/repo.git/info/refs?service=git-upload-pack"
+        secure_forge.server.faults = Faults(status=302, headers={"Location": target})
+        parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+        own = replace(access, credentials=Credentials(bearer_token=CANARY))
+        error = failure(lambda: SOURCE.resolve(parameters, own))
+        assert not thief.requests
+        assert error.reason is Reason.INSECURE_REFUSED
+        assert "redirects" in error.message
+        assert SOURCE.resolve(parameters, access).digest == f"sha1:{secure_forge.second}"  # without them it does
+
+
+# ssh
+
+
+def ssh_access(access: Access, server: GitSshServer, **others: str) -> Access:
+    key, hosts = others.get("ssh_private_key", server.private_key), others.get("known_hosts", server.known_hosts)
+    return replace(access, credentials=Credentials(ssh_private_key=key, known_hosts=hosts))
+
+
+def test_ssh(ssh: GitSshServer, forge: Forge, access: Access) -> None:
+    for user in ("git@", ""):
+        parameters = forge.parameters() | {"repository": f"ssh://{user}127.0.0.1:{ssh.port}/repo.git"}
+        assert fetch(parameters, ssh_access(access, ssh)) == {"a.yaml": b"a: 2\n", "sub/b.sh": b"b"}
+    assert set(ssh.commands) == {"git-upload-pack '/repo.git'"}
+    assert_nothing_left(access)
+
+
+def test_ssh_of_a_folder_whose_name_is_odd(ssh: GitSshServer, forge: Forge, access: Access) -> None:
+    scratch = access.scratch / "with blanks, % and 'quotes'"
+    scratch.mkdir()
+    parameters = forge.parameters() | {"repository": f"ssh://git@127.0.0.1:{ssh.port}/repo.git"}
+    own = ssh_access(replace(access, scratch=scratch), ssh)
+    assert SOURCE.resolve(parameters, own).digest == f"sha1:{forge.second}"
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        pytest.param({"known_hosts": ""}, Reason.HOST_KEY_UNKNOWN, id="without known_hosts"),
+        pytest.param({"known_hosts": "example.org ssh-ed25519 AAAA"}, Reason.HOST_KEY_UNKNOWN, id="an unknown host"),
+        pytest.param({"known_hosts": "OTHER"}, Reason.HOST_KEY_MISMATCH, id="another host key"),
+        pytest.param({"ssh_private_key": "OTHER"}, Reason.UNAUTHORIZED, id="a key that is not admitted"),
+        pytest.param({"ssh_private_key": ""}, Reason.UNAUTHORIZED, id="without a key"),
+        pytest.param({"ssh_private_key": "nonsense"}, Reason.SECRET_INVALID, id="a key that is none"),
+    ],
+)
+def test_what_ssh_refuses(
+    others: dict[str, str], reason: Reason, ssh: GitSshServer, forge: Forge, access: Access
+) -> None:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    made = {
+        "known_hosts": f"[127.0.0.1]:{ssh.port} {key.export_public_key().decode()}",
+        "ssh_private_key": key.export_private_key().decode(),
+    }
+    values = {name: made[name] if value == "OTHER" else value for name, value in others.items()}
+    parameters = forge.parameters() | {"repository": f"ssh://git@127.0.0.1:{ssh.port}/repo.git"}
+    assert failure(lambda: SOURCE.resolve(parameters, ssh_access(access, ssh, **values))).reason is reason
+
+
+@pytest.mark.parametrize("form", ["RFC4716", "PKCS8", "PEM"])
+def test_a_key_with_a_passphrase(form: str, tmp_path: Path, access: Access) -> None:
+    key = tmp_path / "key"
+    command = ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", form, "-N", CANARY, "-f", str(key)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    own = replace(access, credentials=Credentials(ssh_private_key=key.read_text(), known_hosts="x"))
+    error = failure(lambda: SOURCE.resolve({"repository": "git@localhost:repo.git"}, own))
+    assert error.reason is Reason.SECRET_INVALID
+    assert "needs a passphrase" in error.message
+
+
+def test_an_unknown_repository_over_ssh(ssh: GitSshServer, forge: Forge, access: Access) -> None:
+    parameters = forge.parameters() | {"repository": f"ssh://git@127.0.0.1:{ssh.port}/nope.git"}
+    assert failure(lambda: SOURCE.resolve(parameters, ssh_access(access, ssh))).reason is Reason.NOT_FOUND
+
+
+# what goes wrong on the way
+
+
+@pytest.mark.parametrize(
+    ("faults", "reason"),
+    [
+        pytest.param(Faults(status=401), Reason.UNAUTHORIZED, id="401"),
+        pytest.param(Faults(status=403), Reason.UNAUTHORIZED, id="403"),
+        pytest.param(Faults(status=404), Reason.NOT_FOUND, id="404"),
+        pytest.param(Faults(status=429, headers={"Retry-After": "1"}), Reason.UNREACHABLE, id="429"),
+        pytest.param(Faults(status=503), Reason.UNREACHABLE, id="503"),
+        pytest.param(Faults(where="git-upload-pack", cut_after=30), Reason.UNREACHABLE, id="a cut connection"),
+        pytest.param(Faults(body=b"<html>"), Reason.NOT_FOUND, id="not a git server"),
+        pytest.param(
+            Faults(status=302, headers={"Location": "http://127.0.0.1:1/"}), Reason.INSECURE_REFUSED, id="302"
+        ),
+    ],
+)
+def test_a_server_in_trouble(faults: Faults, reason: Reason, forge: Forge, access: Access) -> None:
+    forge.server.faults = faults
+    error = failure(lambda: SOURCE.resolve(forge.parameters(), access))
+    assert error.reason is reason
+    forge.server.faults = Faults()
+    assert fetch(forge.parameters(), access)["a.yaml"] == b"a: 2\n"
+
+
+def test_a_pack_that_is_cut_is_not_used(forge: Forge, access: Access) -> None:
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    forge.server.faults = Faults(where="/git-upload-pack", cut_after=300)
+    error = failure(lambda: fetch(forge.parameters(), access, resolution))
+    assert error.reason is Reason.UNREACHABLE
+
+
+def test_a_name_that_cannot_be_resolved(forge: Forge, access: Access) -> None:
+    parameters = forge.parameters() | {"repository": "https://nowhere.invalid/repo.git"}
+    error = failure(lambda: SOURCE.resolve(parameters, access))
+    assert error.reason is Reason.UNREACHABLE
+    assert "its name cannot be resolved" in error.message
+
+
+def test_a_port_where_nobody_listens(forge: Forge, access: Access) -> None:
+    parameters = forge.parameters() | {"repository": "http://127.0.0.1:1/repo.git"}
+    error = failure(lambda: SOURCE.resolve(parameters, access))
+    assert error.reason is Reason.UNREACHABLE
+    assert "it takes no connection" in error.message
+
+
+def test_the_deadline_ends_everything(forge: Forge, access: Access) -> None:
+    forge.server.faults = Faults(silent=True)
+    started = time.monotonic()
+    error = failure(lambda: SOURCE.resolve(forge.parameters(), replace(access, deadline=started + 0.5)))
+    assert error.reason is Reason.UNREACHABLE
+    assert time.monotonic() - started < 10
+    assert_nothing_left(access)
+
+
+def test_a_cancelled_call_ends(forge: Forge, access: Access) -> None:
+    forge.server.faults = Faults(silent=True)
+    threading.Timer(0.3, access.cancelled.set).start()
+    assert "not needed any more" in failure(lambda: SOURCE.resolve(forge.parameters(), access)).message
+    assert_nothing_left(access)
+
+
+def test_a_call_that_is_cancelled_while_a_file_is_read(forge: Forge, access: Access) -> None:
+    forge.repository.commit({"deploy/big": os.urandom(3_000_000)})
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    entries = SOURCE.fetch(forge.parameters(), resolution, access)
+    body = next(entry.data for entry in entries if entry.path == "big")
+    assert body is not None
+
+    def read_on() -> None:
+        access.cancelled.set()
+        assert_nothing_left(access)
+        while body.read(1000):
+            pass
+
+    assert "not needed any more" in failure(read_on).message
+    entries.close()  # type: ignore[attr-defined]  # it is a generator
+    assert_nothing_left(access)
+
+
+def test_an_object_that_the_server_holds_back(forge: Forge, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a server does that answers the second request with an empty pack.
+    monkeypatch.setattr(Objects, "_want", withhold_files(Objects._want))
+    error = failure(lambda: fetch(forge.parameters(), access))
+    assert error.reason is Reason.DIGEST_MISMATCH
+    assert "did not send all objects of the commit" in error.message
+
+
+def withhold_files(want: Callable[..., None]) -> Callable[..., None]:
+    def patched(self: Objects, *arguments: str, lines: tuple[str, ...] = ()) -> None:
+        if not lines:
+            want(self, *arguments)
+
+    return patched
+
+
+def test_a_redirect_to_plain_http(secure_forge: Forge, authority: trustme.CA, access: Access) -> None:
+    with GitHttpServer(secure_forge.root) as plain:
+        target = f"{plain.url}/repo.git/info/refs?service=git-upload-pack"
+        secure_forge.server.faults = Faults(status=302, headers={"Location": target})
+        parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+        assert failure(lambda: SOURCE.resolve(parameters, access)).reason is Reason.INSECURE_REFUSED
+        assert not plain.requests
+
+
+def test_a_fetch_that_nobody_reads_to_its_end_leaves_nothing(forge: Forge, access: Access) -> None:
+    forge.repository.commit({f"deploy/{number}": os.urandom(200_000) for number in range(10)})
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    entries = SOURCE.fetch(forge.parameters(), resolution, access)
+    next(entries)
+    entries.close()  # type: ignore[attr-defined]  # it is a generator
+    assert_nothing_left(access)
+
+
+def test_an_endless_list_of_refs_ends(forge: Forge, access: Access) -> None:
+    line = b"".join(b"0040%040x" % number + b" refs/heads/%07d\n" % number for number in range(1000))
+    head = b"001e# service=git-upload-pack\n0000" + b"0040" + b"1" * 40 + b" refs/heads/start00\n"
+    content_type = "application/x-git-upload-pack-advertisement"
+    forge.server.faults = Faults(body=head, endless=line, content_type=content_type)
+    error = failure(lambda: SOURCE.resolve(forge.parameters(), replace(access, deadline=time.monotonic() + 20)))
+    assert error.reason is Reason.CONTENT_REJECTED
+    assert "more than git may hold in memory" in error.message
+    assert_nothing_left(access)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433"])
+def test_the_address_guard(host: str, forge: Forge, access: Access) -> None:
+    parameters = forge.parameters() | {"repository": f"http://{host}:{forge.server.port}/repo.git"}
+    own = replace(access, network=Network(allow_loopback=False))
+    error = failure(lambda: SOURCE.resolve(parameters, own))
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert "its address is this machine's own" in error.message
+    allowed = Network(allow_loopback=False, allowed_networks=("127.0.0.0/8", "::1/128"))
+    assert SOURCE.resolve(parameters, replace(access, network=allowed)).digest == f"sha1:{forge.second}"
+    assert len(forge.server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "repository", ["https://169.254.169.254/x", "ssh://git@[fe80::1]/x", "https://[fd00:ec2::254]/x"]
+)
+def test_addresses_that_are_never_talked_to(repository: str, access: Access) -> None:
+    own = replace(access, network=Network(allowed_networks=("0.0.0.0/0", "::/0")))
+    error = failure(lambda: SOURCE.resolve({"repository": repository}, own))
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert "link-local" in error.message
+
+
+def test_plain_http_is_for_loopback(access: Access) -> None:
+    error = failure(lambda: SOURCE.resolve({"repository": "http://192.0.2.1/repo.git"}, access))
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert "plain http is for loopback addresses only" in error.message

@@ -1,0 +1,204 @@
+"""A web server for faults that a real one cannot be made to show.
+
+In memory: files with entity tags, dates and ranges; and faults: any status and headers, redirects, bodies that are cut
+(once or for ever), come byte by byte, never end, or have another length than was said, and ranges that are not what was
+asked for. It writes down every request. Alone: `python -m tests.support.faulty_server` serves one file until
+interrupted.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+_PIECE = 64 * 1024
+
+
+@dataclass
+class File:
+    """What a path leads to, and what goes wrong there."""
+
+    body: bytes = b""
+    tag: str = ""
+    """ETag, with its quotes."""
+    modified: str = ""
+    """Last-Modified."""
+    authorization: str = ""
+    """The header that is demanded; '' for none."""
+    status: int = 0
+    times: int = 1_000_000
+    """How many requests get that status; then all is well."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent besides, or instead."""
+    redirect: str = ""
+    """URL that is redirected to."""
+    cuts: list[int] = field(default_factory=list)
+    """After so many bytes of a body the connection ends; each counts for one answer."""
+    trickle: bool = False
+    """The body comes byte by byte, for ever slowly."""
+    endless: bool = False
+    """The body begins again whenever it is at its end, and its length is not told."""
+    has_ranges: bool = True
+    answers_ranges_with: tuple[int, str] | None = None
+    """Status and Content-Range whatever was asked for; the body is the right one."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class FaultyServer:
+    """Serves on a free loopback port between `with` and its end.
+
+    Args:
+        tls: of the server; None for plain http.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.files: dict[str, File] = {}
+        """By path without query."""
+        self.requests: list[Seen] = []
+        self._stop = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of_files": self}))
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self.address = f"{'https' if tls else 'http'}://{self.host}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def add(self, path: str, body: bytes = b"", **options: object) -> File:
+        """Put a file at a path, in place of what is there."""
+        self.files[path] = File(body=body, **options)  # type: ignore[arg-type]
+        return self.files[path]
+
+    def sent(self, header: str) -> list[str | None]:
+        """Return what the requests so far had for a header."""
+        return [seen.headers.get(header) for seen in self.requests]
+
+    # what it answers
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.requests.append(Seen(request.command, request.path, dict(request.headers)))
+        file = self.files.get(request.path.partition("?")[0])
+        if file is None:
+            self._send(request, 404, File())
+        elif file.authorization and request.headers.get("Authorization") != file.authorization:
+            self._send(request, 401, File(headers={"WWW-Authenticate": 'Basic realm="files"'}))
+        elif file.redirect:
+            self._send(request, 302, File(headers={"Location": file.redirect}))
+        elif file.status and file.times > 0:
+            file.times -= 1
+            self._send(request, file.status, File(headers=file.headers))
+        elif _is_unchanged(request, file):
+            self._send(request, 304, File(tag=file.tag, modified=file.modified))
+        else:
+            self._send_part(request, file)
+
+    def _send_part(self, request: BaseHTTPRequestHandler, file: File) -> None:
+        wanted = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
+        is_same = request.headers.get("If-Range", file.tag) == file.tag
+        if not (wanted and is_same and file.has_ranges):
+            self._send(request, 200, file)
+            return
+        start, total = int(wanted[1]), len(file.body)
+        status, part = (206, f"bytes {start}-{total - 1}/{total}") if start < total else (416, f"bytes */{total}")
+        status, part = file.answers_ranges_with or (status, part)
+        self._send(request, status, file, {"Content-Range": part}, start)
+
+    def _send(
+        self,
+        request: BaseHTTPRequestHandler,
+        status: int,
+        file: File,
+        headers: Mapping[str, str] | None = None,
+        start: int = 0,
+    ) -> None:
+        body = file.body[start:]
+        told = {"ETag": file.tag, "Last-Modified": file.modified}
+        if not file.endless and status != 304:
+            told["Content-Length"] = str(len(body))
+        request.send_response(status)
+        for name, value in {**told, **(headers or {}), **file.headers}.items():
+            if value:
+                request.send_header(name, value)
+        request.end_headers()
+        if request.command != "HEAD" and status != 304:
+            with suppress(OSError):  # clients of these tests hang up in the middle of a body
+                self._write(request, body, file)
+        if file.endless or "Content-Length" in file.headers:
+            request.close_connection = True
+
+    def _write(self, request: BaseHTTPRequestHandler, body: bytes, file: File) -> None:
+        if file.cuts:
+            body = body[: file.cuts.pop(0)]
+            request.close_connection = True
+        for piece in self._pieces(body, file):
+            request.wfile.write(piece)
+
+    def _pieces(self, body: bytes, file: File) -> Iterator[bytes]:
+        if file.trickle:
+            for byte in body:
+                yield bytes((byte,))
+                if self._stop.wait(0.05):
+                    return
+        yield from () if file.trickle else _split(body)
+        while file.endless and not self._stop.is_set():
+            yield from _split(body)
+
+
+def _split(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), _PIECE):
+        yield body[start : start + _PIECE]
+
+
+def _is_unchanged(request: BaseHTTPRequestHandler, file: File) -> bool:
+    if (tag := request.headers.get("If-None-Match")) is not None:
+        return bool(file.tag) and tag == file.tag
+    since = request.headers.get("If-Modified-Since")
+    return bool(file.modified) and since == file.modified
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: clients of these tests hang up in the middle of a body."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_of_files: FaultyServer
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self.server_of_files.answer(self)
+
+    do_HEAD = do_GET  # noqa: N815 - http.server's name
+
+
+if __name__ == "__main__":
+    with FaultyServer() as server:
+        server.add("/configmap.yaml", b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: served}\n", tag='"1"')
+        print(f"serving {server.address}/configmap.yaml until interrupted")
+        threading.Event().wait()

@@ -1,0 +1,122 @@
+"""Objects for bundles, each as small as its kind allows, and what is asked about objects on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api import names
+from controller.kube.client import ApiError, Client
+from tests.support.bundles import Manifest, definition
+
+NOBODY = "https://127.0.0.1:1/"
+"""An address at which nothing listens."""
+
+
+def labelled(manifest: Manifest, **metadata: Any) -> Manifest:
+    """Return an object with more metadata."""
+    return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
+
+
+def make(api_version: str, kind: str, name: str, **content: Any) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
+
+
+def secret(name: str, **data: str) -> Manifest:
+    return make("v1", "Secret", name, stringData=data)
+
+
+def service(name: str, *ports: int) -> Manifest:
+    listed = [{"name": f"p{index}", "port": port} for index, port in enumerate(ports or (80,))]
+    return make("v1", "Service", name, spec={"selector": {"app": name}, "ports": listed})
+
+
+def template(name: str) -> Manifest:
+    container = {"name": "main", "image": "example.com/main:1", "ports": [{"name": "web", "containerPort": 8080}]}
+    return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+
+
+def deployment(name: str, replicas: int = 0) -> Manifest:
+    """Return a Deployment; without replicas it is healthy on a cluster without nodes."""
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)}
+    return make("apps/v1", "Deployment", name, spec=spec)
+
+
+def job(name: str, **spec: Any) -> Manifest:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main:1"}]}
+    return make("batch/v1", "Job", name, spec={"template": {"spec": pod}, **spec})
+
+
+def claim(name: str) -> Manifest:
+    """Return a PersistentVolumeClaim that nothing binds, which prune does not wait for."""
+    request = {"requests": {"storage": "1Gi"}}
+    return make("v1", "PersistentVolumeClaim", name, spec={"accessModes": ["ReadWriteOnce"], "resources": request})
+
+
+def namespace(name: str) -> Manifest:
+    return make("v1", "Namespace", name)
+
+
+def custom(group: str, kind: str, name: str, **content: Any) -> Manifest:
+    return make(f"{group}/v1", kind, name, **content)
+
+
+def cluster_definition(group: str, kind: str) -> Manifest:
+    """Return the CustomResourceDefinition of a kind without namespace."""
+    manifest = definition(group, kind)
+    return {**manifest, "spec": {**manifest["spec"], "scope": "Cluster"}}
+
+
+def webhook(name: str, group: str = "nothing.example.com") -> Manifest:
+    """Return a webhook configuration that nobody answers for; it is asked about one made-up group only."""
+    rules = [{"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*"]}]
+    hook = {
+        "name": f"{name}.example.com",
+        "clientConfig": {"url": NOBODY},
+        "rules": rules,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return make("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", name, webhooks=[hook])
+
+
+# on a cluster
+
+
+def read(client: Client, path: str) -> Manifest | None:
+    """Return an object; None if it is not there."""
+    try:
+        value: Manifest = client.get(path).value
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+    return value
+
+
+def remove(client: Client, path: str) -> None:
+    """Delete an object, finalizers and all, if it is there."""
+    try:
+        client.merge_patch(path, {"metadata": {"finalizers": None}})
+        client.delete(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+def is_owned(value: Mapping[str, Any], name: str) -> bool:
+    """Whether an object carries label and annotations of a BundleDeployment."""
+    metadata = value["metadata"]
+    annotations = metadata.get("annotations") or {}
+    marked = names.OWNER_UID in annotations and names.APPLIED_DIGEST in annotations
+    return (metadata.get("labels") or {}).get(names.OWNER_LABEL) == name and marked
+
+
+def is_released(value: Mapping[str, Any], name: str) -> bool:
+    """Whether an object was given up by a BundleDeployment: it says so, and carries nothing else of it."""
+    metadata = value["metadata"]
+    annotations = metadata.get("annotations") or {}
+    left = [names.OWNER_LABEL in (metadata.get("labels") or {}), names.OWNER_UID in annotations]
+    appliers = {e.get("manager") for e in metadata.get("managedFields") or [] if e.get("operation") == "Apply"}
+    left += [names.APPLIED_DIGEST in annotations, names.field_manager(name) in appliers]
+    return annotations.get(names.RELEASED_FROM) == name and not any(left) and not metadata.get("ownerReferences")

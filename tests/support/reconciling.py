@@ -1,0 +1,262 @@
+"""A reconciler with all its real parts over a cluster in memory; what its sources hold is a dictionary.
+
+Everything happens at once and on the thread of the test, the requests of one step of applying aside. Time stands still
+until a test moves it. A restart keeps the cluster and forgets everything else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, TypeVar, cast
+
+from api import names
+from api.errors import BundleError
+from api.plugins import Capabilities
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
+from controller.apply.execute import Applier
+from controller.apply.prune import Remover
+from controller.assistance import Assistant, FetchProgress
+from controller.desired import Aid, Builder, Pins, Request, Resolved, inputs_digest, spec_digest
+from controller.formats.applicable import make_applicable, revision_digest
+from controller.kube.events import EventRecorder, Note, Regarding
+from controller.observe.watches import DEPLOYMENTS
+from controller.polling import Poller
+from controller.preparations import Preparations
+from controller.reconciler import Reconciler
+from controller.report import Requeue
+from controller.retries import Retries
+from controller.revision import Revision, Terms
+from controller.revisions import RevisionStore
+from controller.wanted import Finder, StatusWriter
+from tests.support.deployments import manifest
+from tests.support.fake_cluster import FakeCluster, FakeWatches, Json
+
+Result = TypeVar("Result")
+NAME = "shop"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PATH = DEPLOYMENTS.path(name=NAME)
+
+
+class Shelf:
+    """Stands for a Builder: what is on the shelf under a tag is resolved, built and rendered."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, str] = {}
+        """Tag to digest."""
+        self.contents: dict[str, list[Json] | BundleError] = {}
+        """Digest to objects, or to what goes wrong in making them."""
+        self.calls: list[str] = []
+
+    def put(self, tag: str, *objects: Json) -> None:
+        """Have objects under a tag."""
+        digest = revision_digest(objects)
+        self.tags[tag], self.contents[digest] = digest, list(objects)
+
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid) -> Resolved:
+        found = [pin or self._pin(spec, index) for index, pin in enumerate(pins)]
+        missing = next((source.image.ref for source, pin in zip(spec.sources, found, strict=True)
+                        if pin is None and source.image), "")  # fmt: skip
+        failure = BundleError(Reason.NOT_FOUND, f'spec.sources: no tag "{missing}"') if missing else None
+        return Resolved(pins=tuple(found), failure=failure)
+
+    def _pin(self, spec: Spec, index: int) -> SourcePin | None:
+        source = spec.sources[index]
+        ref = source.image.ref if source.image else ""
+        self.calls.append(f"resolve {ref}")
+        if ref not in self.tags:
+            return None
+        return SourcePin(
+            destination=source.target,
+            kind=source.kind,
+            resolved=f"{ref}@{self.tags[ref]}",
+            digest=self.tags[ref],
+            spec_digest=spec_digest(source),
+            resolved_at=START,
+        )
+
+    def build(self, request: Request, capabilities: Capabilities, cancelled: threading.Event, aid: Aid) -> Revision:
+        self.calls.append("build " + ",".join(pin.resolved.partition("@")[0] for pin in request.pins))
+        contents = [self.contents[pin.digest] for pin in request.pins]
+        if failures := [each for each in contents if isinstance(each, BundleError)]:
+            raise failures[0]
+        objects = make_applicable(
+            [each for content in contents if isinstance(content, list) for each in content],
+            install_namespace=request.install_namespace,
+            is_namespaced=lambda group, _, kind: capabilities.is_namespaced(group, kind),
+        )
+        terms = Terms(inputs=inputs_digest(request), install_namespace=request.install_namespace)
+        return Revision(digest=revision_digest(objects), objects=tuple(objects), terms=terms)
+
+
+class AtOnce:
+    """Stands for Preparations: work is done when it is asked for, unless it is `busy`."""
+
+    def __init__(self) -> None:
+        self.busy = False
+
+    def take(
+        self, name: str, ticket: str, work: Callable[[threading.Event], Result], *, purpose: str = ""
+    ) -> Result | None:
+        return None if self.busy else work(threading.Event())
+
+    def cancel(self, name: str, *, purpose: str | None = None) -> None:
+        pass  # nothing goes on
+
+
+class Unaided:
+    """Stands for an Assistant: there are no Secrets, and nobody asks how far it is."""
+
+    def aid(self, deployment: BundleDeployment, progress: FetchProgress) -> Aid:
+        return Aid()
+
+    def watch_secrets(self, deployment: BundleDeployment, failure: BundleError | None) -> None:
+        pass  # there are none
+
+    def forget(self, name: str) -> None:
+        pass  # nothing is watched
+
+
+class Told:
+    """Stands for an EventRecorder: keeps what is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+
+    def record(self, regarding: Regarding, note: Note) -> None:
+        self.notes.append(note)
+
+
+class World:
+    """One BundleDeployment, `shop`, and a controller for it."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.watches = FakeWatches(self.cluster)
+        self.shelf, self.preparations, self.events = Shelf(), AtOnce(), Told()
+        self.seconds = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """Start a controller that remembers nothing."""
+        client, discovery = self.cluster.client, self.cluster.discovery
+        preparations, builder = cast("Preparations", self.preparations), cast("Builder", self.shelf)
+        revisions = RevisionStore(client, names.DEFAULT_NAMESPACE)
+        self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
+        self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
+
+        def make_finder(write_status: StatusWriter) -> Finder:
+            return Finder(
+                builder=builder,
+                preparations=preparations,
+                revisions=revisions,
+                discovery=discovery,
+                retries=self.retries,
+                assistant=cast("Assistant", Unaided()),
+                poller=Poller(builder, preparations, self.retries, lambda: self.now().timestamp()),
+                write_status=write_status,
+                now=self.now,
+            )
+
+        self.reconciler = Reconciler(
+            client=client,
+            events=cast("EventRecorder", self.events),
+            watches=self.watches.watches,
+            revisions=revisions,
+            applier=self.applier,
+            remover=Remover(client, discovery),
+            retries=self.retries,
+            make_finder=make_finder,
+            now=self.now,
+        )
+
+    def now(self) -> datetime:
+        """Return the time of day, as a test has set it."""
+        return START + timedelta(seconds=self.seconds)
+
+    def restart(self) -> None:
+        """Start a controller anew."""
+        self.applier.stop()
+        self.start()
+
+    # what a user does
+
+    def wish(self, tag: str, **spec: Any) -> None:
+        """Write the BundleDeployment as somebody does who wants the content of a tag."""
+        generation = self.cluster.objects.get(PATH, {}).get("metadata", {}).get("generation", 0) + 1
+        fresh = manifest(NAME, spec={"sources": [{"kind": "image", "image": {"ref": tag}}], **spec})
+        if PATH not in self.cluster.objects:
+            self.cluster.put({**fresh, "metadata": {**fresh["metadata"], "generation": generation}})
+            return
+        known = self.cluster.objects[PATH]
+        metadata = {**known["metadata"], "generation": generation}
+        self.cluster.put({**fresh, "metadata": metadata, "status": known["status"]})
+
+    def ask(self, when: str | None) -> None:
+        """Ask for everything anew by the annotation, or take it off."""
+        self.cluster.patch(PATH, {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: when}}})
+
+    def delete(self, *finalizers: str) -> None:
+        """Delete the BundleDeployment; finalizers such as `orphan` are added, as the API server does."""
+        known = self.cluster.objects[PATH]["metadata"]
+        change = {
+            "deletionTimestamp": self.now().isoformat(),
+            "finalizers": [*known.get("finalizers", []), *finalizers],
+        }
+        self.cluster.patch(PATH, {"metadata": change})
+
+    # what the controller does
+
+    def reconcile(self) -> Requeue:
+        """Run one pass."""
+        return self.reconciler.reconcile(NAME)
+
+    def settle(self) -> None:
+        """Run passes until one sends nothing; forget their requests."""
+        for _ in range(10):
+            self.cluster.taken()
+            self.reconcile()
+            if not self.cluster.taken():
+                return
+        raise AssertionError("it does not come to rest")
+
+    def requests(self) -> list[str]:
+        """Return the requests since the last time, in short; what is sent at the same time in the order of names."""
+        runs = groupby(map(_shorten, self.cluster.taken()), key=_sent_together)
+        return [request for together, run in runs for request in (sorted(run) if together else run)]
+
+    @property
+    def deployment(self) -> BundleDeployment:
+        """The BundleDeployment as it is."""
+        found = self.watches.deployment(NAME)
+        assert found is not None
+        return found
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """Each condition as `status reason`."""
+        return {each.type: f"{each.status} {each.reason}" for each in self.deployment.status.conditions}
+
+    def exists(self, *path: str) -> bool:
+        """Whether an object is there."""
+        return all(each in self.cluster.objects for each in path)
+
+
+def _sent_together(request: str) -> str:
+    """Return what is equal for neighbours that are sent at the same time; nothing for what is sent alone."""
+    verb, _, path = request.partition(" ")
+    if path.startswith(("BundleDeployment", "revision")):
+        return ""
+    return {"GET": "look", "APPLY": "apply", "TRY": "apply"}.get(verb, "")
+
+
+def _shorten(request: str) -> str:
+    verb, _, path = request.partition(" ")
+    if path.startswith(PATH):
+        return f"{verb} BundleDeployment{path.removeprefix(PATH)}"
+    if path.startswith(f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"):
+        return f"{verb} revision"
+    return f"{verb} {path.removeprefix('/apis/').removeprefix('/api/v1/').removeprefix('namespaces/shop/')}"
