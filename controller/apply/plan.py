@@ -17,6 +17,7 @@ from controller.apply import order
 from controller.apply.ledger import Ledger
 from controller.apply.ownership import Exists, Owner, Situation, is_ours, judge, loses_reference
 from controller.apply.targets import Target, TargetSet
+from controller.observe.health import State, assess_absent
 from controller.observe.records import ObjectKey, Record
 
 
@@ -51,6 +52,8 @@ class Task:
     record: Record | None = None
     refusal: BundleError | None = None
     """Why it may not be applied, or not be looked at."""
+    evicts: bool = False
+    """The reference of another controller has to go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,7 @@ def make_plan(
     ledger: Ledger,
     collision_protection: str,
     orphan: bool,
+    installed: bool,
 ) -> Plan:
     """Decide what is to be done about each object.
 
@@ -113,22 +117,37 @@ def make_plan(
         ledger: how the objects were left.
         collision_protection: spec.collisionProtection.
         orphan: the deletionPolicy is Orphan.
+        installed: the wanted revision is installed in full already.
     """
 
-    def task(target: Target) -> Task:
+    def task(target: Target, *, installed: bool) -> Task:
         record = observed.get(target.key)
+        if is_finished(target, record, installed=installed):
+            return Task(target=target, action=Action.NONE)
         return decide(
             target, record, owner=owner, exists=exists, ledger=ledger, collision_protection=collision_protection
         )
 
     present = [target for target in leftovers if target.key not in wanted.by_key]
-    tasks = [task(target) for target in [*wanted.targets, *present]]
+    tasks = [task(target, installed=installed) for target in wanted.targets]
+    tasks += [task(target, installed=True) for target in present]
     by_position: dict[order.Step, list[Task]] = {}
     for planned in tasks:
         by_position.setdefault(order.step_of(planned.target.key), []).append(planned)
     steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
     surplus = [r for key, r in observed.items() if key not in wanted.by_key and _is_surplus(r, owner, orphan=orphan)]
     return Plan(steps=tuple(steps), prune=tuple(surplus))
+
+
+def is_finished(target: Target, record: Record | None, *, installed: bool) -> bool:
+    """Whether an object is a Job that its TTL has removed: applied again, it would run for ever.
+
+    Args:
+        target: the desired object.
+        record: what the watches know of it.
+        installed: its revision is installed in full.
+    """
+    return record is None and assess_absent(target.manifest, installed=installed).state is State.HEALTHY
 
 
 def decide(
@@ -179,7 +198,7 @@ def decide_about(
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
         return Task(target=target, action=_compare(target, record, ledger), record=record)
-    return Task(target=target, action=Action.TAKE_BACK, record=record)
+    return Task(target=target, action=Action.TAKE_BACK, record=record, evicts=judgement.evicts)
 
 
 def _compare(target: Target, record: Record, ledger: Ledger) -> Action:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
 
@@ -102,6 +102,8 @@ class Failure:
     retry_after: float | None = None
     """Seconds that the server asked for, or that are the least that makes sense."""
     action: Action = Action.NONE
+    account: str = ""
+    """Who lacks rights; empty if it is not about rights."""
     missing: tuple[Right, ...] = ()
     """Rights that the account lacks, for a message about all of them at once."""
 
@@ -112,13 +114,12 @@ class _Reply:
     key: ObjectKey
     install_namespace: str
 
-    def fail(
-        self, reason: Reason, text: str, *, action: Action = Action.NONE, missing: tuple[Right, ...] = ()
-    ) -> Failure:
+    def fail(self, reason: Reason, text: str, *, action: Action = Action.NONE) -> Failure:
         message = _shorten(f"{self.key}: {text}")
-        return Failure(
-            reason=reason, message=message, retry_after=self.error.retry_after, action=action, missing=missing
-        )
+        return Failure(reason=reason, message=message, retry_after=self.error.retry_after, action=action)
+
+    def lack(self, account: str, text: str, missing: tuple[Right, ...]) -> Failure:
+        return replace(self.fail(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
 
 
 def classify(error: ApiError, key: ObjectKey, *, install_namespace: str) -> Failure:
@@ -163,13 +164,11 @@ def _forbidden(reply: _Reply) -> Failure:
 def _lacking_rights(reply: _Reply) -> Failure | None:
     user, missing = parse_denial(reply.error.message)
     if missing:
-        return reply.fail(
-            Reason.FORBIDDEN, f'"{user}" may not {describe_rights(missing)}; grant it that', missing=missing
-        )
+        return reply.lack(user, f"may not {describe_rights(missing)}; grant it that", missing)
     user, missing = parse_escalation(reply.error.message, reply.key.namespace)
     if user:
-        text = f'"{user}" may not grant rights that it lacks: {describe_rights(missing)}; grant it these'
-        return reply.fail(Reason.FORBIDDEN, text, missing=missing)
+        text = f"may not grant rights that it lacks: {describe_rights(missing)}; grant it these"
+        return reply.lack(user, text, missing)
     if _NOT_ALLOWED.search(reply.error.message):
         return reply.fail(Reason.FORBIDDEN, "the account may not set owner references; grant it update on finalizers")
     return None

@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+
 SHOWN = 10
 
 _DENIED = re.compile(
@@ -43,6 +46,21 @@ class Right:
         called = "".join(f' "{name}"' for name in self.resource_names)
         where = f' in namespace "{self.namespace}"' if self.namespace else ""
         return f"{','.join(self.verbs)} {subject}{called}{where}"
+
+
+class MissingRightsError(BundleError):
+    """An account may not do what an object asks for.
+
+    Args:
+        message: of this object.
+        account: who lacks the rights.
+        rights: that it lacks.
+    """
+
+    def __init__(self, message: str, account: str, rights: tuple[Right, ...]) -> None:
+        super().__init__(Reason.FORBIDDEN, message)
+        self.account = account
+        self.rights = rights
 
 
 def parse_denial(message: str) -> tuple[str, tuple[Right, ...]]:
@@ -82,6 +100,21 @@ def describe_rights(rights: Iterable[Right]) -> str:
     shown = [str(replace(subject, verbs=tuple(sorted(verbs[subject])))) for subject in sorted(verbs)]
     more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
     return "; ".join(shown[:SHOWN]) + more
+
+
+def for_apply(rights: Iterable[Right]) -> tuple[Right, ...]:
+    """Return rights with what the server asks for next: an apply needs create, too, where nothing is there yet."""
+    return tuple(replace(right, verbs=("create", "patch")) if right.verbs == ("patch",) else right for right in rights)
+
+
+def list_all(errors: Iterable[BundleError | None]) -> BundleError | None:
+    """Return one error for all rights that are missing, so that they can be granted at once; None if there are none."""
+    missing = [error for error in errors if isinstance(error, MissingRightsError)]
+    if not missing:
+        return None
+    account = min(error.account for error in missing)
+    rights = [right for error in missing if error.account == account for right in error.rights]
+    return BundleError(Reason.FORBIDDEN, f'"{account}" may not {describe_rights(rights)}; grant it that')
 
 
 def _parse_rule(text: str, namespace: str) -> Right:

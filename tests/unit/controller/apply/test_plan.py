@@ -149,7 +149,11 @@ def test_a_namespace_that_was_seen_is_not_looked_at_again() -> None:
 
 
 def plan(
-    *targets: Target, leftovers: tuple[Target, ...] = (), observed: tuple[Record, ...] = (), orphan: bool = False
+    *targets: Target,
+    leftovers: tuple[Target, ...] = (),
+    observed: tuple[Record, ...] = (),
+    orphan: bool = False,
+    installed: bool = False,
 ) -> Plan:
     wanted = TargetSet(
         revision="sha256:aa",
@@ -167,7 +171,7 @@ def plan(
         ledger=Ledger(),
         collision_protection="Prevent",
         orphan=orphan,
-        installed=False,
+        installed=installed,
     )
 
 
@@ -188,6 +192,35 @@ def test_what_only_the_revision_before_has_is_repaired_until_it_is_pruned() -> N
     made = plan(target(), leftovers=(old, target(digest="of before")), observed=(replace(OURS, key=old.key),))
     assert [(task.target.key.name, task.target.digest) for task in made.tasks] == [("a", "new"), ("old", "new")]
     assert [record.key for record in made.prune] == [old.key]
+
+
+JOB = target(
+    ObjectKey("batch", "Job", "shop", "migrate"),
+    manifest={"apiVersion": "batch/v1", "kind": "Job", "spec": {"ttlSecondsAfterFinished": 60}},
+)
+ENDLESS = target(JOB.key, manifest={"apiVersion": "batch/v1", "kind": "Job", "spec": {}})
+
+
+class Finished(NamedTuple):
+    name: str
+    job: Target
+    expect: Action
+    installed: bool = True
+    leftover: bool = False
+
+
+FINISHED = [
+    Finished("a Job that its TTL has removed is not run again", JOB, Action.NONE),
+    Finished("before the revision is installed it is run", JOB, Action.LOOK, installed=False),
+    Finished("one without a TTL was removed by somebody", ENDLESS, Action.LOOK),
+    Finished("one of the revision before is done with, too", JOB, Action.NONE, installed=False, leftover=True),
+]
+
+
+@pytest.mark.parametrize("case", FINISHED, ids=attrgetter("name"))
+def test_what_is_done_about_a_job_that_is_gone(case: Finished) -> None:
+    made = plan(leftovers=(case.job,)) if case.leftover else plan(case.job, installed=case.installed)
+    assert [task.action for task in made.tasks] == [case.expect]
 
 
 CLAIM = KEY._replace(kind="PersistentVolumeClaim")

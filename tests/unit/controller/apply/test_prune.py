@@ -44,9 +44,21 @@ CASES = [
     ),
     Case("a Namespace goes if nobody uses it", NAMESPACE, Disposal.DELETE_UNUSED, Disposal.DELETE_UNUSED),
     Case("what our annotation keeps is kept", CONFIG, Disposal.RELEASE, Disposal.RELEASE, {"prune": "false"}),
-    Case("what Helm's annotation keeps is kept, as loosely as Helm reads it", CONFIG, *([Disposal.RELEASE] * 2), KEEP),
+    Case(
+        "what Helm's annotation keeps is kept, as loosely as Helm reads it",
+        CONFIG,
+        Disposal.RELEASE,
+        Disposal.RELEASE,
+        KEEP,
+    ),
     Case("a kept Namespace is kept", NAMESPACE, Disposal.RELEASE, Disposal.RELEASE, KEEP),
-    Case("another policy of Helm's keeps nothing", CONFIG, *([Disposal.DELETE] * 2), {"resource_policy": "delete"}),
+    Case(
+        "another policy of Helm's keeps nothing",
+        CONFIG,
+        Disposal.DELETE,
+        Disposal.DELETE,
+        {"resource_policy": "delete"},
+    ),
 ]
 
 

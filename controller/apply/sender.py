@@ -1,0 +1,247 @@
+"""Sending one object, and doing at once what its refusal asks for: judge again, heal, make its namespace.
+
+Each of these is done once for an object and pass; what still fails then has its reason, and is tried again by the class
+of that (reference/apply.md 7). Runs on the threads of the pool, and asks nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.apply import heal
+from controller.apply.look import Looker
+from controller.apply.outcome import Job, Outcome
+from controller.apply.ownership import make_body
+from controller.apply.plan import Action, Task, decide_about
+from controller.apply.release import make_way
+from controller.apply.replies import Action as Cure
+from controller.apply.replies import Failure, classify
+from controller.apply.rights import MissingRightsError, for_apply
+from controller.apply.waits import out_of_date
+from controller.kube.client import ApiError, Client
+from controller.kube.discovery import Discovery
+from controller.kube.resources import Resource
+from controller.observe.health import needs_full_object
+from controller.observe.records import ObjectKey, Record, project
+from controller.observe.watches import NOT_OBSERVED, Watches
+from controller.retries import Retries
+
+NOT_SERVED_YET_SECONDS = 0.3
+_NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One object on its way."""
+
+    task: Task
+    resource: Resource
+    job: Job
+    cured: frozenset[Cure] = frozenset()
+    """What was done about refusals already."""
+
+    @property
+    def path(self) -> str:
+        key = self.task.target.key
+        return self.resource.path(key.namespace, key.name)
+
+    @property
+    def manager(self) -> str:
+        return names.field_manager(self.job.owner.name)
+
+    def body(self) -> dict[str, Any]:
+        target = self.task.target
+        return (
+            dict(target.manifest) if target.bare else make_body(target.manifest, self.job.owner, orphan=self.job.orphan)
+        )
+
+
+class Sender:
+    """Applies objects."""
+
+    def __init__(
+        self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, looker: Looker
+    ) -> None:
+        self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
+        self._looker = looker
+
+    def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
+        """Do what a task says, now that nothing hinders it; no exception but a bug."""
+        return self._carry_out(_Request(task=task, resource=resource, job=job))
+
+    def decide(self, task: Task, found: Record | ApiError | None, job: Job) -> Task:
+        """Settle what a task means for an object that was looked at."""
+        if isinstance(found, ApiError):
+            return self.refuse(task, found, job)
+        return decide_about(
+            found,
+            task.target,
+            owner=job.owner,
+            exists=job.exists,
+            ledger=job.ledger,
+            collision_protection=job.collision_protection,
+        )
+
+    def refuse(self, task: Task, error: ApiError, job: Job) -> Task:
+        """Leave an object alone that could not be read."""
+        failure = classify(error, task.target.key, install_namespace=job.install_namespace)
+        return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, job))
+
+    def fail(self, task: Task, error: BundleError, job: Job) -> Outcome:
+        """Note a failure, and return it."""
+        self._retries.failed(job.owner.name, task.target.key, job.attempt(task.target), error)
+        if error.reason in _NAMESPACE_GONE:  # so that it is looked at before the next try
+            job.ledger.used.discard(_namespace_of(task))
+        return Outcome(task=task, error=error, tried=True)
+
+    def _carry_out(self, request: _Request) -> Outcome:
+        task = request.task
+        match task.action:
+            case Action.NONE:
+                return Outcome(task=task, record=task.record)
+            case Action.USE:
+                return Outcome(task=task)
+            case Action.REFUSE:
+                return self.fail(task, task.refusal, request.job) if task.refusal else Outcome(task=task)
+            case Action.AWAIT:
+                return Outcome(task=task, error=_terminating(task))
+            case _:
+                return self._send(request)
+
+    def _send(self, request: _Request) -> Outcome:
+        task, job = request.task, request.job
+        if not job.proceed():
+            return Outcome(task=task, error=out_of_date(task))
+        try:
+            return self._apply(request)
+        except ApiError as error:
+            failure = classify(error, task.target.key, install_namespace=job.install_namespace)
+        try:
+            cured = None if failure.action in request.cured else self._cure(request, failure)
+        except ApiError as error:
+            failure, cured = classify(error, task.target.key, install_namespace=job.install_namespace), None
+        if cured is None:
+            return self.fail(task, self._error(failure, task, job), job)
+        return self._carry_out(replace(cured, cured=cured.cured | {failure.action}))
+
+    # what a refusal asks for
+
+    def _cure(self, request: _Request, failure: Failure) -> _Request | None:
+        """Do what may help against a refusal; returns what to send after that, None if there is nothing to be done.
+
+        Raises: ApiError.
+        """
+        match failure.action:
+            case Cure.JUDGE_AGAIN:
+                # Not by the pool, of which this thread is one: all of them might wait for each other.
+                found = self._looker.read((request.task.target.key, request.resource))
+                return replace(request, task=self.decide(request.task, found, request.job))
+            case Cure.MIGRATE_ENTRIES:
+                heal.migrate_entries(self._client, request.path, request.resource.api_version)
+                return request
+            case Cure.TAKE_OVER_ITEMS:
+                taken = heal.take_over_items(self._client, request.path, request.body(), request.manager)
+                return request if taken else None
+            case Cure.CREATE_NAMESPACE:
+                return request if self._create_namespace(request) else None
+            case _:
+                return None
+
+    def _create_namespace(self, request: _Request) -> bool:
+        """Make the install namespace anew, which went since it was looked at, unless the bundle brings it."""
+        target = request.job.wanted.by_key.get(_namespace_of(request.task))
+        if target is None or not target.bare:
+            return False
+        path = f"/api/v1/namespaces/{target.key.name}"
+        self._client.apply(path, target.manifest, manager=request.manager, force=False)
+        return True
+
+    def _error(self, failure: Failure, task: Task, job: Job) -> BundleError:
+        if failure.action is Cure.REFRESH_DISCOVERY:
+            return self._not_served(failure, task, job)
+        if failure.missing:
+            return MissingRightsError(failure.message, failure.account, for_apply(failure.missing))
+        return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+
+    def _not_served(self, failure: Failure, task: Task, job: Job) -> BundleError:
+        """Tell a kind that is gone from one that is not served everywhere yet: with one server for under 0.3 s."""
+        self._discovery.invalidate()
+        message = f"{task.target.key}: waits until its kind is served"
+        if task.target.kind[::2] in job.wanted.resources:
+            return BundleError(Reason.WAITING_FOR_CRD, message, retry_after=NOT_SERVED_YET_SECONDS)
+        try:
+            known = self._discovery.resource(task.target.kind)
+        except ApiError:
+            known = None
+        if known:
+            return BundleError(failure.reason, message, retry_after=NOT_SERVED_YET_SECONDS)
+        return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+
+    # the request
+
+    def _apply(self, request: _Request) -> Outcome:
+        task, job = request.task, request.job
+        body = self._prepare(request, request.body())
+        reply = self._client.apply(request.path, body, manager=request.manager, force=task.action is not Action.CREATE)
+        self._retries.succeeded(job.owner.name, task.target.key)
+        if task.target.bare:
+            return Outcome(task=task, tried=True, warnings=reply.warnings)
+        record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
+        if task.action is Action.REPAIR or (task.action is Action.CREATE and task.target.key in job.ledger.left):
+            job.ledger.repaired(task.target.key)
+        error = _terminating(task) if record.deleting else None
+        return Outcome(task=task, error=error, tried=True, record=record, warnings=reply.warnings)
+
+    def _prepare(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
+        """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
+        task, record = request.task, request.task.record
+        if task.action not in (Action.REPAIR, Action.TAKE_BACK) or record is None:
+            return body
+        version = record.resource_version
+        try:
+            if task.action is Action.REPAIR:
+                return self._without_strays(request, body)
+            if task.evicts or record.released_from:
+                version = make_way(self._client, request.resource, task.target.key, version)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            raise ApiError(HTTPStatus.CONFLICT, "Gone", "is gone since it was looked at") from error
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+
+    def _without_strays(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
+        # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
+        if heal.has_keyed_items(body):
+            heal.take_over_items(self._client, request.path, body, request.manager)
+        return body
+
+    def _tidied(self, request: _Request, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Drop the entries that our apply has left beside ours; to fail in that is no failure of the apply."""
+        adopted = request.task.action is Action.TAKE_BACK
+        try:
+            metadata = heal.drop_replaced_entries(
+                self._client, request.path, value["metadata"], request.manager, adopted=adopted
+            )
+        except ApiError:
+            return value
+        return {**value, "metadata": metadata}
+
+    def _project(self, value: Mapping[str, Any], key: ObjectKey) -> Record:
+        verdict = NOT_OBSERVED if needs_full_object(key.group, key.kind) else None
+        return project(value, key.group, key.kind, verdict)
+
+
+def _namespace_of(task: Task) -> ObjectKey:
+    return ObjectKey("", "Namespace", "", task.target.key.namespace)
+
+
+def _terminating(task: Task) -> BundleError:
+    is_namespace = task.target.key[:2] == ("", "Namespace")
+    reason = Reason.NAMESPACE_TERMINATING if is_namespace else Reason.APPLYING
+    return BundleError(reason, f"{task.target.key}: is being deleted; it is applied again when it is gone")

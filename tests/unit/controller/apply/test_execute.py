@@ -1,0 +1,465 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from api.v1alpha2.conditions import Reason
+from controller.apply.execute import Applier
+from controller.apply.ledger import Ledger
+from controller.apply.outcome import Job, Outcome
+from controller.apply.ownership import Owner
+from controller.apply.plan import Action, Plan, make_plan
+from controller.apply.targets import TargetSet, make_targets
+from controller.kube.errors import ApiError
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey
+from controller.retries import Retries
+from controller.revision import Revision, Terms
+from tests.support.fake_cluster import SERVED, VERBS, FakeCluster, FakeWatches
+
+OWNER = Owner("foo", "uid-foo")
+WIDGETS = Resource("example.com", "v1", "Widget", "widgets", namespaced=True, verbs=VERBS)
+NAMESPACE_PATH = "/api/v1/namespaces/shop"
+MAP_PATH = "/api/v1/namespaces/shop/configmaps/a"
+WIDGET_PATH = "/apis/example.com/v1/namespaces/shop/widgets/w"
+DEFINITION_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+HOLD = {"finalizers": ["example.com/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def manifest(kind: str, name: str, *, api_version: str = "v1", namespace: str = "shop", **content: Any) -> Any:
+    place = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **place}, **content}
+
+
+def config_map(name: str = "a", value: str = "1", namespace: str = "shop") -> Any:
+    return manifest("ConfigMap", name, namespace=namespace, data={"a": value})
+
+
+NAMESPACE = manifest("Namespace", "shop", namespace="")
+WIDGET = manifest("Widget", "w", api_version="example.com/v1")
+DEFINITION = manifest(
+    "CustomResourceDefinition",
+    "widgets.example.com",
+    api_version="apiextensions.k8s.io/v1",
+    namespace="",
+    spec={"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"}},
+)
+ESTABLISHED = {"conditions": [{"type": kind, "status": "True"} for kind in ("Established", "NamesAccepted")]}
+GATE = manifest("ValidatingWebhookConfiguration", "gate", api_version="admissionregistration.k8s.io/v1", namespace="")
+GATES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
+)
+
+
+class Bench:
+    """An applier over a cluster in memory, and what a BundleDeployment remembers between passes."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.cluster = FakeCluster(*SERVED, WIDGETS, GATES)
+        self.watches = FakeWatches(self.cluster)
+        self.retries = Retries(lambda: self.now, jitter=lambda: 1.0)
+        self.ledger = Ledger(clock=lambda: self.now)
+        self.applier = Applier(
+            self.cluster.client, self.cluster.discovery, self.watches.watches, self.retries, workers=2
+        )
+        self.proceed: Callable[[], bool] = lambda: True
+        self.protection, self.wish = "Prevent", "1"
+        self.cluster.put(NAMESPACE)
+
+    def targets(self, *manifests: Any) -> TargetSet:
+        revision = Revision(digest="sha256:aa", objects=manifests, terms=Terms(inputs="", install_namespace="shop"))
+        return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.is_namespaced)
+
+    def plan(self, targets: TargetSet) -> tuple[Plan, Job]:
+        job = Job(
+            owner=OWNER,
+            orphan=False,
+            collision_protection=self.protection,
+            install_namespace="shop",
+            wish=self.wish,
+            wanted=targets,
+            installed=False,
+            ledger=self.ledger,
+            exists=lambda name, uid: (name, uid) == ("foo", "uid-foo"),
+            proceed=self.proceed,
+        )
+        plan = make_plan(
+            targets,
+            (),
+            self.watches.managed("foo"),
+            owner=OWNER,
+            exists=job.exists,
+            ledger=self.ledger,
+            collision_protection=self.protection,
+            orphan=False,
+            installed=False,
+        )
+        return plan, job
+
+    def run(self, *manifests: Any) -> dict[str, Outcome]:
+        """Carry out one pass; returns the outcomes by name of the object."""
+        outcomes = self.applier.execute(*self.plan(self.targets(*manifests)))
+        done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
+        self.ledger.learn(outcome.record for outcome in done if outcome.record)
+        return {outcome.task.target.key.name: outcome for outcome in outcomes}
+
+    def installed(self, *manifests: Any) -> None:
+        """Have objects applied, and their requests forgotten."""
+        assert not any(outcome.error for outcome in self.run(*manifests).values())
+        self.cluster.taken()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.applier.stop()
+
+
+def reasons(outcomes: dict[str, Outcome]) -> dict[str, Reason | None]:
+    return {name: outcome.error.reason if outcome.error else None for name, outcome in outcomes.items()}
+
+
+def data(bench: Bench) -> Any:
+    return bench.cluster.objects[MAP_PATH]["data"]
+
+
+def test_a_missing_object_is_looked_at_and_created_without_force(bench: Bench) -> None:
+    outcomes = bench.run(config_map())
+    assert reasons(outcomes) == {"shop": None, "a": None}
+    assert bench.cluster.requests == [f"GET {NAMESPACE_PATH}", f"GET {MAP_PATH}", f"TRY {MAP_PATH}"]
+    assert bench.watches.managed("foo")[KEY].owner_uid == "uid-foo"
+
+
+def test_the_install_namespace_is_created_where_it_is_missing_and_is_not_ours(bench: Bench) -> None:
+    bench.cluster.remove(NAMESPACE_PATH)
+    bench.run(config_map())
+    assert bench.cluster.requests == [f"GET {NAMESPACE_PATH}", f"TRY {NAMESPACE_PATH}", f"TRY {MAP_PATH}"]
+    assert "labels" not in bench.cluster.objects[NAMESPACE_PATH]["metadata"]
+
+
+def test_nothing_is_looked_at_in_a_namespace_that_was_created_just_now(bench: Bench) -> None:
+    bench.cluster.remove(NAMESPACE_PATH)
+    bench.run(config_map())
+    assert f"GET {MAP_PATH}" not in bench.cluster.requests
+
+
+def test_an_object_as_we_left_it_costs_no_request(bench: Bench) -> None:
+    bench.installed(config_map())
+    bench.ledger.used.add(ObjectKey("", "Namespace", "", "shop"))
+    assert reasons(bench.run(config_map())) == {"shop": None, "a": None}
+    assert not bench.cluster.requests
+
+
+class Row(NamedTuple):
+    name: str
+    before: Callable[[Bench], object]
+    """What happens to an object that was installed."""
+    requests: list[str]
+    error: Reason | None = None
+
+
+def forget(bench: Bench) -> None:
+    bench.ledger.left.clear()
+
+
+def take(bench: Bench) -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    bench.cluster.patch(MAP_PATH, {"metadata": {"ownerReferences": [reference]}})
+
+
+def unlabel(bench: Bench) -> None:
+    bench.cluster.patch(MAP_PATH, {"metadata": {"labels": {names.OWNER_LABEL: None}}})
+
+
+ROWS = [
+    Row(
+        "somebody has changed a field of ours: it is put back",
+        lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}),
+        [f"APPLY {MAP_PATH}"],
+    ),
+    Row(
+        "somebody has added a field: it is left alone",
+        lambda bench: bench.cluster.edit(MAP_PATH, extra="x"),
+        [],
+    ),
+    Row(
+        "somebody has deleted it: it is made again",
+        lambda bench: bench.cluster.remove(MAP_PATH),
+        [f"GET {MAP_PATH}", f"TRY {MAP_PATH}"],
+    ),
+    Row(
+        "it is being deleted: that is awaited",
+        lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": HOLD}),
+        [],
+        Reason.APPLYING,
+    ),
+    Row("after a restart it is compared, and left alone", forget, ["LIST /api/v1/configmaps"]),
+    Row("our label was taken off: it is found and taken back", unlabel, [f"GET {MAP_PATH}", f"APPLY {MAP_PATH}"]),
+    Row("another controller has taken it: it is refused", take, [], Reason.COLLISION),
+]
+
+
+@pytest.mark.parametrize("case", ROWS, ids=attrgetter("name"))
+def test_what_is_done_with_an_installed_object(case: Row, bench: Bench) -> None:
+    bench.installed(config_map())
+    bench.ledger.used.add(ObjectKey("", "Namespace", "", "shop"))
+    case.before(bench)
+    assert reasons(bench.run(config_map()))["a"] == case.error
+    assert bench.cluster.requests == case.requests
+    assert data(bench) == {"a": "1"}
+
+
+def test_another_revision_is_applied(bench: Bench) -> None:
+    bench.installed(config_map())
+    bench.run(config_map(value="2"))
+    assert f"APPLY {MAP_PATH}" in bench.cluster.requests
+    assert data(bench) == {"a": "2"}
+
+
+def test_an_object_of_somebody_else_is_refused_and_not_written_to(bench: Bench) -> None:
+    bench.cluster.put(config_map(value="theirs"))
+    outcome = bench.run(config_map())["a"]
+    assert outcome.error is not None
+    assert outcome.error.reason is Reason.COLLISION
+    assert not [request for request in bench.cluster.requests if not request.startswith("GET")]
+    assert data(bench) == {"a": "theirs"}
+
+
+def test_one_that_may_be_taken_over_is_bound_to_the_version_that_was_judged(bench: Bench) -> None:
+    bench.protection = "IfNoController"
+    bench.cluster.put(config_map(value="theirs"))
+    assert reasons(bench.run(config_map()))["a"] is None
+    assert bench.watches.managed("foo")[KEY].controller_uid == "uid-foo"
+
+
+# somebody was faster
+
+
+def race(bench: Bench, act: Callable[[], object]) -> None:
+    """Let something happen between the look and the apply."""
+    look = bench.cluster.get
+
+    def get(path: str, **options: Any) -> Any:
+        try:
+            return look(path, **options)
+        finally:
+            if path == MAP_PATH:
+                bench.cluster.get = look  # type: ignore[method-assign]
+                act()
+
+    bench.cluster.get = get  # type: ignore[method-assign]
+
+
+def test_an_object_that_somebody_creates_meanwhile_is_judged_again_and_refused(bench: Bench) -> None:
+    race(bench, lambda: bench.cluster.put(config_map(value="theirs")))
+    assert reasons(bench.run(config_map()))["a"] is Reason.COLLISION
+    assert data(bench) == {"a": "theirs"}
+    assert bench.cluster.requests.count(f"TRY {MAP_PATH}") == 1
+
+
+def test_more_conflicts_at_once_than_there_are_workers_do_not_wait_for_each_other(bench: Bench) -> None:
+    manifests = [config_map(name) for name in "abcdefgh"]
+    for each in manifests:
+        path = bench.cluster.path(each)
+        bench.cluster.faults[f"TRY {path}"] = [ApiError(409, "Conflict", "somebody was faster")]
+    ended: list[dict[str, Outcome]] = []
+    thread = threading.Thread(target=lambda: ended.append(bench.run(*manifests)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert ended
+    assert not any(reasons(ended[0]).values())
+
+
+# failures
+
+
+class Failure(NamedTuple):
+    name: str
+    error: ApiError
+    reason: Reason
+
+
+FAILURES = [
+    Failure("a refused value", ApiError(422, "Invalid", "no"), Reason.REFUSED),
+    Failure("a missing right", ApiError(403, "Forbidden", "no"), Reason.FORBIDDEN),
+    Failure("a server that is not there", ApiError(0, "Unreachable", "no"), Reason.API_UNAVAILABLE),
+]
+
+
+@pytest.mark.parametrize("case", FAILURES, ids=attrgetter("name"))
+def test_a_failure_is_of_one_object_and_is_not_tried_again_too_soon(case: Failure, bench: Bench) -> None:
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [case.error]
+    assert reasons(bench.run(config_map("a"), config_map("b"))) == {"shop": None, "a": case.reason, "b": None}
+    bench.cluster.taken()
+    assert reasons(bench.run(config_map("a"), config_map("b")))["a"] is case.reason
+    assert not [request for request in bench.cluster.requests if MAP_PATH in request]
+
+
+def test_what_failed_is_tried_again_in_time_and_then_forgotten(bench: Bench) -> None:
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [ApiError(0, "Unreachable", "no")]
+    bench.run(config_map())
+    bench.now += 1
+    assert reasons(bench.run(config_map()))["a"] is None
+    assert bench.retries.seconds_to_next("foo") is None
+
+
+def test_what_failed_is_tried_at_once_when_the_wish_has_changed(bench: Bench) -> None:
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [ApiError(422, "Invalid", "no")]
+    bench.run(config_map())
+    bench.wish = "2"
+    assert reasons(bench.run(config_map()))["a"] is None
+
+
+def test_what_cannot_be_looked_at_is_not_written(bench: Bench) -> None:
+    bench.cluster.faults[f"GET {MAP_PATH}"] = [ApiError(403, "Forbidden", "no")]
+    assert reasons(bench.run(config_map()))["a"] is Reason.FORBIDDEN
+    assert f"TRY {MAP_PATH}" not in bench.cluster.requests
+
+
+def test_what_cannot_be_compared_is_not_applied_again(bench: Bench) -> None:
+    bench.installed(config_map())
+    forget(bench)
+    bench.cluster.faults["LIST /api/v1/configmaps"] = [ApiError(503, "ServiceUnavailable", "no")]
+    assert reasons(bench.run(config_map()))["a"] is Reason.API_UNAVAILABLE
+    assert f"APPLY {MAP_PATH}" not in bench.cluster.requests
+
+
+def test_a_kind_that_is_not_served_says_what_to_do(bench: Bench) -> None:
+    gadget = manifest("Gadget", "g", api_version="example.org/v1")
+    outcome = bench.run(gadget)["g"]
+    assert outcome.error is not None
+    assert outcome.error.reason is Reason.KIND_NOT_SERVED
+    assert outcome.error.message == (
+        "Gadget shop/g: the cluster does not serve example.org/v1/Gadget; install what serves it"
+    )
+
+
+def test_warnings_of_the_server_are_kept(bench: Bench) -> None:
+    bench.cluster.warnings = ("v1 is deprecated",)
+    assert bench.run(config_map())["a"].warnings == ("v1 is deprecated",)
+
+
+# what waits for what
+
+
+def test_the_content_of_a_namespace_that_is_going_waits(bench: Bench) -> None:
+    bench.cluster.patch(NAMESPACE_PATH, {"metadata": HOLD})
+    outcomes = bench.run(config_map(), config_map("x", namespace="elsewhere"))
+    assert reasons(outcomes) == {"shop": Reason.NAMESPACE_TERMINATING, "a": Reason.APPLYING, "x": None}
+
+
+def test_an_instance_waits_until_its_definition_is_established(bench: Bench) -> None:
+    assert reasons(bench.run(WIDGET, DEFINITION))["w"] is Reason.WAITING_FOR_CRD
+    assert f"TRY {WIDGET_PATH}" not in bench.cluster.requests
+    bench.cluster.patch(DEFINITION_PATH, {"status": ESTABLISHED})
+    assert reasons(bench.run(WIDGET, DEFINITION))["w"] is None
+    assert f"TRY {WIDGET_PATH}" in bench.cluster.requests
+
+
+def test_an_instance_of_a_definition_that_was_refused_says_so(bench: Bench) -> None:
+    bench.cluster.faults[f"TRY {DEFINITION_PATH}"] = [ApiError(422, "Invalid", "no")]
+    outcomes = bench.run(DEFINITION, WIDGET)
+    assert reasons(outcomes)["w"] is Reason.WAITING_FOR_CRD
+    error = outcomes["w"].error
+    assert error is not None
+    assert error.message.startswith("Widget shop/w: waits for its CustomResourceDefinition: ")
+
+
+def test_what_requests_go_through_waits_for_everything_else(bench: Bench) -> None:
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [ApiError(0, "Unreachable", "no")]
+    outcomes = bench.run(GATE, config_map("a"), config_map("b"))
+    assert reasons(outcomes) == {
+        "shop": None, "a": Reason.API_UNAVAILABLE, "b": None, "gate": Reason.APPLYING
+    }  # fmt: skip
+    bench.now += 1
+    assert not any(reasons(bench.run(GATE, config_map("a"), config_map("b"))).values())
+
+
+def test_a_spec_that_changes_meanwhile_ends_the_pass(bench: Bench) -> None:
+    answers = iter([True] * 3)
+    bench.proceed = lambda: next(answers, False)
+    outcomes = bench.run(config_map("a"), manifest("Deployment", "web", api_version="apps/v1"))
+    assert reasons(outcomes)["web"] is Reason.APPLYING
+    assert not [request for request in bench.cluster.requests if "deployments" in request]
+
+
+# repairs
+
+
+def test_repairs_of_one_object_wait_longer_and_longer(bench: Bench) -> None:
+    bench.installed(config_map())
+    repaired = []
+    for _ in range(20):
+        bench.cluster.edit(MAP_PATH, data={"a": "2"})
+        outcome = bench.run(config_map())["a"]
+        repaired.append(not outcome.postponed)
+        bench.now += 1
+    assert [second for second, done in enumerate(repaired) if done] == [0, 2, 8]
+    assert bench.ledger.conflicts() == [KEY]
+
+
+def test_an_object_that_is_deleted_again_and_again_is_a_fight_too(bench: Bench) -> None:
+    bench.installed(config_map())
+    for expected in (False, True):
+        bench.cluster.remove(MAP_PATH)
+        assert bench.run(config_map())["a"].postponed is expected
+
+
+def test_another_revision_does_not_wait_for_a_fight_to_end(bench: Bench) -> None:
+    bench.installed(config_map())
+    bench.cluster.edit(MAP_PATH, data={"a": "2"})
+    bench.run(config_map())
+    outcome = bench.run(config_map(value="3"))["a"]
+    assert not outcome.postponed
+    assert data(bench) == {"a": "3"}
+
+
+# looking without touching
+
+
+class Survey(NamedTuple):
+    name: str
+    before: Callable[[Bench], object]
+    drifted: bool
+
+
+SURVEYS = [
+    Survey("as we left it", lambda bench: None, drifted=False),
+    Survey("after a restart", forget, drifted=False),
+    Survey("changed", lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}), drifted=True),
+    Survey("removed", lambda bench: bench.cluster.remove(MAP_PATH), drifted=True),
+    Survey("being deleted", lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": HOLD}), drifted=True),
+    Survey("without our label", unlabel, drifted=True),
+    Survey(
+        "without our other mark",
+        lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": {"annotations": {names.OWNER_UID: None}}}),
+        drifted=True,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", SURVEYS, ids=attrgetter("name"))
+def test_a_survey_says_what_has_drifted_and_writes_nothing(case: Survey, bench: Bench) -> None:
+    bench.installed(config_map())
+    case.before(bench)
+    drifted, same = bench.applier.survey(*bench.plan(bench.targets(config_map())))
+    assert drifted == ([KEY] if case.drifted else [])
+    assert [record.key for record in same] == ([] if case.drifted else [KEY])
+    assert all(request.startswith(("GET", "LIST")) for request in bench.cluster.requests)
+
+
+def test_every_action_that_writes_is_carried_out_once(bench: Bench) -> None:
+    outcome = bench.run(config_map())["a"]
+    assert (outcome.task.action, outcome.tried) == (Action.CREATE, True)
