@@ -1,0 +1,22 @@
+"""The controller, in the order in which to read it.
+
+    api/v1alpha2/types   what a user writes, and what status says
+    reconciler           one pass over one BundleDeployment: the table of contents
+    memory               what a pass remembers for the next one, and may lose
+    wanted               which revision the spec asks for: pinned, kept, or being made
+    preparations         where slow work goes on, so that no pass waits
+    retries              when what failed may be tried again
+    desired              from a spec to a revision: resolve, fetch, assemble, render
+    sources              where content comes from: names to digests, digests to entries
+    content              what is fetched, on disk: written once, verified, by digest
+    formats              what content says: a tree to Kubernetes objects
+    revision             the rendered objects as a value, and as bytes
+    revisions            where they are kept: Secrets in the cluster
+    observe              what is on the cluster, and how healthy it is
+    apply                deciding about objects (plan), and acting (execute, prune)
+    report               what a pass found and did, as values
+    status               from that to conditions, counts and Events
+
+The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs),
+`kube` (requests and watches), `extensions` (plug-ins by kind). Rules by number, and how to add things: README.md.
+"""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Access, Capabilities, ContentTree, Limits, RenderRequest, Resolution
+from api.plugins import Access, Capabilities, ContentTree, Credentials, Limits, Network, RenderRequest, Resolution
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Source, SourcePin, Spec
 from controller.content.archive import write_entries
@@ -31,6 +31,7 @@ from controller.formats.applicable import make_applicable, revision_digest
 from controller.revision import Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
+_ANYWHERE = Network()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,27 +70,15 @@ def check(spec: Spec) -> None:
 
 def unsupported(spec: Spec) -> list[str]:
     """Return the field paths of what this release does not have yet."""
-    sources = [
-        (f"sources[{index}].{field}", used)
-        for index, source in enumerate(spec.sources)
-        for field, used in (
-            ("kind", source.kind in ("git", "http")),
-            (f"{_block(source)}.auth", source.secret is not None),
-            ("pollInterval", bool(source.poll_interval)),
-            (f"{_block(source)}.insecureSkipTLSVerify", bool(source.parameters_json.get("insecureSkipTLSVerify"))),
-            (f"{_block(source)}.certificateData", bool(source.parameters_json.get("certificateData"))),
-        )
-    ]
-    others = [
+    fields = [
         ("format", spec.format in ("registry-v1", "helm")),
         ("serviceAccountName", bool(spec.service_account_name)),
-        ("collisionProtection", spec.collision_protection != "Prevent"),
         ("drift", spec.drift.mode != "Repair" or bool(spec.drift.ignore)),
         ("optional", bool(spec.optional)),
         ("healthChecks", bool(spec.health_checks)),
         ("crdUpgradeSafety", spec.crd_upgrade_safety != type(spec.crd_upgrade_safety)()),
     ]
-    return [path for path, used in [*sources, *others] if used]
+    return [path for path, used in fields if used]
 
 
 def _block(source: Source) -> str:
@@ -138,6 +127,21 @@ def _digest(value: Any) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aid:
+    """What comes from outside while sources are asked for one BundleDeployment: values and callbacks, no cluster."""
+
+    credentials: Callable[[int, Source], Credentials | None] = lambda _index, _source: None
+    """Reads the Secret of a source, by its index in the spec; raises BundleError."""
+    progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
+    """Told the index of a source, and bytes done and in all (0: not known)."""
+    previous: Pins = ()
+    """When polling: the pins in use, one for each source."""
+
+
+_NO_AID = Aid()
+
+
 class Builder:
     """Makes revisions from specs.
 
@@ -145,21 +149,29 @@ class Builder:
         store_bytes: what the content store may hold beside what is in use.
         timeout: seconds for resolving, and for fetching, one source.
         now: the time of day, for `resolvedAt`.
+        network: what the administrator says about reaching sources.
     """
 
     def __init__(
-        self, store: ContentStore, store_bytes: int, limits: Limits, timeout: float, now: Callable[[], datetime]
+        self,
+        store: ContentStore,
+        store_bytes: int,
+        limits: Limits,
+        timeout: float,
+        now: Callable[[], datetime],
+        *,
+        network: Network = _ANYWHERE,
     ) -> None:
         self._store, self._store_bytes = store, store_bytes
-        self._limits, self._timeout, self._now = limits, timeout, now
+        self._limits, self._timeout, self._now, self._network = limits, timeout, now, network
         self._in_use: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event) -> Resolved:
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid = _NO_AID) -> Resolved:
         """Resolve the sources that have no pin, at the same time; what succeeds is pinned even if others fail."""
         with ThreadPoolExecutor(max(len(spec.sources), 1)) as pool:
             jobs = [
-                pool.submit(self._resolve, index, source, cancelled) if pin is None else None
+                pool.submit(self._resolve, index, source, cancelled, aid) if pin is None else None
                 for index, (source, pin) in enumerate(zip(spec.sources, pins, strict=True))
             ]
         found: list[SourcePin | None] = []
@@ -173,9 +185,9 @@ class Builder:
             found.append(None if error else job.result() if job else pin)
         return Resolved(pins=tuple(found), failure=_first(failures))
 
-    def _resolve(self, index: int, source: Source, cancelled: threading.Event) -> SourcePin:
+    def _resolve(self, index: int, source: Source, cancelled: threading.Event, aid: Aid) -> SourcePin:
         with self._store.scratch() as scratch:
-            access = self._access(index, source, scratch, cancelled)
+            access = self._access(index, source, scratch, cancelled, aid)
             resolution = source_of(source.kind).resolve(source.parameters_json, access)
         return SourcePin(
             destination=source.target,
@@ -184,16 +196,19 @@ class Builder:
             digest=resolution.digest,
             spec_digest=spec_digest(source),
             resolved_at=self._now(),
+            validator=resolution.validator,
         )
 
-    def build(self, request: Request, capabilities: Capabilities, cancelled: threading.Event) -> Revision:
+    def build(
+        self, request: Request, capabilities: Capabilities, cancelled: threading.Event, aid: Aid = _NO_AID
+    ) -> Revision:
         """Fetch what is not stored, assemble, and render.
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
         spec = request.spec
         with self._using(_content_keys(request)), self._store.scratch() as scratch:
-            tree = assemble(self._parts(request, cancelled), scratch / "tree")
+            tree = assemble(self._parts(request, cancelled, aid), scratch / "tree")
             install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
             objects = self._render(request, tree, install_namespace, capabilities)
         terms = Terms(
@@ -233,11 +248,11 @@ class Builder:
             is_namespaced=lambda group, version, kind: capabilities.is_namespaced(group, kind),  # noqa: ARG005 - the scope is of the kind
         )
 
-    def _parts(self, request: Request, cancelled: threading.Event) -> list[tuple[str, str, Path]]:
+    def _parts(self, request: Request, cancelled: threading.Event, aid: Aid) -> list[tuple[str, str, Path]]:
         sources = request.spec.sources
         with ThreadPoolExecutor(len(sources)) as pool:
             jobs = [
-                pool.submit(self._fetch, index, source, pin, cancelled)
+                pool.submit(self._fetch, index, source, pin, cancelled, aid)
                 for index, (source, pin) in enumerate(zip(sources, request.pins, strict=True))
             ]
         failures = [error for job in jobs if isinstance(error := job.exception(), BundleError)]
@@ -248,31 +263,36 @@ class Builder:
             for i, (source, job) in enumerate(zip(sources, jobs, strict=True))
         ]
 
-    def _fetch(self, index: int, source: Source, pin: SourcePin, cancelled: threading.Event) -> Path:
+    def _fetch(self, index: int, source: Source, pin: SourcePin, cancelled: threading.Event, aid: Aid) -> Path:
         plugin, resolution, key = source_of(source.kind), _resolution(pin), _content_key(source, pin)
         if stored := self._store.get(key):
             return stored
 
         def write(folder: Path) -> None:
             with self._store.scratch() as scratch:
-                access = self._access(index, source, scratch, cancelled)
+                access = self._access(index, source, scratch, cancelled, aid)
                 entries = plugin.fetch(source.parameters_json, resolution, access)
                 write_entries(entries, folder, self._limits, access.path)
 
         return self._store.put(key, write)
 
-    def _access(self, index: int, source: Source, scratch: Path, cancelled: threading.Event) -> Access:
+    def _access(self, index: int, source: Source, scratch: Path, cancelled: threading.Event, aid: Aid) -> Access:
+        previous = aid.previous[index] if aid.previous else None
         return Access(
             path=f"spec.sources[{index}].{_block(source)}",
             deadline=time.monotonic() + self._timeout,
             cancelled=cancelled,
             scratch=scratch,
             limits=self._limits,
+            network=self._network,
+            credentials=aid.credentials(index, source),
+            previous=_resolution(previous) if previous else None,
+            progress=lambda done, total: aid.progress(index, done, total),
         )
 
 
 def _resolution(pin: SourcePin) -> Resolution:
-    return Resolution(pinned=pin.resolved, digest=pin.digest)
+    return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator)
 
 
 def _content_key(source: Source, pin: SourcePin) -> str:

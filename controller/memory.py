@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from api.v1alpha2.types import ObjectMeta
 from controller.apply.ledger import Ledger
 from controller.apply.targets import TargetSet
+from controller.assistance import FetchProgress
 from controller.observe.progress import HealthTracker
+from controller.polling import PollMemory
 from controller.revision import Revision
 
 SOON_SECONDS = 20.0
@@ -23,12 +26,18 @@ class Memory:
     """The memory of one BundleDeployment; used by one pass at a time."""
 
     uid: str
+    clock: Callable[[], float] = time.monotonic
     ledger: Ledger = field(default_factory=Ledger)
     health: HealthTracker = field(default_factory=HealthTracker)
     revisions: dict[str, Revision] = field(default_factory=dict)
     """By digest, while they are being worked on."""
+    before: dict[str, str] = field(default_factory=dict)
+    """The revision that was installed before another was, while its objects may be left; empty: none."""
     targets: dict[tuple[str, bool], TargetSet] = field(default_factory=dict)
     """By revision and whether objects are orphaned, while they are being worked on."""
+    poll: PollMemory = field(default_factory=PollMemory)
+    fetched: FetchProgress = field(default_factory=FetchProgress)
+    """How far the sources are that are being fetched."""
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
     unknown_since: float | None = None
@@ -36,16 +45,21 @@ class Memory:
 
     def knows_soon(self) -> bool:
         """Whether a kind whose first list is under way is no news yet."""
-        now = time.monotonic()
+        now = self.clock()
         if self.unknown_since is None:
             self.unknown_since = now
         return now - self.unknown_since < SOON_SECONDS
 
-    def rest(self) -> None:
-        """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on."""
+    def rest(self, working_on: str = "") -> None:
+        """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on.
+
+        Args:
+            working_on: digest of a revision that every pass compares with, since the wanted one cannot be had.
+        """
         self.unknown_since = None
-        self.revisions.clear()
-        self.targets.clear()
+        self.before.clear()
+        self.revisions = {digest: each for digest, each in self.revisions.items() if digest == working_on}
+        self.targets = {key: each for key, each in self.targets.items() if key[0] == working_on}
 
 
 class Memories:

@@ -23,7 +23,7 @@ class _Job:
 
 
 class Preparations:
-    """Runs at most one piece of work for each BundleDeployment.
+    """Runs at most one piece of work of each purpose for each BundleDeployment.
 
     Args:
         workers: pieces of work at the same time.
@@ -33,22 +33,24 @@ class Preparations:
     def __init__(self, workers: int, finished: Callable[[str], None]) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="prepare")
         self._finished = finished
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[tuple[str, str], _Job] = {}
         self._lock = threading.Lock()
 
-    def take(self, name: str, ticket: str, work: Callable[[threading.Event], Result]) -> Result | None:
+    def take(
+        self, name: str, ticket: str, work: Callable[[threading.Event], Result], *, purpose: str = ""
+    ) -> Result | None:
         """Return the result of `work`, or None while it goes on; the first call with a ticket starts it.
 
         A result is handed out once; what `work` raises is raised here.
         """
         with self._lock:
-            job = self._jobs.get(name)
+            job = self._jobs.get((name, purpose))
             if job is None or job.ticket != ticket:
                 if job is not None:
                     job.cancelled.set()
-                job = self._start(name, ticket, work)
+                self._jobs[name, purpose] = self._start(name, ticket, work)
             elif job.future.done():
-                del self._jobs[name]
+                del self._jobs[name, purpose]
                 result: Result = job.future.result()
                 return result
         return None
@@ -56,16 +58,14 @@ class Preparations:
     def _start(self, name: str, ticket: str, work: Callable[[threading.Event], Any]) -> _Job:
         cancelled = threading.Event()
         job = _Job(ticket, cancelled, self._pool.submit(work, cancelled))
-        self._jobs[name] = job
         job.future.add_done_callback(lambda _: self._finished(name))
         return job
 
-    def cancel(self, name: str) -> None:
-        """Stop what goes on for a BundleDeployment that needs no content any more."""
+    def cancel(self, name: str, *, purpose: str | None = None) -> None:
+        """Stop what goes on for a BundleDeployment and one purpose (None: all), since nobody needs it any more."""
         with self._lock:
-            job = self._jobs.pop(name, None)
-        if job is not None:
-            job.cancelled.set()
+            for key in [key for key in self._jobs if key[0] == name and purpose in (None, key[1])]:
+                self._jobs.pop(key).cancelled.set()
 
     def stop(self) -> None:
         """Cancel everything and start nothing more."""

@@ -10,15 +10,17 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status, dump
-from controller.apply.execute import Applier, Job, Outcome
+from controller.apply.execute import Applier
 from controller.apply.ledger import Ledger
+from controller.apply.outcome import Job, Outcome
 from controller.apply.ownership import API_VERSION, Owner, is_ours, loses_reference
-from controller.apply.plan import Action, Plan, make_plan
+from controller.apply.plan import Action, Plan, is_finished, make_plan
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
@@ -29,7 +31,6 @@ from controller.memory import Memories, Memory
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import DEPLOYMENTS, Watches
-from controller.preparations import Preparations
 from controller.report import NEVER, Deletion, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
@@ -55,7 +56,6 @@ class Reconciler:
         client: Client,
         events: EventRecorder,
         watches: Watches,
-        preparations: Preparations,
         revisions: RevisionStore,
         applier: Applier,
         remover: Remover,
@@ -63,7 +63,7 @@ class Reconciler:
         make_finder: Callable[[Callable[[BundleDeployment, Status], BundleDeployment]], Finder],
         now: Callable[[], datetime],
     ) -> None:
-        self._client, self._events, self._watches, self._preparations = client, events, watches, preparations
+        self._client, self._events, self._watches = client, events, watches
         self._revisions, self._applier, self._remover, self._retries = revisions, applier, remover, retries
         self._finder = make_finder(self._write_status)
         self._now = now
@@ -85,6 +85,7 @@ class Reconciler:
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
         deployment = self._with_finalizer(deployment)
         try:
+            deployment = self._finder.poll(deployment, memory)
             report = self._settled(deployment, memory)
             if report is None:
                 report, deployment = self._advance(deployment, memory)
@@ -93,6 +94,10 @@ class Reconciler:
         if report.unknown and memory.knows_soon():
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known: nothing to tell yet
         return self._publish(deployment, report, memory)
+
+    def retry_sources(self, name: str) -> None:
+        """Let the sources of a BundleDeployment be tried at once: a Secret that they use has changed."""
+        self._finder.retry(name)
 
     def end_waits(self) -> list[str]:
         """Let what waits for something on the cluster be tried again; returns the BundleDeployments to look at."""
@@ -189,7 +194,9 @@ class Reconciler:
             orphan=deployment.spec.deletion_policy == "Orphan",
             collision_protection=deployment.spec.collision_protection,
             install_namespace=revision.terms.install_namespace,
+            wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
             wanted=targets,
+            installed=deployment.status.installed_revision == targets.revision,
             ledger=memory.ledger,
             exists=self._watches.exists,
             proceed=lambda: _is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
@@ -205,6 +212,7 @@ class Reconciler:
             ledger=job.ledger,
             collision_protection=job.collision_protection,
             orphan=job.orphan,
+            installed=job.installed,
         )
 
     def _announce(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job) -> BundleDeployment:
@@ -268,7 +276,10 @@ class Reconciler:
             managed_state=self._finish(deployment, job, kinds, memory) if finished else deployment.status.managed_state,
             warnings=_warnings(outcomes),
         )
-        return replace(report, managed_kinds=_merge_kinds((), kinds)) if finished else report
+        if not finished:
+            return report
+        memory.rest("" if wanted.current else job.wanted.revision)
+        return replace(report, managed_kinds=_merge_kinds((), kinds))
 
     def _is_as_left(self, job: Job) -> bool:
         """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
@@ -282,12 +293,17 @@ class Reconciler:
         if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
             self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
         self._watches.need_only(job.owner.name, kinds)
-        memory.rest()
         return managed_state(_ours({record.key: record for record in records}, deployment))
 
     def _progress(self, deployment: BundleDeployment, job: Job, memory: Memory) -> Progress:
-        digests = {t.key: t.digest for t in job.wanted.targets if not t.bare and t.key not in memory.ledger.used}
         observed = self._watches.managed(job.owner.name)
+        digests = {
+            t.key: t.digest
+            for t in job.wanted.targets
+            if not t.bare
+            and t.key not in memory.ledger.used
+            and not is_finished(t, observed.get(t.key), installed=job.installed)
+        }
         deadline = deployment.spec.progress_deadline_seconds
         return memory.health.summarize(digests, observed, job.wanted.revision, deadline)
 
@@ -308,6 +324,7 @@ class Reconciler:
     def _publish(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
         """Write what has changed in status, and say when to come back."""
         memory.waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
+        report = replace(report, poll_failure=memory.poll.failure)
         self._write_status(deployment, summarize(deployment, report, self._now()))
         return self._requeue(deployment, report, memory)
 
@@ -326,7 +343,10 @@ class Reconciler:
         return Requeue(after=error.retry_after, failed=True)
 
     def _requeue(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
-        seconds = [self._retries.seconds_to_next(deployment.metadata.name)]
+        seconds = [
+            self._retries.seconds_to_next(deployment.metadata.name),
+            self._finder.seconds_to_poll(deployment, memory),
+        ]
         seconds += [
             memory.ledger.seconds_to_repair(outcome.task.target.key) for outcome in report.outcomes if outcome.postponed
         ]
@@ -349,9 +369,9 @@ class Reconciler:
         before, after = dump(deployment.status), dump(status)
         if before == after:
             return deployment
-        changes = {key: after.get(key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
-        reply = self._client.merge_patch(path, {"status": changes}, manager=names.STATUS_MANAGER).value
+        body = {"status": _difference(before, after)}
+        reply = self._client.merge_patch(path, body, manager=names.STATUS_MANAGER).value
         self._watches.learn_deployment(reply)
         self._say(deployment, notes(deployment.status, status))
         return deployment.model_copy(update={"status": BundleDeployment.model_validate(reply).status})
@@ -382,7 +402,7 @@ class Reconciler:
         name = deployment.metadata.name
         if names.FINALIZER not in deployment.metadata.finalizers:
             return NEVER
-        self._preparations.cancel(name)
+        self._finder.forget(name)
         if self._watches.need(name, _recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)
         orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
@@ -420,7 +440,7 @@ class Reconciler:
         return NEVER
 
     def _forget(self, name: str) -> Requeue:
-        self._preparations.cancel(name)
+        self._finder.forget(name)
         self._watches.forget(name)
         self._retries.forget(name)
         self._memories.forget(name)
@@ -434,6 +454,16 @@ def _owner(deployment: BundleDeployment) -> Owner:
 def _ours(observed: Mapping[ObjectKey, Record], deployment: BundleDeployment) -> list[Record]:
     owner, orphan = _owner(deployment), deployment.spec.deletion_policy == "Orphan"
     return [r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))]
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) that makes one of the other: what is gone is null, at every depth."""
+    patch: dict[str, Any] = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            patch[key] = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+    return patch
 
 
 def _recorded_kinds(deployment: BundleDeployment) -> list[GroupVersionKind]:
@@ -492,9 +522,10 @@ def _errors(report: Report) -> list[BundleError]:
 
 
 def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
-    """Note how the objects were left, and which Namespaces are there without being ours."""
+    """Note how the objects were left, which Jobs are done with, and which Namespaces are there without being ours."""
     done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
     ledger.learn(outcome.record for outcome in done if outcome.record)
+    ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
     ledger.used |= {o.task.target.key for o in done if o.task.action is Action.USE or o.task.target.bare}
 
 

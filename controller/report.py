@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from controller.apply.execute import Outcome
+from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record
@@ -30,6 +30,8 @@ class Report:
 
     failure: BundleError | None = None
     """Why the revision that the spec asks for cannot be had."""
+    poll_failure: BundleError | None = None
+    """Why the sources could not be asked again; their pins stay in use."""
     fetching: str = ""
     """What is being done to get it; empty: it is at hand."""
     unknown: tuple[str, ...] = ()

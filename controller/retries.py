@@ -76,6 +76,12 @@ class Retries:
             held = entry and entry.fingerprint == fingerprint and self._clock() < entry.not_before
             return entry.error if entry and held else None
 
+    def seconds_until(self, name: str, key: Hashable) -> float:
+        """Return the seconds until one key may be tried; 0: now, infinite: not by itself."""
+        with self._lock:
+            entry = self._failures.get(name, {}).get(key)
+            return max(entry.not_before - self._clock(), 0.0) if entry else 0.0
+
     def last(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
         """Return what this failed with when it was tried last; None if it did not fail, or something else did."""
         with self._lock:

@@ -22,6 +22,14 @@ SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 
 
+def reader_of(deployment: BundleDeployment) -> User | None:
+    """Return as whom the Secrets of a BundleDeployment are read; None: as the controller."""
+    spec = deployment.spec
+    if not spec.service_account_name:
+        return None
+    return User.service_account(spec.install_namespace or "", spec.service_account_name)
+
+
 class SecretReader:
     """Thread-safe; a Secret is read when it is used and not kept.
 
@@ -56,13 +64,11 @@ class SecretReader:
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str) -> dict[str, Any]:
         spec = deployment.spec
         namespace = reference.namespace or spec.install_namespace or ""
-        user = None
-        if spec.service_account_name:
-            user = User.service_account(spec.install_namespace or "", spec.service_account_name)
-        elif namespace not in {*self._namespaces, spec.install_namespace}:
+        user = reader_of(deployment)
+        if user is None and namespace not in {*self._namespaces, spec.install_namespace}:
             message = (
-                f'{path}: Secrets of namespace "{namespace}" may not be used; put it into the install namespace, or let '
-                "the administrator allow the namespace by --secret-namespaces"
+                f'{path}: Secrets of namespace "{namespace}" may not be used; put it into the install namespace, or '
+                "let the administrator allow the namespace by --secret-namespaces"
             )
             raise BundleError(Reason.SECRET_FORBIDDEN, message)
         return self._get(SECRETS.path(namespace, reference.name), user, f"{path}: Secret {namespace}/{reference.name}")

@@ -10,10 +10,12 @@ import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from api import names
+from api.plugins import Network
 
 
 def _option(default: Any, text: str) -> Any:
@@ -31,6 +33,12 @@ class Settings:
     namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store; created when missing")
     store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
     store_mebibytes: int = _option(2048, "what the content store may hold, in MiB, before unused content goes")
+    secret_namespaces: str = _option(
+        "", "namespaces (a,b) whose Secrets sources may use, besides --namespace and the install namespace"
+    )
+    registry_mirror: str = _option("", "registries that are asked instead (HOST=MIRROR,…)")
+    allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that the address guard lets through")
+    allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
     workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
     apply_workers: int = _option(8, "requests to the API server that are under way at the same time")
     fetch_workers: int = _option(16, "BundleDeployments that are fetched and rendered at the same time")
@@ -38,13 +46,42 @@ class Settings:
     log_format: str = _option("json", "json or text")
     log_level: str = _option("info", "debug, info, warning or error")
 
+    def readable_namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces whose Secrets sources may use, besides the install namespace."""
+        return (self.namespace, *_split(self.secret_namespaces))
+
+    def network(self, *, in_pod: bool) -> Network:
+        """Return how sources may be reached.
+
+        Raises: ValueError for a mirror without `=`, or a network that is none.
+        """
+        mirrors = dict(_split_mirror(pair) for pair in _split(self.registry_mirror))
+        networks = tuple(str(ip_network(text)) for text in _split(self.allowed_networks))
+        allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
+        return Network(allow_loopback=allow, allowed_networks=networks, registry_mirrors=mirrors)
+
     def store_folder(self) -> Path:
         """Return the folder of the content store."""
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         return Path(self.store or f"{cache}/rukpak/content").expanduser()
 
 
-_CHOICES = {"log_format": ("json", "text"), "log_level": ("debug", "info", "warning", "error")}
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _split_mirror(pair: str) -> tuple[str, str]:
+    host, separator, mirror = pair.partition("=")
+    if not (host and separator and mirror):
+        raise ValueError(f'registry mirror "{pair}" is not HOST=MIRROR')
+    return host, mirror
+
+
+_CHOICES = {
+    "allow_loopback": ("auto", "yes", "no"),
+    "log_format": ("json", "text"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
 
 
 def add_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -77,4 +114,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str
     """Read the options; on a mistake argparse prints it and exits with status 2."""
     parser = argparse.ArgumentParser(prog=program, description="Run the controller.")
     add_options(parser, environment)
-    return Settings(**vars(parser.parse_args(arguments)))
+    settings = Settings(**vars(parser.parse_args(arguments)))
+    try:
+        settings.network(in_pod=False)
+    except ValueError as error:
+        parser.error(str(error))
+    return settings

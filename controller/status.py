@@ -163,6 +163,8 @@ def _unpacked(report: Report) -> Finding:
         return Finding(ConditionType.UNPACKED, "False", report.failure.reason, report.failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
+    if report.poll_failure:
+        return Finding(ConditionType.UNPACKED, "False", report.poll_failure.reason, report.poll_failure.message)
     return Finding(
         ConditionType.UNPACKED, "True", Reason.UNPACKED, "the content of every source is at hand, or not needed"
     )
@@ -245,7 +247,7 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
 
 def _worst(errors: Iterable[BundleError | None]) -> BundleError | None:
     """The first of the most severe failures, saying how many more there are."""
-    found = [error for error in errors if error]
+    found = list({(error.reason, error.message): error for error in errors if error}.values())
     if not found:
         return None
     worst = min(found, key=lambda error: _SEVERITY.index(error.reason.retry))

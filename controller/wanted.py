@@ -6,23 +6,31 @@ Pins are recorded in status before anything is made of them, so that a kill lose
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Event
 from typing import Protocol, TypeVar
 
 from api import names
 from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment, SourcePin, Status
-from controller.desired import Builder, Request, check, inputs_digest, match_pins
+from api.v1alpha2.types import BundleDeployment, SourcePin, Spec, Status
+from controller.assistance import Assistant, FetchProgress
+from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins
 from controller.kube.discovery import Discovery
 from controller.memory import Memory
+from controller.polling import PURPOSE as POLL
+from controller.polling import Poller
 from controller.preparations import Preparations
+from controller.report import Report
 from controller.retries import Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
+from controller.status import summarize
 
 PREPARATION = "preparation"
+RESOLVING = "the sources are being resolved"
+FETCHING = "the content is being fetched and rendered"
 Result = TypeVar("Result")
 
 
@@ -57,10 +65,14 @@ class Finder:
         revisions: RevisionStore,
         discovery: Discovery,
         retries: Retries,
+        assistant: Assistant,
+        poller: Poller,
         write_status: StatusWriter,
+        now: Callable[[], datetime],
     ) -> None:
         self._builder, self._preparations, self._revisions = builder, preparations, revisions
-        self._discovery, self._retries, self._write_status = discovery, retries, write_status
+        self._discovery, self._retries, self._assistant = discovery, retries, assistant
+        self._poller, self._write_status, self._now = poller, write_status, now
 
     def find(self, deployment: BundleDeployment, memory: Memory) -> tuple[Wanted, BundleDeployment]:
         """Return what the spec asks for, and the BundleDeployment with the pins that were recorded.
@@ -69,14 +81,41 @@ class Finder:
         """
         try:
             check(deployment.spec)
-            pins, deployment = self._pins(deployment)
+            pins, deployment = self._pins(deployment, memory)
             revision = self._revision(deployment, pins, memory) if pins else None
         except BundleError as error:
+            self._assistant.watch_secrets(deployment, error)
             return Wanted(revision=self._last_good(deployment, memory), failure=error), deployment
+        self._assistant.watch_secrets(deployment, None)
         if revision is None:
-            work = "the content is being fetched and rendered" if pins else "the sources are being resolved"
+            work = f"{FETCHING if pins else RESOLVING}{memory.fetched.text and f' ({memory.fetched.text})'}"
             return Wanted(revision=self._last_good(deployment, memory), fetching=work), deployment
+        memory.fetched = FetchProgress()
         return Wanted(revision=revision, current=True), deployment
+
+    def poll(self, deployment: BundleDeployment, memory: Memory) -> BundleDeployment:
+        """Ask floating refs again where that is due; returns the BundleDeployment with the pins that have changed.
+
+        Raises: ApiError.
+        """
+        if not _may_poll(deployment.spec):
+            return deployment
+        pins = self._poller.poll(deployment, memory.poll, self._assistant.aid(deployment, memory.fetched))
+        return self.record(deployment, {"sources": pins}) if pins else deployment
+
+    def seconds_to_poll(self, deployment: BundleDeployment, memory: Memory) -> float | None:
+        """Return in how many seconds a poll is due; None: none is ever, or one goes on."""
+        return self._poller.seconds_to_next(deployment, memory.poll) if _may_poll(deployment.spec) else None
+
+    def retry(self, name: str) -> None:
+        """Let the sources of a BundleDeployment be tried at once."""
+        for key in (PREPARATION, POLL):
+            self._retries.succeeded(name, key)
+
+    def forget(self, name: str) -> None:
+        """Stop what goes on for a BundleDeployment that needs no content any more."""
+        self._preparations.cancel(name)
+        self._assistant.forget(name)
 
     def read(self, name: str, digest: str, memory: Memory) -> Revision | None:
         """Return a revision from the store; None if there is none, or none that is whole.
@@ -97,13 +136,31 @@ class Finder:
         """
         name, status = deployment.metadata.name, deployment.status
         if status.installed_revision != wanted:
-            return self.read(name, status.installed_revision, memory)
-        if status.managed_state:
+            memory.before[wanted] = status.installed_revision
+        elif status.managed_state:
             return None
-        others = [digest for digest in self._revisions.digests(name) if digest != wanted]
-        return self.read(name, others[0], memory) if others else None
+        elif wanted not in memory.before:  # since a restart
+            memory.before[wanted] = next((each for each in self._revisions.digests(name) if each != wanted), "")
+        return self.read(name, memory.before[wanted], memory)
 
-    def _pins(self, deployment: BundleDeployment) -> tuple[tuple[SourcePin, ...] | None, BundleDeployment]:
+    def record(self, deployment: BundleDeployment, changes: Mapping[str, object]) -> BundleDeployment:
+        """Write new pins, and that something is being made of them: a kill must lose neither.
+
+        Raises: ApiError.
+        """
+        status = deployment.status.model_copy(update=dict(changes))
+        report = Report(
+            fetching=FETCHING,
+            install_namespace=status.install_namespace,
+            managed_state=status.managed_state,
+            managed_kinds=status.managed_kinds,
+        )
+        pinned = deployment.model_copy(update={"status": status})
+        return self._write_status(deployment, summarize(pinned, report, self._now()))
+
+    def _pins(
+        self, deployment: BundleDeployment, memory: Memory
+    ) -> tuple[tuple[SourcePin, ...] | None, BundleDeployment]:
         """Return a pin for each source, recorded in status; None while they are being resolved."""
         spec, status, requested = deployment.spec, deployment.status, requested_at(deployment)
         renew = requested != status.last_handled_reconcile_at
@@ -111,15 +168,18 @@ class Finder:
         if None not in known:
             pins = tuple(pin for pin in known if pin)
             return pins, self._write_status(deployment, status.model_copy(update={"sources": pins}))
+        aid = self._assistant.aid(deployment, memory.fetched)
         ticket = f"resolve {deployment.metadata.generation} {requested}"
-        resolved = self._prepare(deployment, ticket, lambda cancelled: self._builder.resolve(spec, known, cancelled))
+        resolved = self._prepare(
+            deployment, ticket, lambda cancelled: self._builder.resolve(spec, known, cancelled, aid)
+        )
         if resolved is None:
             return None, deployment
         found = tuple(pin for pin in resolved.pins if pin)
-        changes: dict[str, object] = {} if renew and resolved.failure else {"sources": found}
         if not resolved.failure:
-            changes["last_handled_reconcile_at"] = requested
-        deployment = self._write_status(deployment, status.model_copy(update=changes))
+            deployment = self.record(deployment, {"sources": found, "last_handled_reconcile_at": requested})
+        elif not renew:
+            deployment = self._write_status(deployment, status.model_copy(update={"sources": found}))
         if resolved.failure:
             raise self._remember(deployment, ticket, resolved.failure)
         self._retries.succeeded(deployment.metadata.name, PREPARATION)
@@ -136,14 +196,16 @@ class Finder:
             requested_at=status.last_handled_reconcile_at,
         )
         inputs = inputs_digest(request)
-        for digest in dict.fromkeys((status.revision, status.installed_revision)):
+        # In memory alone it is while its kinds are not known yet: status names it when it is worked on.
+        for digest in dict.fromkeys((status.revision, status.installed_revision, *memory.revisions)):
             kept = self.read(name, digest, memory)
             if kept and kept.terms.inputs == inputs:
-                self._preparations.cancel(name)
+                self._preparations.cancel(name, purpose="")
                 self._retries.succeeded(name, PREPARATION)
                 return kept
+        aid = self._assistant.aid(deployment, memory.fetched)
         ticket = f"build {inputs}"
-        made = self._prepare(deployment, ticket, lambda cancelled: self._make(request, cancelled))
+        made = self._prepare(deployment, ticket, lambda cancelled: self._make(request, cancelled, aid))
         if made:
             self._keep(deployment, ticket, made, memory)
         return made
@@ -157,8 +219,8 @@ class Finder:
         self._retries.succeeded(name, PREPARATION)
         memory.revisions[made.digest] = made
 
-    def _make(self, request: Request, cancelled: Event) -> Revision:
-        return self._builder.build(request, self._discovery.capabilities(), cancelled)
+    def _make(self, request: Request, cancelled: Event, aid: Aid) -> Revision:
+        return self._builder.build(request, self._discovery.capabilities(), cancelled, aid)
 
     def _prepare(self, deployment: BundleDeployment, ticket: str, work: Callable[[Event], Result]) -> Result | None:
         """Return the result of slow work; None while it goes on.
@@ -185,6 +247,17 @@ class Finder:
         status = deployment.status
         begun = status.revision and not status.managed_state
         return self.read(deployment.metadata.name, status.revision if begun else status.installed_revision, memory)
+
+
+def _may_poll(spec: Spec) -> bool:
+    """Whether a spec asks for polls and can be served; what is wrong with it is told by `find`."""
+    if not any(source.poll_interval for source in spec.sources):
+        return False
+    try:
+        check(spec)
+    except BundleError:
+        return False
+    return True
 
 
 def _attempt(deployment: BundleDeployment, ticket: str) -> str:

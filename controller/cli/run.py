@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ FAILED = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the controller until SIGTERM or SIGINT; returns the exit status."""
+    """Run the controller; returns the exit status if it cannot start. SIGTERM and SIGINT end the process with 0."""
     options = settings.parse(arguments, os.environ)
     log.set_up(options.log_format, options.log_level)
     stop = threading.Event()
@@ -30,4 +31,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"rukpak run: {error}", file=sys.stderr)
         return FAILED
     manager.run(stop)
-    return 0
+    logging.shutdown()
+    # Not by returning: the interpreter would wait for all threads, and a source may hold one up for minutes.
+    os._exit(0)

@@ -12,18 +12,23 @@ from api import names
 from api.plugins import Limits
 from controller.apply.execute import Applier
 from controller.apply.prune import Remover
+from controller.assistance import Assistant
 from controller.content.store import ContentStore
 from controller.desired import Builder
 from controller.kube.client import ApiError, connect
+from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
+from controller.observe.secrets import SecretWatches
 from controller.observe.watches import Watches
+from controller.polling import Poller
 from controller.preparations import Preparations
 from controller.reconciler import Reconciler
 from controller.retries import Retries
 from controller.revisions import RevisionStore
+from controller.secrets import SecretReader
 from controller.settings import Settings
 from controller.wanted import Finder
 
@@ -52,6 +57,11 @@ class _Dispatcher:
             self._queue.add(name)
         else:
             self._queue.add_after(name, HEALTH_SECONDS)
+
+    def secret_changed(self, name: str) -> None:
+        if self.reconciler:
+            self.reconciler.retry_sources(name)
+        self._queue.add(name)
 
     def cluster_changed(self, kind: str) -> None:
         waiting = self.reconciler.end_waits() if self.reconciler else []
@@ -99,6 +109,10 @@ class Manager:
             log.warning("revisions of removed BundleDeployments stay until the next start", extra={"reply": str(error)})
 
 
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
 def make_manager(settings: Settings) -> Manager:
     """Make all parts of a controller.
 
@@ -116,17 +130,23 @@ def make_manager(settings: Settings) -> Manager:
     watches = Watches(client, discovery, dispatcher)
     store = ContentStore(settings.store_folder())
     builder = Builder(
-        store, settings.store_mebibytes << 20, Limits(), settings.fetch_timeout, lambda: datetime.now(UTC)
+        store,
+        settings.store_mebibytes << 20,
+        Limits(),
+        settings.fetch_timeout,
+        lambda: datetime.now(UTC),
+        network=settings.network(in_pod=is_in_pod()),
     )
     preparations = Preparations(settings.fetch_workers, queue.add)
     revisions = RevisionStore(client, settings.namespace)
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
+    secret_watches = SecretWatches(client, dispatcher.secret_changed)
+    assistant = Assistant(SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     reconciler = Reconciler(
         client=client,
         events=events,
         watches=watches,
-        preparations=preparations,
         revisions=revisions,
         applier=applier,
         remover=Remover(client, discovery),
@@ -137,9 +157,12 @@ def make_manager(settings: Settings) -> Manager:
             revisions=revisions,
             discovery=discovery,
             retries=retries,
+            assistant=assistant,
+            poller=Poller(builder, preparations, retries),
             write_status=write_status,
+            now=_now,
         ),
-        now=lambda: datetime.now(UTC).replace(microsecond=0),
+        now=_now,
     )
     dispatcher.reconciler = reconciler
     return Manager(

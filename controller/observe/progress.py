@@ -5,6 +5,7 @@ Fed by watch events; nothing is polled, and nothing waits. The rules are health/
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -80,10 +81,11 @@ class HealthTracker:
             self._healthy.add(key)
             self._left_healthy.pop(key, None)
             return now
-        if key in self._healthy or record is None:
+        # Without the time of an apply only what was seen counts, or else it would be always now.
+        applied = _parse_time(record.applied_at) if record and record.applied_at else -math.inf
+        if key in self._healthy or applied == -math.inf:
             self._healthy.discard(key)
             self._left_healthy.setdefault(key, now)
-        applied = _parse_time(record.applied_at) if record and record.applied_at else now
         return deadline_start(applied=applied, left_healthy=self._left_healthy.get(key), now=now)
 
     def _publish(self, health: Health[ObjectKey], revision: str, now: float) -> tuple[Health[ObjectKey], float | None]:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
 from api.v1alpha2.types import ObjectMeta
-from controller import memory as module
 from controller.memory import SOON_SECONDS, Memories, Memory
 from controller.revision import Revision, Terms
 
@@ -42,16 +39,26 @@ def test_at_rest_nothing_is_kept_that_grows_with_the_bundle() -> None:
     memory.revisions["sha256:a"] = Revision(
         digest="sha256:a", objects=(), terms=Terms(inputs="", install_namespace="shop")
     )
+    memory.before["sha256:a"] = "sha256:b"
     memory.waits = True
     memory.rest()
     assert not memory.revisions
+    assert not memory.before
     assert memory.waits
 
 
-def test_a_list_that_lasts_is_news_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [50.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+def test_while_the_wanted_revision_cannot_be_had_the_one_that_every_pass_compares_with_stays() -> None:
     memory = Memory(uid="uid-1")
+    for digest in ("sha256:a", "sha256:b"):
+        terms = Terms(inputs="", install_namespace="shop")
+        memory.revisions[digest] = Revision(digest=digest, objects=(), terms=terms)
+    memory.rest("sha256:a")
+    assert list(memory.revisions) == ["sha256:a"]
+
+
+def test_a_list_that_lasts_is_news_after_a_while() -> None:
+    now = [50.0]
+    memory = Memory(uid="uid-1", clock=lambda: now[0])
     assert memory.knows_soon()
     now[0] += SOON_SECONDS - 1
     assert memory.knows_soon()

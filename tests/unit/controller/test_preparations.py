@@ -96,6 +96,18 @@ def test_bundle_deployments_do_not_wait_for_each_other(pool: Pool) -> None:
     assert pool.wait() == "slow"
 
 
+def test_work_of_another_purpose_goes_on_beside_it(pool: Pool) -> None:
+    go_on = threading.Event()
+    pool.preparations.take("shop", "poll", lambda _: go_on.wait(SECONDS), purpose="poll")
+    pool.preparations.take("shop", "t1", lambda _: "made")
+    assert pool.wait() == "shop"
+    assert pool.preparations.take("shop", "t1", lambda _: "not started") == "made"
+    pool.preparations.cancel("shop", purpose="")
+    go_on.set()
+    pool.wait()
+    assert pool.preparations.take("shop", "poll", lambda _: False, purpose="poll") is True
+
+
 def test_the_end_cancels_everything() -> None:
     pool = Pool(workers=1)
     cancellations: queue.Queue[bool] = queue.Queue()

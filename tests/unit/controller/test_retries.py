@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -118,6 +119,14 @@ def test_the_earliest_of_all_keys_comes_next(book: Retries) -> None:
     book.failed("shop", "soon", "v1", error(Reason.UNREACHABLE))
     book.failed("shop", "never", "v1", error(Reason.IMMUTABLE))
     assert book.seconds_to_next("shop") == 1
+
+
+def test_how_long_one_key_waits(book: Retries, clock: Clock) -> None:
+    book.failed("shop", "soon", "v1", error(Reason.UNREACHABLE))
+    book.failed("shop", "never", "v1", error(Reason.IMMUTABLE))
+    assert [book.seconds_until("shop", key) for key in ("soon", "never", "unknown")] == [1, math.inf, 0]
+    clock.now += 5
+    assert book.seconds_until("shop", "soon") == 0
 
 
 def test_what_is_due_is_said_once_so_that_nothing_spins_on_what_nobody_wants_any_more(

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from api import names
+from controller.kube.errors import ConfigurationError
+from controller.manager import manager as module
+from controller.manager.manager import HEALTH_SECONDS, SERVED_SECONDS, Manager, make_manager
+from controller.manager.queue import WorkQueue
+from controller.settings import Settings
+from hack.control_plane.waiting import wait_for
+from tests.support.fake_api import FakeApi
+
+DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"
+REVISIONS = "/api/v1/namespaces/rukpak-system/secrets"
+WAITED_FOR = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "/apis/apiregistration.k8s.io/v1/apiservices",
+    "/api/v1/namespaces",
+)
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with FakeApi(DEPLOYMENTS, REVISIONS, *WAITED_FOR) as served:
+        yield served
+
+
+@pytest.fixture
+def settings(api: FakeApi, tmp_path: Path) -> Settings:
+    return Settings(kubeconfig=api.kubeconfig(tmp_path / "kubeconfig"), store=str(tmp_path / "store"))
+
+
+class Running:
+    """A manager at work."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.stop = threading.Event()
+        self.manager: Manager = make_manager(settings)
+        self.thread = threading.Thread(target=self.manager.run, args=(self.stop,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+def test_making_a_controller_asks_the_cluster_for_nothing(api: FakeApi, settings: Settings) -> None:
+    make_manager(settings)
+    assert not api.received
+
+
+def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        make_manager(Settings(kubeconfig=str(tmp_path / "missing"), store=str(tmp_path / "store")))
+
+
+def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> None:
+    with Running(settings) as running:
+        wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 10, "everything is watched")
+        wait_for(lambda: running.manager.watches.synced, 10, "BundleDeployments are known")
+    assert running.stop.is_set()
+
+
+def test_at_start_the_revisions_of_what_is_gone_are_removed_and_no_others(api: FakeApi, settings: Settings) -> None:
+    api.put(DEPLOYMENTS, "here")
+    for name, owner in (("revision.here.0", "here"), ("revision.gone.0", "gone")):
+        api.put(REVISIONS, name, about={"labels": {names.REVISION_LABEL: owner}})
+    with Running(settings):
+        wait_for(lambda: "revision.gone.0" not in api.objects[REVISIONS], 10, "the orphan is removed")
+    assert set(api.objects[REVISIONS]) == {"revision.here.0"}
+
+
+def test_before_the_bundle_deployments_are_known_nothing_is_an_orphan(api: FakeApi, settings: Settings) -> None:
+    api.put(REVISIONS, "revision.here.0", about={"labels": {names.REVISION_LABEL: "here"}})
+    api.stall_watches = True
+    with Running(settings):
+        wait_for(lambda: api.watches() >= 1, 10, "the watch has begun")
+    assert "revision.here.0" in api.objects[REVISIONS]
+
+
+def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, settings: Settings) -> None:
+    api.put(DEPLOYMENTS, "odd", spec={"format": 3})
+    api.put(REVISIONS, "revision.odd.0", about={"labels": {names.REVISION_LABEL: "odd"}})
+    with Running(settings) as running:
+        wait_for(lambda: running.manager.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for")
+    assert "revision.odd.0" in api.objects[REVISIONS]
+
+
+def test_a_refusal_of_that_look_is_no_end(api: FakeApi, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    del api.objects[REVISIONS]
+    with Running(settings) as running:
+        wait_for(lambda: "stay until the next start" in caplog.text, 10, "it is said")
+        assert running.thread.is_alive()
+
+
+# what has changed
+
+
+class Noted(WorkQueue):
+    """A queue that notes what is put into it, and when it is due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[tuple[str, float]] = []
+
+    def add(self, key: str) -> None:
+        self.noted.append((key, 0.0))
+
+    def add_after(self, key: str, seconds: float) -> None:
+        self.noted.append((key, seconds))
+
+
+class Waiting:
+    """A reconciler of which two BundleDeployments wait."""
+
+    def end_waits(self) -> list[str]:
+        return ["a", "b"]
+
+
+@pytest.fixture
+def noted() -> Noted:
+    return Noted()
+
+
+def test_a_change_of_health_alone_waits_a_little_for_others(noted: Noted) -> None:
+    dispatcher = module._Dispatcher(noted)
+    dispatcher.objects_changed("shop", urgent=False)
+    dispatcher.objects_changed("shop", urgent=True)
+    dispatcher.deployment_changed("shop")
+    assert noted.noted == [("shop", HEALTH_SECONDS), ("shop", 0.0), ("shop", 0.0)]
+
+
+def test_a_change_of_the_cluster_ends_waits_and_discovery_may_be_behind_it(noted: Noted) -> None:
+    dispatcher = module._Dispatcher(noted)
+    dispatcher.cluster_changed("Namespace")
+    assert not noted.noted
+    dispatcher.reconciler = Waiting()  # type: ignore[assignment]
+    dispatcher.cluster_changed("Namespace")
+    assert noted.noted == [("a", 0.0), ("b", 0.0)]
+    noted.noted.clear()
+    dispatcher.cluster_changed("CustomResourceDefinition")
+    late = [(name, seconds) for name in "ab" for seconds in (0.0, *SERVED_SECONDS)]
+    assert noted.noted == late

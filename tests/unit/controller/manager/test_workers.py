@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+import pytest
+
+from controller.kube.errors import ApiError
+from controller.manager.log import reconcile_id
+from controller.manager.queue import WorkQueue
+from controller.manager.workers import Workers
+from controller.report import NEVER, Requeue
+
+SECONDS = 10.0
+REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)
+SILENCE = ApiError(0, "Unreachable", "no answer")
+
+
+class NotedQueue(WorkQueue):
+    """A queue that notes what becomes of a name after its pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[tuple[str, float]] = []
+        self.through: queue.Queue[str] = queue.Queue()
+
+    def retry(self, key: str, at_least: float = 0.0) -> float:
+        self.noted.append(("retry", at_least))
+        return at_least
+
+    def add_after(self, key: str, seconds: float) -> None:
+        self.noted.append(("after", seconds))
+
+    def forget(self, key: str) -> None:
+        self.noted.append(("forget", 0))
+
+    def done(self, key: str) -> None:
+        super().done(key)
+        self.through.put(key)
+
+
+@pytest.fixture
+def names() -> Iterator[NotedQueue]:
+    made = NotedQueue()
+    yield made
+    made.close()
+
+
+def work(names: NotedQueue, reconcile: Callable[[str], Requeue], count: int = 1) -> Workers:
+    workers = Workers(names, reconcile, count)
+    workers.start()
+    return workers
+
+
+def fails(error: Exception) -> Callable[[str], Requeue]:
+    def reconcile(name: str) -> Requeue:
+        raise error
+
+    return reconcile
+
+
+class Case(NamedTuple):
+    name: str
+    reconcile: Callable[[str], Requeue]
+    expect: list[tuple[str, float]]
+
+
+CASES = [
+    Case("done, until an event comes", lambda _: NEVER, [("forget", 0)]),
+    Case("done, until a time comes", lambda _: Requeue(after=5), [("forget", 0), ("after", 5)]),
+    Case("at once", lambda _: Requeue(after=0), [("forget", 0), ("after", 0)]),
+    Case("could not go on", lambda _: Requeue(failed=True), [("retry", 0)]),
+    Case("could not go on, and knows when it may", lambda _: Requeue(after=7, failed=True), [("retry", 7)]),
+    Case("the API server says when to come back", fails(REFUSAL), [("retry", 17)]),
+    Case("the API server does not answer", fails(SILENCE), [("retry", 0)]),
+    Case("a bug", fails(ZeroDivisionError()), [("retry", 0)]),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_becomes_of_a_name(case: Case, names: NotedQueue) -> None:
+    work(names, case.reconcile)
+    names.add("shop")
+    assert names.through.get(timeout=SECONDS) == "shop"
+    assert names.noted == case.expect
+
+
+def test_a_bug_in_one_pass_does_not_end_the_worker(names: NotedQueue, caplog: pytest.LogCaptureFixture) -> None:
+    def reconcile(name: str) -> Requeue:
+        return NEVER if name == "good" else Requeue(after=1 / 0)
+
+    work(names, reconcile)
+    for name in ("bad", "good"):
+        names.add(name)
+        names.through.get(timeout=SECONDS)
+    (error,) = [entry for entry in caplog.records if entry.levelno == logging.ERROR]
+    assert (error.getMessage(), error.exc_info is not None) == ("Reconciler error", True)
+    assert vars(error)["BundleDeployment"] == "bad"
+
+
+def test_what_the_api_server_says_is_logged_without_what_was_sent(
+    names: NotedQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    work(names, fails(ApiError(422, "Invalid", 'data.password: Invalid value: "hunter2"')))
+    names.add("shop")
+    names.through.get(timeout=SECONDS)
+    (entry,) = [entry for entry in caplog.records if entry.name == "controller.manager.workers"]
+    assert (entry.levelno, vars(entry)["reply"]) == (logging.WARNING, "422 Invalid")
+
+
+def test_each_pass_has_an_id_of_its_own(names: NotedQueue) -> None:
+    seen: list[str] = []
+
+    def reconcile(name: str) -> Requeue:
+        seen.append(reconcile_id.get())
+        return NEVER
+
+    work(names, reconcile)
+    for _ in range(2):
+        names.add("shop")
+        names.through.get(timeout=SECONDS)
+    assert all(seen)
+    assert len(set(seen)) == 2
+
+
+def test_passes_of_two_bundle_deployments_run_at_the_same_time(names: NotedQueue) -> None:
+    meeting = threading.Barrier(2)
+
+    def reconcile(name: str) -> Requeue:
+        meeting.wait(SECONDS)
+        return NEVER
+
+    work(names, reconcile, count=2)
+    names.add("a")
+    names.add("b")
+    assert {names.through.get(timeout=SECONDS) for _ in range(2)} == {"a", "b"}
+    assert ("retry", 0) not in names.noted
+
+
+def test_the_end_waits_for_passes_that_are_under_way(names: NotedQueue) -> None:
+    began, go_on, ended = threading.Event(), threading.Event(), []
+
+    def reconcile(name: str) -> Requeue:
+        began.set()
+        go_on.wait(SECONDS)
+        ended.append(name)
+        return NEVER
+
+    workers = work(names, reconcile)
+    names.add("shop")
+    assert began.wait(SECONDS)
+    names.close()
+    go_on.set()
+    workers.join(SECONDS)
+    assert ended == ["shop"]

@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.health import HEALTHY
+from controller.observe.records import ObjectKey, Record, project
+from controller.observe.watches import Watches
+from hack.control_plane.waiting import wait_for
+from tests.support.deployments import manifest
+from tests.support.fake_api import FakeApi, Fault
+from tests.support.fake_cluster import CONFIG_MAPS, WORKLOADS, FakeCluster
+
+DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"
+MAPS, WEBS, WIDGETS = "/api/v1/configmaps", "/apis/apps/v1/deployments", "/apis/example.com/v1/widgets"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OTHERS = (DEFINITIONS, "/apis/apiregistration.k8s.io/v1/apiservices", "/api/v1/namespaces")
+CONFIG_MAP, WORKLOAD = CONFIG_MAPS.gvk, WORKLOADS.gvk
+WIDGET = Resource("example.com", "v1", "Widget", "widgets", namespaced=True)
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+SECONDS = 10
+
+
+class Told:
+    """A listener that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._lock = threading.Lock()
+
+    def deployment_changed(self, name: str) -> None:
+        self._note(f"deployment {name}")
+
+    def objects_changed(self, name: str, *, urgent: bool) -> None:
+        self._note(f"{'objects' if urgent else 'health'} {name}")
+
+    def cluster_changed(self, kind: str) -> None:
+        self._note(f"cluster {kind}")
+
+    def _note(self, text: str) -> None:
+        with self._lock:
+            self.heard.append(text)
+
+    def taken(self) -> list[str]:
+        """Return what was heard since the last call."""
+        with self._lock:
+            heard, self.heard = self.heard, []
+            return heard
+
+
+class World:
+    """Watches of a small API server; its kinds are those of a FakeCluster."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET), Told()
+        self.watches = Watches(api.client(), self.cluster.discovery, self.told)
+
+    def deployment(self, name: str = "shop", **parts: Any) -> None:
+        value = manifest(name, **parts)
+        metadata = value.pop("metadata")
+        self.api.put(DEPLOYMENTS, name, uid=metadata["uid"], about=metadata, **value)
+
+    def managed(self, owner: str = "shop", name: str = "a", *, path: str = MAPS, **content: Any) -> dict[str, Any]:
+        labels = {names.OWNER_LABEL: owner} if owner else {}
+        annotations = content.pop("annotations", {})
+        about = {"namespace": "shop", "labels": labels, "annotations": annotations}
+        return self.api.put(path, name, about=about, **content)
+
+    def start(self) -> None:
+        """Begin, and wait until everything that is there is known and told."""
+        self.watches.start()
+        self.wait(lambda: self.watches.synced, "BundleDeployments are known")
+        self.wait(lambda: all(self.api.lists(path) for path in OTHERS), "the rest is listed")
+
+    def know(self, *kinds: GroupVersionKind, name: str = "shop") -> None:
+        """Have kinds watched, wait for their first list, and forget what was told of it."""
+        if self.watches.need(name, kinds):
+            self.watches.need("last", kinds)  # whoever came last is told last
+            self.wait(lambda: self.told.heard.count("objects last") == len(kinds), "the kinds are known")
+            self.watches.forget("last")
+        self.told.taken()
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        wait_for(condition, SECONDS, lambda: f"{what}; heard {self.told.heard}")
+
+    def hear(self, text: str) -> list[str]:
+        """Wait until something is told; return all that was."""
+        self.wait(lambda: text in self.told.heard, text)
+        return self.told.taken()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with FakeApi(DEPLOYMENTS, MAPS, WEBS, WIDGETS, *OTHERS) as api:
+        made = World(api)
+        yield made
+        made.watches.stop()
+
+
+# BundleDeployments
+
+
+class Change(NamedTuple):
+    name: str
+    parts: dict[str, Any]
+    told: bool
+
+
+CHANGES = [
+    Change("another spec asks for a pass", {"metadata": {"generation": 2}}, told=True),
+    Change(
+        "so does the annotation",
+        {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: "now"}}},
+        told=True,
+    ),
+    Change("so does a finalizer", {"metadata": {"finalizers": ["orphan"]}}, told=True),
+    Change("so does a deletion", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, told=True),
+    Change("so does what cannot be read any more", {"spec": {"format": 3}}, told=True),
+    Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, told=False),
+    Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, told=False),
+    Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, told=False),
+]
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=attrgetter("name"))
+def test_what_of_a_bundle_deployment_asks_for_a_pass(case: Change, world: World) -> None:
+    world.deployment()
+    world.start()
+    world.hear("deployment shop")
+    world.deployment(**case.parts)
+    world.deployment("marker")
+    heard = world.hear("deployment marker")
+    assert ("deployment shop" in heard) is case.told
+
+
+def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
+    world.deployment()
+    world.start()
+    world.hear("deployment shop")
+    world.api.delete(DEPLOYMENTS, "shop")
+    world.hear("deployment shop")
+    assert world.watches.deployment("shop") is None
+
+
+def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
+    for name in ("a", "b"):
+        world.deployment(name)
+    world.start()
+    world.wait(lambda: {"deployment a", "deployment b"} <= set(world.told.heard), "both are told")
+
+
+def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
+    world.deployment("odd", spec={"sources": "none"})
+    world.deployment("good")
+    world.start()
+    assert world.watches.deployment("odd") is None
+    assert world.watches.deployment("good") is not None
+    assert world.watches.deployment_names() == {"odd", "good"}
+    assert world.watches.exists("odd", "uid-odd")
+    assert not world.watches.exists("odd", "another")
+
+
+def test_the_kinds_that_status_records_are_watched_from_the_start(world: World) -> None:
+    world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
+    world.managed()
+    world.start()
+    world.wait(lambda: world.watches.managed("shop"), "its objects are known")
+
+
+def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
+    world.deployment()
+    world.start()
+    value = {**manifest(status={"revision": "sha256:" + "b" * 64})}
+    value["metadata"] = {**value["metadata"], "resourceVersion": "999"}
+    world.watches.learn_deployment(value)
+    known = world.watches.deployment("shop")
+    assert known is not None
+    assert known.status.revision == "sha256:" + "b" * 64
+
+
+# managed objects
+
+
+def test_objects_are_filed_under_the_owner_that_their_label_names(world: World) -> None:
+    world.managed("shop", "a")
+    world.managed("bar", "b")
+    world.managed("", "nobodys")
+    world.know(CONFIG_MAP)
+    assert set(world.watches.managed("shop")) == {KEY}
+    assert set(world.watches.managed("bar")) == {KEY._replace(name="b")}
+    assert world.watches.managed("") == {}
+
+
+def test_a_kind_whose_list_is_under_way_is_named_and_told_when_it_is_known(world: World) -> None:
+    world.api.stall_watches = True
+    assert world.watches.need("shop", [CONFIG_MAP]) == ["ConfigMap"]
+    assert world.watches.need("other", [CONFIG_MAP]) == ["ConfigMap"]
+    world.api.stall_watches = False
+    world.hear("objects shop")
+    assert world.watches.need("shop", [CONFIG_MAP]) == []
+
+
+def test_a_kind_is_watched_once_for_all(world: World) -> None:
+    for name in ("a", "b"):
+        world.know(CONFIG_MAP, name=name)
+    assert world.api.lists(MAPS) == 1
+
+
+def test_a_kind_that_is_not_served_has_no_objects_and_holds_nothing_up(world: World) -> None:
+    gadget = GroupVersionKind("example.org", "v1", "Gadget")
+    assert world.watches.need("shop", [gadget]) == []
+    assert world.watches.is_namespaced(gadget) is None
+    assert world.watches.is_namespaced(CONFIG_MAP) is True
+
+
+def test_a_kind_that_may_not_be_listed_holds_nothing_up(world: World) -> None:
+    world.api.watch_faults = [Fault(403)] * 100
+    world.wait(lambda: not world.watches.need("shop", [CONFIG_MAP]), "it is not waited for")
+
+
+def test_a_kind_that_is_served_at_another_version_is_watched_there(world: World) -> None:
+    world.managed()
+    world.know(GroupVersionKind("", "v2", "ConfigMap"))
+    assert set(world.watches.managed("shop")) == {KEY}
+
+
+def digest(value: str) -> dict[str, Any]:
+    return {"annotations": {names.APPLIED_DIGEST: value}}
+
+
+class Event(NamedTuple):
+    name: str
+    act: Callable[[World], object]
+    expect: list[str]
+
+
+EVENTS = [
+    Event("a change of what a plan depends on is urgent", lambda w: w.managed(**digest("new")), ["objects shop"]),
+    Event("a change of nothing of ours is not told", lambda w: w.managed(data={"a": "1"}, **digest("old")), []),
+    Event("a new object is urgent", lambda w: w.managed(name="b"), ["objects shop"]),
+    Event(
+        "one that is gone is urgent, and may end the wait of another",
+        lambda w: w.api.delete(MAPS, "a"),
+        ["objects shop", "cluster ConfigMap"],
+    ),
+    Event(
+        "one that changes hands concerns both",
+        lambda w: w.managed("bar"),
+        ["objects bar", "objects shop", "cluster ConfigMap"],
+    ),
+    Event(
+        "one that was made again under its name concerns its owner",
+        lambda w: w.api.put(MAPS, "a", uid="again", about={"namespace": "shop", "labels": {names.OWNER_LABEL: "shop"}}),
+        ["objects shop"],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", EVENTS, ids=attrgetter("name"))
+def test_what_an_event_tells(case: Event, world: World) -> None:
+    world.managed(**digest("old"))
+    world.know(CONFIG_MAP)
+    case.act(world)
+    world.managed("marker", "z")
+    heard = [text for text in world.hear("objects marker") if text != "objects marker"]
+    assert sorted(set(heard)) == sorted(case.expect)
+
+
+def workload(world: World, ready: int) -> dict[str, Any]:
+    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    conditions = [
+        {"type": "Available", "status": "True"},
+        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+    ]
+    status = {"observedGeneration": 0, "conditions": conditions, **dict.fromkeys(counts, ready)}
+    spec = {"replicas": 1}
+    return world.managed(path=WEBS, apiVersion="apps/v1", kind="Deployment", spec=spec, status=status)
+
+
+def test_a_change_of_health_alone_is_not_urgent(world: World) -> None:
+    workload(world, ready=0)
+    world.know(WORKLOAD)
+    workload(world, ready=1)
+    assert set(world.hear("health shop")) == {"health shop"}
+    (record,) = world.watches.managed("shop").values()
+    assert record.verdict == HEALTHY
+
+
+def reply(version: str, **metadata: Any) -> Record:
+    about = {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": version}
+    return project({"metadata": {**about, "labels": {names.OWNER_LABEL: "shop"}, **metadata}}, "", "ConfigMap")
+
+
+def test_what_a_reply_said_is_known_before_the_watch_says_it(world: World) -> None:
+    world.know(CONFIG_MAP)
+    fresh = reply("500", annotations={names.APPLIED_DIGEST: "new"})
+    assert world.watches.learn(fresh) is fresh
+    assert world.watches.managed("shop") == {KEY: fresh}
+
+
+def test_an_older_event_does_not_hide_what_a_reply_said(world: World) -> None:
+    world.know(CONFIG_MAP)
+    fresh = reply("500", annotations={names.APPLIED_DIGEST: "new"})
+    world.watches.learn(fresh)
+    world.managed(**digest("old"))
+    world.managed("marker", "z")
+    world.hear("objects marker")
+    assert world.watches.managed("shop")[KEY] is fresh
+
+
+def test_what_is_not_watched_cannot_be_learnt(world: World) -> None:
+    fresh = reply("500")
+    assert world.watches.learn(fresh) is fresh
+    assert world.watches.managed("shop") == {}
+
+
+def test_an_apply_that_changed_nothing_leaves_the_health_that_is_known(world: World) -> None:
+    value = workload(world, ready=1)
+    world.know(WORKLOAD)
+    unseen = project(value, "apps", "Deployment")
+    assert world.watches.learn(unseen).verdict == HEALTHY
+
+
+def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) -> None:
+    world.managed()
+    for name in ("shop", "bar"):
+        world.know(CONFIG_MAP, name=name)
+    world.watches.forget("bar")
+    assert world.watches.managed("shop")
+    world.watches.need_only("shop", [WORKLOAD])
+    assert world.watches.managed("shop") == {}
+    world.watches.need("shop", [CONFIG_MAP])
+    world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed anew")
+
+
+# what ends a wait
+
+
+def test_a_definition_that_comes_makes_its_kind_known(world: World) -> None:
+    world.api.watch_faults = [Fault(404)] * 2
+    world.watches.need("shop", [WIDGET.gvk])
+    world.wait(lambda: not world.api.watch_faults, "it is not served")
+    world.start()
+    world.managed(path=WIDGETS)
+    world.api.put(DEFINITIONS, "widgets.example.com")
+    heard = world.hear("cluster CustomResourceDefinition")
+    assert "INVALIDATE" in world.cluster.requests
+    world.wait(lambda: world.watches.managed("shop"), f"its objects are known; heard {heard}")
+
+
+def test_a_namespace_ends_waits_and_has_nothing_to_do_with_discovery(world: World) -> None:
+    world.start()
+    world.api.put("/api/v1/namespaces", "shop")
+    world.hear("cluster Namespace")
+    assert not world.cluster.requests

@@ -1,0 +1,737 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.kube.errors import ApiError
+from controller.report import NEVER
+from tests.support.deployments import manifest
+from tests.support.fake_cluster import Json, KilledError
+from tests.support.reconciling import NAME, PATH, World
+
+A, B, OLD = (f"/api/v1/namespaces/shop/configmaps/{name}" for name in ("a", "b", "old"))
+CLAIM = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
+NAMESPACE = "/api/v1/namespaces/shop"
+READY = {"Unpacked": "True Unpacked", "Installed": "True Installed", "Healthy": "True Healthy", "Ready": "True Ready"}
+
+
+def config_map(name: str, value: str = "1") -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}}
+
+
+def claim() -> Json:
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {}}
+
+
+def workload(name: str = "web") -> Json:
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": 1}}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A cluster with content for three tags, and a namespace to install it in."""
+    made = World()
+    made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    made.shelf.put("v1", config_map("a"), config_map("old"))
+    made.shelf.put("v2", config_map("a", "2"), config_map("b"))
+    made.shelf.put("rolling", config_map("a", "3"), workload())
+    yield made
+    made.applier.stop()
+
+
+def installed(world: World, tag: str = "v1", **spec: Any) -> None:
+    world.wish(tag, **spec)
+    world.settle()
+
+
+# rows: what exists, what happens, the exact requests, the exact status
+
+
+class Row(NamedTuple):
+    name: str
+    before: Callable[[World], object]
+    requests: list[str]
+    conditions: dict[str, str]
+
+
+def fails(world: World) -> None:
+    installed(world)
+    world.wish("v9")
+
+
+def paused(world: World, *, edit: bool = False) -> None:
+    installed(world)
+    world.wish("v1", paused=True)
+    world.settle()
+    if edit:
+        world.cluster.edit(A, data={"a": "hot fix"})
+
+
+def resumed(world: World) -> None:
+    paused(world, edit=True)
+    world.reconcile()
+    world.wish("v1", paused=False)
+
+
+def edited(world: World) -> None:
+    installed(world)
+    world.cluster.edit(A, data={"a": "x"})
+
+
+def removed(world: World) -> None:
+    installed(world)
+    world.cluster.remove(A)
+
+
+def foreign(world: World) -> None:
+    world.cluster.put({**config_map("a"), "metadata": {"name": "a", "namespace": "shop"}})
+    world.wish("v1")
+
+
+def upgraded(world: World, **spec: Any) -> None:
+    installed(world, **spec)
+    world.wish("v2", **spec)
+
+
+def rolling(world: World) -> None:
+    installed(world)
+    world.wish("rolling")
+
+
+def restarted(world: World) -> None:
+    installed(world)
+    world.restart()
+
+
+def refused(world: World) -> None:
+    world.cluster.faults[f"TRY {A}"] = [ApiError(422, "Invalid", "no")]
+    world.wish("v1")
+
+
+def configured(world: World) -> None:
+    installed(world)
+    world.wish("v1", prune="AfterApply")
+
+
+STATUS = "MERGE BundleDeployment/status"
+READ = "GET revision"
+INSTALL = [
+    "MERGE BundleDeployment",
+    STATUS,
+    "APPLY revision",
+    STATUS,
+    "GET configmaps/a",
+    "GET configmaps/old",
+    "GET namespaces/shop",
+    "TRY configmaps/a",
+    "TRY configmaps/old",
+    STATUS,
+]
+
+ROWS = [
+    Row("a new one is installed", lambda world: world.wish("v1"), INSTALL, READY),
+    Row("an installed one costs nothing", installed, [], READY),
+    Row("nor does a restart", restarted, [], READY),
+    Row("what somebody changed is put back", edited, [READ, "APPLY configmaps/a"], READY),
+    Row(
+        "what somebody removed is made again",
+        removed,
+        [READ, "GET configmaps/a", "TRY configmaps/a"],
+        READY,
+    ),
+    Row(
+        "another revision replaces the one before",
+        upgraded,
+        [
+            STATUS,
+            READ,
+            "APPLY revision",
+            STATUS,
+            "GET configmaps/b",
+            "APPLY configmaps/a",
+            "TRY configmaps/b",
+            "DELETE configmaps/old",
+            "LIST revision",
+            "DELETE revision",
+            STATUS,
+        ],
+        READY,
+    ),
+    Row(
+        "what only the new one lacks waits until it is healthy",
+        rolling,
+        [
+            STATUS,
+            READ,
+            "APPLY revision",
+            STATUS,
+            "APPLY configmaps/a",
+            "GET apps/v1/namespaces/shop/deployments/web",
+            "TRY apps/v1/namespaces/shop/deployments/web",
+            STATUS,
+        ],
+        {**READY, "Healthy": "False Progressing", "Ready": "False Progressing", "Reconciling": "True Progressing"},
+    ),
+    Row(
+        "what another spec does not change is not sent",
+        configured,
+        [READ, STATUS],
+        READY,
+    ),
+    Row(
+        "a source that fails leaves what is installed",
+        fails,
+        [STATUS, READ, STATUS],
+        {
+            "Unpacked": "False NotFound",
+            "Installed": "False NotFound",
+            "Healthy": "True Healthy",
+            "Ready": "False NotFound",
+            "Stalled": "True NotFound",
+        },
+    ),
+    Row(
+        "while it is paused it is looked at and not touched",
+        lambda world: paused(world, edit=True),
+        [STATUS],
+        {**READY, "Paused": "True Paused", "Drifted": "True Paused"},
+    ),
+    Row(
+        "when it is resumed, what was changed is put right",
+        resumed,
+        ["APPLY configmaps/a", STATUS],
+        READY,
+    ),
+    Row(
+        "an object of somebody else is refused, the others are applied",
+        foreign,
+        [request for request in INSTALL if request != "TRY configmaps/a"],
+        {
+            "Unpacked": "True Unpacked",
+            "Installed": "False Collision",
+            "Healthy": "False Progressing",
+            "Ready": "False Collision",
+            "Reconciling": "True Collision",
+        },
+    ),
+    Row(
+        "an object that is refused does not hold up the others",
+        refused,
+        INSTALL,
+        {
+            "Unpacked": "True Unpacked",
+            "Installed": "False Refused",
+            "Healthy": "False Progressing",
+            "Ready": "False Refused",
+            "Stalled": "True Refused",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("case", ROWS, ids=attrgetter("name"))
+def test_one_pass(case: Row, world: World) -> None:
+    case.before(world)
+    world.cluster.taken()
+    world.reconcile()
+    assert world.requests() == case.requests
+    assert world.conditions == case.conditions
+
+
+# what status records
+
+
+def test_status_says_what_is_installed_and_where_to_look_for_it(world: World) -> None:
+    installed(world)
+    status = world.deployment.status
+    assert status.revision == status.installed_revision != ""
+    assert status.managed_kinds == ("v1/ConfigMap",)
+    assert status.managed_state.startswith("v1:sha256:")
+    assert status.install_namespace == "shop"
+    assert (status.objects.total, status.objects.healthy, status.display.objects) == (2, 2, "2/2")
+    assert [pin.resolved.partition("@")[0] for pin in status.sources] == ["v1"]
+
+
+def test_the_revision_and_its_kinds_are_recorded_before_the_first_object_is_written(world: World) -> None:
+    seen: list[tuple[str, tuple[str, ...], str]] = []
+    apply = world.cluster.apply
+
+    def watched(path: str, body: Any, **options: Any) -> Any:
+        if path == A:
+            status = world.deployment.status
+            seen.append((status.revision, status.managed_kinds, status.managed_state))
+        return apply(path, body, **options)
+
+    world.cluster.apply = watched  # type: ignore[method-assign]
+    installed(world)
+    assert seen == [(world.deployment.status.revision, ("v1/ConfigMap",), "")]
+
+
+def test_a_failure_that_goes_on_is_written_once(world: World) -> None:
+    world.wish("v9")
+    world.reconcile()
+    world.cluster.taken()
+    for _ in range(3):
+        world.seconds += 400
+        world.reconcile()
+    assert world.requests() == []
+    assert world.shelf.calls == ["resolve v9"] * 4
+
+
+def test_what_is_gone_from_status_is_taken_out_of_it(world: World) -> None:
+    installed(world)
+    assert world.deployment.status.display.sources
+    world.wish("v9")
+    world.settle()
+    assert world.deployment.status.display.sources == ""
+
+
+# what is asked for, and how often
+
+
+def test_a_source_is_resolved_once(world: World) -> None:
+    installed(world)
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    world.wish("v1", paused=True)
+    world.settle()
+    world.wish("v1", config={})
+    world.settle()
+    world.restart()
+    world.settle()
+    assert world.shelf.calls == ["resolve v1", "build v1"]
+
+
+def test_another_config_is_rendered_from_the_same_pin(world: World) -> None:
+    installed(world)
+    world.shelf.put("v1", config_map("moved"))
+    world.wish("v1", installNamespace="shop", progressDeadline="1h")
+    world.settle()
+    assert world.shelf.calls == ["resolve v1", "build v1"]
+    assert world.exists(OLD)
+
+
+def test_the_annotation_asks_once_and_taking_it_off_asks_for_nothing(world: World) -> None:
+    installed(world)
+    world.shelf.put("v1", config_map("a", "new"))
+    for when in ("now", None, "now"):
+        world.ask(when)
+        world.settle()
+    assert world.shelf.calls == ["resolve v1", "build v1"] * 2
+    assert world.deployment.status.last_handled_reconcile_at == "now"
+    assert world.cluster.objects[A]["data"] == {"a": "new"}
+
+
+def test_what_is_renewed_and_not_found_leaves_the_pin(world: World) -> None:
+    installed(world)
+    del world.shelf.tags["v1"]
+    world.ask("now")
+    world.settle()
+    assert world.conditions["Unpacked"] == "False NotFound"
+    assert len(world.deployment.status.sources) == 1
+    world.ask(None)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_while_content_is_being_made_what_is_installed_is_repaired(world: World) -> None:
+    installed(world)
+    world.preparations.busy = True
+    world.wish("v2")
+    world.cluster.edit(A, data={"a": "x"})
+    world.reconcile()
+    assert world.conditions["Unpacked"] == "False Fetching"
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+    world.preparations.busy = False
+    world.settle()
+    assert world.cluster.objects[A]["data"] == {"a": "2"}
+
+
+def test_a_revision_that_was_tampered_with_is_made_again(world: World) -> None:
+    installed(world)
+    (secret,) = (path for path in world.cluster.objects if "/secrets/revision." in path)
+    world.cluster.patch(secret, {"data": {"objects": "AAAA"}})
+    world.restart()
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    assert world.shelf.calls == ["resolve v1", "build v1", "build v1"]
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+
+
+# prune
+
+
+class Prune(NamedTuple):
+    name: str
+    tag: str
+    policy: str
+    gone: bool
+    reconciling: str
+
+
+PRUNES = [
+    Prune("a healthy revision prunes", "v2", "AfterHealthy", gone=True, reconciling=""),
+    Prune("one that is not healthy yet waits", "rolling", "AfterHealthy", gone=False, reconciling="True Progressing"),
+    Prune("unless being applied is enough", "rolling", "AfterApply", gone=True, reconciling="True Progressing"),
+    Prune("what is never pruned stays", "v2", "Never", gone=False, reconciling=""),
+]
+
+
+@pytest.mark.parametrize("case", PRUNES, ids=attrgetter("name"))
+def test_when_what_the_new_revision_lacks_goes(case: Prune, world: World) -> None:
+    installed(world, prune=case.policy)
+    world.wish(case.tag, prune=case.policy)
+    world.settle()
+    assert world.exists(OLD) is not case.gone
+    assert world.conditions.get("Reconciling", "") == case.reconciling
+    assert world.deployment.status.objects.retained == (0 if case.gone else 1)
+
+
+def test_what_is_never_pruned_costs_nothing_and_goes_with_the_bundle(world: World) -> None:
+    world.shelf.put("claim", claim())
+    installed(world, "claim", prune="Never")
+    world.wish("v2", prune="Never")
+    world.settle()
+    assert world.deployment.status.managed_state
+    assert world.deployment.status.managed_kinds == ("v1/ConfigMap", "v1/PersistentVolumeClaim")
+    world.restart()
+    world.settle()
+    assert (world.conditions, world.deployment.status.objects.retained) == (READY, 1)
+    world.delete()
+    world.settle()
+    assert names.RELEASED_FROM in world.cluster.objects[CLAIM]["metadata"]["annotations"]
+
+
+def test_what_waits_for_its_prune_is_repaired_from_its_revision(world: World) -> None:
+    rolling(world)
+    world.settle()
+    world.cluster.edit(OLD, data={"a": "x"})
+    world.settle()
+    assert world.cluster.objects[OLD]["data"] == {"a": "1"}
+
+
+def test_a_claim_that_the_new_revision_lacks_is_kept_and_said(world: World) -> None:
+    world.shelf.put("claim", claim())
+    installed(world, "claim")
+    world.wish("v1")
+    world.settle()
+    assert names.OWNER_LABEL not in world.cluster.objects[CLAIM]["metadata"]["labels"]
+    assert [note.text for note in world.events.notes if note.reason == "Retained"] == [
+        "PersistentVolumeClaim shop/data: kept, as its kind, an annotation or the deletionPolicy says"
+    ]
+
+
+def test_what_cannot_be_pruned_now_is_pruned_later(world: World) -> None:
+    upgraded(world)
+    world.cluster.faults[f"DELETE {OLD}"] = [ApiError(503, "ServiceUnavailable", "no")]
+    world.reconcile()
+    assert world.conditions == {**READY, "Reconciling": "True PrunePending"}
+    assert world.deployment.status.managed_state == ""
+    world.settle()
+    assert (world.conditions, world.exists(OLD)) == (READY, False)
+
+
+def test_an_object_that_changes_while_others_are_applied_is_not_taken_for_as_it_was_left(world: World) -> None:
+    world.shelf.put("more", config_map("a"), workload())
+    apply = world.cluster.apply
+
+    def edit_first(path: str, body: Any, **options: Any) -> Any:
+        if path.endswith("/deployments/web"):
+            world.cluster.apply = apply  # type: ignore[method-assign]
+            world.cluster.edit(A, data={"a": "x"})
+        return apply(path, body, **options)
+
+    world.cluster.apply = edit_first  # type: ignore[method-assign]
+    installed(world, "more")
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+
+
+# deletion
+
+
+def test_deletion_takes_away_what_was_installed_and_then_lets_go(world: World) -> None:
+    installed(world)
+    world.delete()
+    assert world.reconcile().after is not None
+    assert world.requests() == ["DELETE configmaps/old", "DELETE configmaps/a", STATUS]
+    assert world.reconcile() is NEVER
+    assert world.requests() == ["LIST revision", "DELETE revision", "MERGE BundleDeployment"]
+    assert set(world.cluster.objects) == {NAMESPACE}
+
+
+def test_a_claim_outlives_its_bundle(world: World) -> None:
+    world.shelf.put("claim", claim(), config_map("a"))
+    installed(world, "claim")
+    world.delete()
+    world.settle()
+    assert set(world.cluster.objects) == {NAMESPACE, CLAIM}
+
+
+ORPHANS = [
+    pytest.param({"deletionPolicy": "Orphan"}, [], id="by policy"),
+    pytest.param({}, ["orphan"], id="by --cascade=orphan"),
+]
+
+
+@pytest.mark.parametrize(("spec", "finalizers"), ORPHANS)
+def test_what_is_orphaned_stays_and_belongs_to_nobody(
+    world: World, spec: dict[str, Any], finalizers: list[str]
+) -> None:
+    installed(world, **spec)
+    world.delete(*finalizers)
+    for _ in range(3):
+        world.reconcile()
+    assert world.exists(A, OLD)
+    metadata = world.cluster.objects[A]["metadata"]
+    assert names.OWNER_LABEL not in metadata["labels"]
+    assert "ownerReferences" not in metadata
+    assert not [path for path in world.cluster.objects if "/secrets/" in path]
+
+
+def test_nothing_is_repaired_once_it_is_being_deleted(world: World) -> None:
+    installed(world)
+    world.cluster.patch(OLD, {"metadata": {"finalizers": ["example.com/hold"]}})
+    world.cluster.edit(A, data={"a": "x"})
+    world.delete()
+    for _ in range(3):
+        world.reconcile()
+    assert not [request for request in world.requests() if request.startswith(("APPLY", "TRY"))]
+
+
+def test_what_blocks_a_deletion_is_named_after_a_while_and_waited_for(world: World) -> None:
+    installed(world)
+    world.cluster.patch(OLD, {"metadata": {"finalizers": ["example.com/hold"]}})
+    world.delete()
+    world.reconcile()
+    world.reconcile()
+    assert world.conditions["Ready"] == "False Deleting"
+    world.seconds += 60
+    world.reconcile()
+    assert world.conditions["Ready"] == "False DeletionBlocked"
+    blocked = next(each for each in world.deployment.status.conditions if each.type == "Ready")
+    assert blocked.message == "waits for ConfigMap shop/old (example.com/hold)"
+    world.cluster.remove(OLD)
+    world.settle()
+    assert PATH not in world.cluster.objects
+
+
+def test_a_paused_one_is_deleted_all_the_same(world: World) -> None:
+    paused(world)
+    world.delete()
+    world.settle()
+    assert set(world.cluster.objects) == {NAMESPACE}
+
+
+def test_one_that_never_got_our_finalizer_is_none_of_our_business(world: World) -> None:
+    world.wish("v1")
+    world.delete("example.com/other")
+    assert world.reconcile() is NEVER
+    assert world.requests() == []
+
+
+def test_one_that_is_gone_is_forgotten(world: World) -> None:
+    installed(world)
+    world.cluster.remove(PATH)
+    assert world.reconcile() is NEVER
+    assert NAME not in world.watches.needed
+
+
+# a kill between any two requests
+
+
+def outcome(world: World) -> dict[str, Any]:
+    """Return all that is on the cluster but for versions and identities that differ from run to run."""
+    return {
+        path: {key: value for key, value in each.items() if key in ("data", "spec")}
+        for path, each in world.cluster.objects.items()
+        if "/secrets/" not in path
+    }
+
+
+def upgrade(world: World) -> None:
+    world.wish("v2")
+
+
+def repair(world: World) -> None:
+    world.cluster.edit(A, data={"a": "x"})
+    world.cluster.remove(OLD)
+
+
+def deletion(world: World) -> None:
+    world.delete()
+
+
+@pytest.mark.parametrize("change", [upgrade, repair, deletion])
+def test_a_kill_between_any_two_requests_loses_nothing(change: Callable[[World], None], world: World) -> None:
+    installed(world)
+    before = {path: dict(value) for path, value in world.cluster.objects.items()}
+    change(world)
+    world.settle()
+    expected, done = outcome(world), 0
+    while True:
+        world.cluster.objects = {path: dict(value) for path, value in before.items()}
+        world.restart()
+        world.settle()
+        change(world)
+        world.cluster.taken()
+        world.cluster.dies_after = done
+        try:
+            for _ in range(3):
+                world.reconcile()
+        except KilledError:
+            pass
+        killed = len(world.cluster.requests) >= done
+        world.cluster.dies_after = None
+        world.restart()
+        world.settle()
+        assert outcome(world) == expected, f"killed after {done} requests"
+        if not killed:
+            break
+        done += 1
+    assert done > 2
+
+
+# what the controller itself may not, or cannot
+
+
+def test_what_is_not_known_yet_is_waited_for_without_a_word(world: World) -> None:
+    world.watches.unsynced = {"ConfigMap"}
+    world.wish("v1")
+    assert world.reconcile().after == 30
+    world.cluster.taken()
+    assert world.reconcile().after == 30
+    assert world.requests() == []
+    assert world.conditions["Unpacked"] == "False Fetching"
+    world.watches.unsynced = set()
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_a_restart_waits_until_the_recorded_kinds_are_known(world: World) -> None:
+    installed(world)
+    world.restart()
+    world.watches.unsynced = {"ConfigMap"}
+    world.cluster.edit(A, data={"a": "x"})
+    assert world.reconcile().after == 30
+    assert world.requests() == []
+
+
+def test_a_refusal_of_its_own_state_is_published(world: World) -> None:
+    refusal = ApiError(403, "Forbidden", 'User "rukpak" cannot patch resource "secrets"')
+    world.wish("v1")
+    (path,) = (request.removeprefix("APPLY ") for request in _requests_of(world) if "/secrets/revision." in request)
+    world.cluster.faults[f"APPLY {path}"] = [refusal] * 3
+    requeue = world.reconcile()
+    assert requeue.failed
+    assert world.conditions["Stalled"] == "True Forbidden"
+    assert not world.exists(A)
+
+
+def _requests_of(world: World) -> list[str]:
+    """Return what an install of the same asks for on another cluster."""
+    other = World()
+    other.shelf = world.shelf
+    other.start()
+    other.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    other.wish("v1")
+    other.reconcile()
+    other.applier.stop()
+    return other.cluster.taken()
+
+
+def test_a_server_that_is_not_there_ends_the_pass_and_says_nothing(world: World) -> None:
+    world.wish("v1")
+    world.cluster.faults[f"MERGE {PATH}/status"] = [ApiError(503, "ServiceUnavailable", "no")]
+    with pytest.raises(ApiError):
+        world.reconcile()
+    world.settle()
+    assert world.conditions == READY
+
+
+# when to come back
+
+
+class Requeued(NamedTuple):
+    name: str
+    before: Callable[[World], object]
+    after: float | None
+
+
+def unreachable(world: World) -> None:
+    digest = world.shelf.tags["v1"]
+    world.shelf.contents[digest] = BundleError(Reason.UNREACHABLE, "no answer")
+    world.wish("v1")
+
+
+def invalid(world: World) -> None:
+    digest = world.shelf.tags["v1"]
+    world.shelf.contents[digest] = BundleError(Reason.INVALID_BUNDLE, "no kind")
+    world.wish("v1")
+
+
+REQUEUES = [
+    Requeued("an installed one waits for events", installed, None),
+    Requeued("a failure that ends by itself is tried soon", unreachable, 1),
+    Requeued("one that somebody may mend is tried slowly", lambda world: world.wish("v9"), 300),
+    Requeued("one that only another spec can mend is looked at, too", invalid, 300),
+    Requeued("so is one that waits for an event", foreign, 300),
+]
+
+
+@pytest.mark.parametrize("case", REQUEUES, ids=attrgetter("name"))
+def test_when_to_come_back(case: Requeued, world: World) -> None:
+    case.before(world)
+    assert world.reconcile().after == case.after
+
+
+def test_a_workload_on_its_way_brings_a_pass_when_its_deadline_ends(world: World) -> None:
+    installed(world, "rolling")
+    after = world.reconcile().after
+    assert after is not None
+    assert after == pytest.approx(600, abs=5)
+
+
+def test_what_failed_and_is_not_wanted_any_more_keeps_nothing_busy(world: World) -> None:
+    world.cluster.faults[f"TRY {OLD}"] = [ApiError(503, "ServiceUnavailable", "no")] * 3
+    world.wish("v1")
+    world.reconcile()
+    world.wish("v2")
+    world.settle()
+    world.seconds += 10
+    assert [world.reconcile().after for _ in range(3)][-1] is None
+
+
+def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
+    foreign(world)
+    world.reconcile()
+    world.cluster.remove(A)
+    assert world.reconciler.end_waits() == [NAME]
+    world.settle()
+    assert world.conditions == READY
+    assert world.reconciler.end_waits() == []
+
+
+# others
+
+
+def test_revisions_of_what_is_gone_are_removed(world: World) -> None:
+    installed(world)
+    world.reconciler.remove_orphans()
+    assert [path for path in world.cluster.objects if "/secrets/" in path]
+    world.cluster.remove(PATH)
+    world.cluster.put(manifest("other"))
+    world.reconciler.remove_orphans()
+    assert not [path for path in world.cluster.objects if "/secrets/" in path]
+
+
+def test_transitions_are_told_in_events(world: World) -> None:
+    installed(world)
+    fails(world)
+    world.settle()
+    assert [note.reason for note in world.events.notes] == ["Ready", "NotFound"]
