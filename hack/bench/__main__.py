@@ -1,0 +1,104 @@
+"""hack/bench/run: measure, and write the table and the JSON."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hack.bench.figures import Sample
+from hack.bench.scenarios import SCENARIOS, Scenario, run
+from hack.bench.table import Results, as_json, as_markdown, insert_table
+from hack.bench.testbed import Testbed, make_testbed
+from hack.control_plane.binaries import MissingError
+from hack.control_plane.settings import read_settings
+
+HERE = Path(__file__).parent
+RUNS = 5
+IDLE_SECONDS = 60.0
+QUICK_RUNS = 1
+QUICK_IDLE_SECONDS = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the scenarios; return the exit status."""
+    options = _parser().parse_args(arguments)
+    scenarios = [scenario for scenario in SCENARIOS if options.only in (None, scenario.name)]
+    runs, idle_seconds = (QUICK_RUNS, QUICK_IDLE_SECONDS) if options.quick else (options.runs, IDLE_SECONDS)
+    _tell(f"takes about {_minutes(len(scenarios), runs, idle_seconds)} minutes; leave the machine alone meanwhile")
+    try:
+        with make_testbed() as testbed:
+            samples = {each.name: _run_all(testbed, each, runs, idle_seconds) for each in scenarios}
+    except (MissingError, TimeoutError, RuntimeError) as error:
+        _tell(f"hack/bench/run: {error}")
+        return 1
+    _publish(samples, options.output)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hack/bench/run", description="What the controller costs, in figures.")
+    parser.add_argument("--only", choices=[scenario.name for scenario in SCENARIOS], help="run one scenario")
+    parser.add_argument("--quick", action="store_true", help="one short run of each, for a first impression")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of each scenario; the median counts [%(default)s]")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="write table.md and results.json there, and leave the README alone",
+    )
+    return parser
+
+
+def _minutes(scenarios: int, runs: int, idle_seconds: float) -> int:
+    return round(scenarios * runs * (idle_seconds + 40) / 60) + 1
+
+
+def _run_all(testbed: Testbed, scenario: Scenario, runs: int, idle_seconds: float) -> list[Sample]:
+    samples = []
+    for number in range(runs):
+        _tell(f"{scenario.title}: run {number + 1} of {runs}")
+        samples.append(run(testbed, scenario, number, idle_seconds))
+    return samples
+
+
+def _publish(samples: dict[str, list[Sample]], output: Path | None) -> None:
+    """Print the table. It and the JSON go into a folder, or, when all scenarios were run in full, beside this file."""
+    results = Results(
+        machine=_machine(),
+        titles={scenario.name: scenario.title for scenario in SCENARIOS},
+        samples=samples,
+        budgeted=SCENARIOS[0].name,
+    )
+    table = as_markdown(results)
+    print(table)
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "table.md").write_text(table, encoding="utf-8")
+        (output / "results.json").write_text(as_json(results), encoding="utf-8")
+    elif len(samples) == len(SCENARIOS) and min(map(len, samples.values())) > QUICK_RUNS:
+        insert_table(HERE / "README.md", table)
+        (HERE / "results.json").write_text(as_json(results), encoding="utf-8")
+    else:
+        _tell("only a part was measured: README.md and results.json stay as they are; --output writes elsewhere")
+
+
+def _machine() -> dict[str, str]:
+    return {
+        "processors": f"{len(os.sched_getaffinity(0))} processors, {platform.machine()}",
+        "python": f"Python {platform.python_version()}",
+        "kubernetes": f"Kubernetes {read_settings().kubernetes_version}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

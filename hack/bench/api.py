@@ -1,0 +1,85 @@
+"""A bare client of the API server: JSON over HTTPS, one connection a thread, and nothing else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hack.control_plane.components import TOKEN
+
+TIMEOUT_SECONDS = 120.0
+USER_AGENT = "bench"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+BUNDLE_DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"
+
+
+class Api:
+    """One API server; thread-safe.
+
+    Args:
+        server: address.
+        authority: file with the certificate of the authority that signed the server's.
+    """
+
+    def __init__(self, server: str, authority: Path) -> None:
+        self._host = urlsplit(server).netloc
+        self._tls = ssl.create_default_context(cafile=authority)
+        self._local = threading.local()
+
+    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        """Send one request and return the JSON of the answer.
+
+        Raises: RuntimeError for anything but 2xx.
+        """
+        answer = self._send(self._connection(), method, path, body, content_type)
+        said = answer.read()
+        if not http.client.OK <= answer.status < http.client.MULTIPLE_CHOICES:
+            raise RuntimeError(f"{method} {path}: {answer.status} {said.decode()}")
+        return json.loads(said)
+
+    def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
+        """Yield the events of a collection that follow a version, over a connection of its own.
+
+        Raises: RuntimeError if the watch ends; TimeoutError if nothing comes for 120 s.
+        """
+        connection = self._connect()
+        try:
+            address = f"{path}?watch=true&resourceVersion={resource_version}"
+            answer = self._send(connection, "GET", address, None, "")
+            for line in answer:
+                yield json.loads(line)
+        except TimeoutError:
+            raise TimeoutError(f"the watch of {path} shows nothing for {TIMEOUT_SECONDS:g} s") from None
+        finally:
+            connection.close()
+        raise RuntimeError(f"the watch of {path} ended")
+
+    def version(self, path: str) -> str:
+        """Return the version of a collection, for `watch`."""
+        version: str = self.request("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
+        return version
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = self._connect()
+        connection: http.client.HTTPSConnection = self._local.connection
+        return connection
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, timeout=TIMEOUT_SECONDS, context=self._tls)
+
+    @staticmethod
+    def _send(
+        connection: http.client.HTTPSConnection, method: str, path: str, body: Any, content_type: str
+    ) -> http.client.HTTPResponse:
+        headers = {"Authorization": f"Bearer {TOKEN}", "User-Agent": USER_AGENT, "Accept": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, data, {**headers, "Content-Type": content_type} if data else headers)
+        return connection.getresponse()

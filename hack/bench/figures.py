@@ -1,0 +1,76 @@
+"""Which figures there are, what each may be at most, and how runs are put together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Budget = Callable[[float | None], float]
+"""The most that a figure may be, given the bare client's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One figure: the controller's, and the bare client's where it has one."""
+
+    ours: float
+    raw: float | None = None
+    verbs: Mapping[str, int] = field(default_factory=dict)
+    """Requests by verb, where requests are counted."""
+
+
+Sample = Mapping[str, Measured]
+"""The figures of one run by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """What is measured, and how it is shown."""
+
+    key: str
+    title: str
+    digits: int = 0
+    budget: Budget | None = None
+    """Of 500 objects in one bundle: controller/README.md."""
+
+
+def _at_most(value: float) -> Budget:
+    return lambda _raw: value
+
+
+def _twice(raw: float | None) -> float:
+    return 2 * (raw or 0)
+
+
+FIGURES = (
+    Figure(key="install_seconds", title="install, s", digits=2, budget=_twice),
+    Figure(key="install_requests", title="requests to install", budget=_at_most(540)),
+    Figure(key="install_cpu", title="CPU to install, s", digits=2, budget=_at_most(1.0)),
+    Figure(key="idle_requests", title="idle, requests a minute", budget=_at_most(0)),
+    Figure(key="resident", title="resident at rest, MiB", budget=_at_most(80)),
+    Figure(key="peak", title="resident at most, MiB"),
+    Figure(key="repair_seconds", title="one edit repaired after, s", digits=3, budget=_at_most(0.3)),
+    Figure(key="repair_requests", title="requests for one repair", digits=1),
+    Figure(key="restart_seconds", title="restart until all is known, s", digits=2),
+    Figure(key="restart_cpu", title="CPU of a restart, s", digits=2),
+    Figure(key="restart_requests", title="requests of a restart"),
+    Figure(key="restart_writes", title="writes of a restart", budget=_at_most(0)),
+    Figure(key="delete_seconds", title="deletion, s", digits=2),
+    Figure(key="delete_requests", title="requests to delete"),
+    Figure(key="delete_cpu", title="CPU to delete, s", digits=2),
+)
+
+
+def medians(samples: Sequence[Sample]) -> Sample:
+    """Return the median of each figure; the verbs are those of the last run."""
+    return {key: _median([sample[key] for sample in samples]) for key in samples[0]}
+
+
+def _median(measured: Sequence[Measured]) -> Measured:
+    raws = [each.raw for each in measured if each.raw is not None]
+    return Measured(
+        ours=statistics.median(each.ours for each in measured),
+        raw=statistics.median(raws) if raws else None,
+        verbs=measured[-1].verbs,
+    )

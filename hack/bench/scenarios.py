@@ -1,0 +1,205 @@
+"""One run of a scenario: install, rest, repair, restart, delete; first by a bare client, then by the controller.
+
+Both start from the same state: a control plane that has nothing of either, and namespaces of their own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hack.bench import raw
+from hack.bench.api import APPLY, BUNDLE_DEPLOYMENTS, MERGE, Api
+from hack.bench.figures import Measured, Sample
+from hack.bench.testbed import Testbed
+from hack.bench.workloads import Bundle, Manifest, kinds_of, make_bundle, make_bundles, path_of
+
+EDITS = 9
+CONFIG_MAPS = "/api/v1/configmaps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What is installed."""
+
+    name: str
+    title: str
+    make: Callable[[str], list[Bundle]]
+    """Gets the beginning of all names."""
+
+
+SCENARIOS = (
+    Scenario(name="one", title="500 objects in one bundle", make=lambda prefix: [make_bundle(prefix, 500)]),
+    Scenario(name="many", title="100 bundles of 5 objects", make=lambda prefix: make_bundles(prefix, 100)),
+)
+
+
+def run(testbed: Testbed, scenario: Scenario, number: int, idle_seconds: float) -> Sample:
+    """Run a scenario once.
+
+    Args:
+        testbed: no controller runs on it, before and afterwards.
+        scenario: which.
+        number: of this run: names are not used twice.
+        idle_seconds: how long to look at a controller that has nothing to do.
+    """
+    return _merge(
+        _run_raw(testbed.api, scenario.make(f"raw-{scenario.name}-{number}")),
+        _run_controller(testbed, scenario.make(f"{scenario.name}-{number}"), idle_seconds),
+    )
+
+
+def _merge(bare: Mapping[str, float], ours: Sample) -> Sample:
+    return {key: replace(measured, raw=bare.get(key)) for key, measured in ours.items()}
+
+
+def _run_raw(api: Api, bundles: Sequence[Bundle]) -> dict[str, float]:
+    installed = raw.install(api, bundles)
+    repair = _time_repairs(api, bundles, lambda bundle, manifest: _put_right(api, bundle, manifest))
+    removed = raw.remove(api, bundles)
+    count = sum(len(bundle.objects) for bundle in bundles)
+    return {
+        "install_seconds": installed.seconds,
+        "install_requests": count,
+        "install_cpu": installed.cpu,
+        "idle_requests": 0,
+        "repair_seconds": repair,
+        "repair_requests": 1,
+        "restart_requests": kinds_of(bundles),
+        "restart_writes": 0,
+        "delete_seconds": removed.seconds,
+        "delete_requests": count,
+    }
+
+
+def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: float) -> Sample:
+    deployments = testbed.push(bundles)
+    testbed.start_controller()
+    try:
+        sample = {
+            **_install(testbed, deployments),
+            **_idle(testbed, idle_seconds),
+            **_repair(testbed, bundles),
+            **_restart(testbed),
+            **_delete(testbed, deployments),
+        }
+    finally:
+        testbed.stop_controller()
+    raw.remove_namespaces(testbed.api, [bundle.name for bundle in bundles])
+    return sample
+
+
+def _install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
+    since, cpu = testbed.position(), testbed.usage().cpu
+    version = testbed.api.version(BUNDLE_DEPLOYMENTS)
+    started = time.perf_counter()
+    _each(lambda body: testbed.api.request("POST", BUNDLE_DEPLOYMENTS, body), deployments)
+    _await(testbed.api, version, deployments, _is_ready)
+    seconds = time.perf_counter() - started
+    testbed.wait_until_quiet(since)
+    requests = testbed.requests(since)
+    return {
+        "install_seconds": Measured(ours=seconds),
+        "install_requests": Measured(ours=requests.total, verbs=requests.by_verb),
+        "install_cpu": Measured(ours=testbed.usage().cpu - cpu),
+    }
+
+
+def _idle(testbed: Testbed, seconds: float) -> Sample:
+    since = testbed.position()
+    time.sleep(seconds)
+    requests, usage = testbed.requests(since).without_watches(), testbed.usage()
+    return {
+        "idle_requests": Measured(ours=requests.total * 60 / seconds, verbs=requests.by_verb),
+        "resident": Measured(ours=usage.resident),
+        "peak": Measured(ours=usage.peak),
+    }
+
+
+def _repair(testbed: Testbed, bundles: Sequence[Bundle]) -> Sample:
+    since = testbed.position()
+    seconds = _time_repairs(testbed.api, bundles, lambda _bundle, _manifest: None)
+    testbed.wait_until_quiet(since)
+    requests = testbed.requests(since)
+    return {
+        "repair_seconds": Measured(ours=seconds),
+        "repair_requests": Measured(ours=requests.total / EDITS, verbs=requests.by_verb),
+    }
+
+
+def _restart(testbed: Testbed) -> Sample:
+    testbed.stop_controller()
+    since, started = testbed.position(), time.time()
+    testbed.start_controller()
+    requests = testbed.requests(since)
+    return {
+        "restart_seconds": Measured(ours=(requests.last_answer() or started) - started),
+        "restart_cpu": Measured(ours=testbed.usage().cpu),
+        "restart_requests": Measured(ours=requests.total, verbs=requests.by_verb),
+        "restart_writes": Measured(ours=len(requests.writes)),
+    }
+
+
+def _delete(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
+    since, cpu = testbed.position(), testbed.usage().cpu
+    version = testbed.api.version(BUNDLE_DEPLOYMENTS)
+    started = time.perf_counter()
+    _each(lambda body: testbed.api.request("DELETE", f"{BUNDLE_DEPLOYMENTS}/{body['metadata']['name']}"), deployments)
+    _await(testbed.api, version, deployments, lambda event: event["type"] == "DELETED")
+    seconds = time.perf_counter() - started
+    requests = testbed.requests(since)
+    return {
+        "delete_seconds": Measured(ours=seconds),
+        "delete_requests": Measured(ours=requests.total, verbs=requests.by_verb),
+        "delete_cpu": Measured(ours=testbed.usage().cpu - cpu),
+    }
+
+
+def _time_repairs(api: Api, bundles: Sequence[Bundle], put_right: Callable[[Bundle, Manifest], object]) -> float:
+    """Return the median of the seconds from the answer to an edit until a watch shows the value that was before."""
+    found = [(bundle, each) for bundle in bundles for each in bundle.objects if each["kind"] == "ConfigMap"]
+    # Each object once: whoever edits one object again and again is made to wait.
+    return statistics.median(_time_repair(api, *each, put_right) for each in found[:: len(found) // EDITS][:EDITS])
+
+
+def _time_repair(
+    api: Api, bundle: Bundle, manifest: Manifest, put_right: Callable[[Bundle, Manifest], object]
+) -> float:
+    path = path_of(manifest, bundle.name)
+    edited = api.request("PATCH", f"{path}?fieldManager=somebody", {"data": {"color": "red"}}, MERGE)
+    started = time.perf_counter()
+    put_right(bundle, manifest)
+    metadata = edited["metadata"]
+    for event in api.watch(CONFIG_MAPS, metadata["resourceVersion"]):
+        if event["object"]["metadata"]["uid"] == metadata["uid"] and event["object"]["data"]["color"] == "blue":
+            break
+    return time.perf_counter() - started
+
+
+def _put_right(api: Api, bundle: Bundle, manifest: Manifest) -> None:
+    api.request("PATCH", f"{path_of(manifest, bundle.name)}?fieldManager=raw&force=true", manifest, APPLY)
+
+
+def _each(function: Callable[[Manifest], object], items: Sequence[Manifest]) -> None:
+    with ThreadPoolExecutor(raw.THREADS) as pool:
+        for done in [pool.submit(function, item) for item in items]:
+            done.result()
+
+
+def _await(api: Api, version: str, deployments: Sequence[Manifest], is_so: Callable[[dict[str, Any]], bool]) -> None:
+    """Follow the BundleDeployments until each was so once."""
+    waiting = {body["metadata"]["name"] for body in deployments}
+    for event in api.watch(BUNDLE_DEPLOYMENTS, version):
+        if is_so(event):
+            waiting.discard(event["object"]["metadata"]["name"])
+        if not waiting:
+            return
+
+
+def _is_ready(event: dict[str, Any]) -> bool:
+    conditions = event["object"].get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,128 @@
+"""A control plane, a registry and one controller, which can be stopped and started again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hack.bench.api import Api
+from hack.bench.audit import Requests, requests_of
+from hack.bench.usage import Usage, read_usage
+from hack.bench.workloads import Bundle, Manifest
+from hack.control_plane.binaries import Binaries
+from hack.control_plane.cluster import ControlPlane, make_control_plane
+from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.processes import Process, running_process
+from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.registry import Registry
+from hack.control_plane.settings import read_settings
+from hack.control_plane.waiting import wait_for
+from tests.support.registry import RegistryClient
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+QUIET_SECONDS = 1.0
+"""Without a request for so long, the controller has nothing left to do."""
+
+
+class Testbed:
+    """What a scenario runs on. The controller is not started yet.
+
+    Args:
+        folder: of the controller's log and content store.
+    """
+
+    def __init__(self, folder: Path, cluster: ControlPlane, registry: Registry) -> None:
+        self._folder, self._cluster = folder, cluster
+        self._registry = RegistryClient(registry.host)
+        self._controller = Process(
+            "controller",
+            folder,
+            [sys.executable, "-m", "controller", "run"],
+            {"KUBECONFIG": str(cluster.kubeconfig), "RUKPAK_STORE": str(folder / "store")},
+        )
+        self.api = Api(cluster.server, cluster.folder / "ca.crt")
+
+    def push(self, bundles: Iterable[Bundle]) -> list[Manifest]:
+        """Push the images of bundles, and return the BundleDeployments that install them."""
+        return [
+            bundle.deployment(self._registry.host, self._registry.push_image(bundle.name, "", [bundle.files()]))
+            for bundle in bundles
+        ]
+
+    def start_controller(self) -> None:
+        """Start the controller; returns when it has nothing to do.
+
+        Raises: TimeoutError; RuntimeError if it ends by itself.
+        """
+        since = self.position()
+        self._controller.start()
+        self.wait_until_quiet(since)
+
+    def stop_controller(self) -> None:
+        """End the controller with SIGTERM."""
+        self._controller.terminate(STOP_SECONDS)
+
+    def usage(self) -> Usage:
+        """Return what the controller has used."""
+        return read_usage(self.controller_id())
+
+    def controller_id(self) -> int:
+        """Return the process id of the controller.
+
+        Raises: RuntimeError if it has ended.
+        """
+        process = running_process(self._folder / "controller.pid")
+        if process is None:
+            raise RuntimeError(f"the controller ended: {self._controller.last_words()}")
+        return process
+
+    def position(self) -> int:
+        """Return the end of the audit log now."""
+        return self._cluster.audit_position()
+
+    def requests(self, since: int) -> Requests:
+        """Return the requests of the controller since a position in the audit log."""
+        return requests_of(self._cluster.audit_requests(since))
+
+    def wait_until_quiet(self, since: int) -> None:
+        """Wait until the controller has sent requests since a position, and then none for a second.
+
+        Raises: TimeoutError; RuntimeError if it ends by itself.
+        """
+        count, changed = 0, time.monotonic()
+
+        def is_quiet() -> bool:
+            nonlocal count, changed
+            self.controller_id()
+            before, count = count, self.requests(since).total
+            if count != before:
+                changed = time.monotonic()
+            return count > 0 and time.monotonic() - changed >= QUIET_SECONDS
+
+        wait_for(is_quiet, START_SECONDS, "the controller comes to rest")
+
+
+@contextmanager
+def make_testbed() -> Iterator[Testbed]:
+    """Start a control plane with the CRD, and a registry; take all away at the end.
+
+    Raises: MissingError if a program cannot be obtained.
+    """
+    settings = read_settings()
+    programs = Binaries(settings).obtain([*CONTROL_PLANE, "registry"])
+    folders = [make_owned_folder(settings.running, prefix) for prefix in ("cluster", "registry", "controller")]
+    try:
+        cluster = make_control_plane(folders[0], programs, audit=True)
+        cluster.start()
+        cluster.kubectl("apply", "-k", str(ROOT / "config" / "crd"))
+        registry = Registry(folders[1], programs["registry"])
+        registry.start()
+        yield Testbed(folders[2], cluster, registry)
+    finally:
+        for folder in reversed(folders):
+            take_away(folder)

@@ -1,0 +1,39 @@
+"""What a process has used so far, from /proc (see proc(5))."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One process at one time."""
+
+    cpu: float
+    """Seconds, user and system, since it was started."""
+    resident: float
+    """Mebibytes now."""
+    peak: float
+    """Mebibytes, the most that was resident."""
+
+
+def read_usage(process: int) -> Usage:
+    """Return what a process has used.
+
+    Raises: FileNotFoundError if there is none.
+    """
+    folder = Path("/proc") / str(process)
+    # The second field is the name in parentheses, and may hold anything; the third is the first after it.
+    fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    memory = dict(line.split(":", 1) for line in (folder / "status").read_text(encoding="utf-8").splitlines())
+    return Usage(
+        cpu=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        resident=_mebibytes(memory["VmRSS"]),
+        peak=_mebibytes(memory["VmHWM"]),
+    )
+
+
+def _mebibytes(text: str) -> float:
+    return int(text.split(maxsplit=1)[0]) / 1024

@@ -1,0 +1,47 @@
+"""Worlds: a cluster, a registry and a controller that the tests of one file share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.settings import Settings
+from tests.support.bundles import World, new_world
+from tests.support.registry import LocalRegistry
+
+
+@pytest.fixture(scope="module")
+def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """The cluster of the session and a controller for the tests of one file. One worker takes all in turn."""
+    with new_world(cluster, registry, settings.running, "--workers=1") as world:
+        yield world
+
+
+@pytest.fixture
+def world(shared_world: World) -> Iterator[World]:
+    """The world of the file; the controller runs, and a failure shows what it said during the test."""
+    yield from _told(shared_world)
+
+
+@pytest.fixture(scope="module")
+def shared_fresh_world(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A control plane of the file's own and a controller."""
+    with new_world(fresh_cluster, registry, settings.running, is_shared=False) as world:
+        yield world
+
+
+@pytest.fixture
+def fresh_world(shared_fresh_world: World) -> Iterator[World]:
+    """A world whose control plane (`fresh_cluster`) the test may kill."""
+    yield from _told(shared_fresh_world)
+
+
+def _told(world: World) -> Iterator[World]:
+    if not world.controller.is_running():
+        world.controller.start()
+    said = len(world.controller.log)
+    yield world
+    print(world.controller.log[said:])  # noqa: T201 -- pytest shows it where the test has failed

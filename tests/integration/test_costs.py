@@ -1,0 +1,138 @@
+"""What the controller costs, as far as it does not depend on the machine: requests, writes, and what memory grows with.
+
+Figures that do depend on it are measured by hack/bench/run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from api import names
+from hack.bench.audit import Requests, describe, requests_of
+from hack.bench.usage import read_usage
+from hack.bench.workloads import kinds_of, make_bundle, path_of
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.processes import running_process
+from hack.control_plane.settings import Settings
+from tests.support.bundles import Deployed, World, config_map, new_name, new_world
+from tests.support.registry import LocalRegistry
+
+pytestmark = pytest.mark.own_cluster
+
+OBJECTS = 500
+INSTALL_REQUESTS = 540
+DISCOVERY = ("get /api", "get /apis", "get /version")
+OWN_WATCHES = ("bundledeployments", "customresourcedefinitions", "apiservices", "namespaces")
+LARGE = 40
+LARGE_BYTES = 200_000
+INSTALL_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """500 objects of five kinds, Ready, and what that took."""
+
+    world: World
+    deployed: Deployed
+    requests: Requests
+
+    def requests_since(self, position: int) -> Requests:
+        """Return what the controller asked for until it has dealt with all that was there to see."""
+        return _requests_since(self.world, position)
+
+
+def _requests_since(world: World, position: int) -> Requests:
+    # One worker takes all in turn: when the last one is Ready, the others have been looked at.
+    last = world.deploy(config_map("last"))
+    last.wait_ready()
+    assert isinstance(world.cluster, ControlPlane)
+    events = requests_of(world.cluster.audit_requests(position)).events
+    return Requests(events=tuple(event for event in events if last.name not in _names(event)))
+
+
+def _names(event: Mapping[str, Any]) -> str:
+    # An Event in the namespace `default` is named for what it is about.
+    return f"{event['requestURI']} {(event.get('objectRef') or {}).get('name')}"
+
+
+@pytest.fixture(scope="module")
+def installed(shared_world: World) -> Installed:
+    name = new_name()
+    since = shared_world.position()
+    deployed = shared_world.deploy(make_bundle(name, OBJECTS).files(), name=name)
+    shared_world.wait(lambda: deployed.conditions().get("Ready", {}).get("status") == "True", name, INSTALL_SECONDS)
+    return Installed(world=shared_world, deployed=deployed, requests=_requests_since(shared_world, since))
+
+
+def test_an_install_costs_hardly_more_requests_than_there_are_objects(installed: Installed) -> None:
+    assert OBJECTS < installed.requests.total <= INSTALL_REQUESTS
+    applied = [event for event in installed.requests.events if _is_apply_in(event, installed.deployed.namespace)]
+    assert len(applied) == OBJECTS
+
+
+def _is_apply_in(event: Mapping[str, Any], namespace: str) -> bool:
+    about = event.get("objectRef", {})
+    return event["verb"] == "patch" and about.get("namespace") == namespace and about["resource"] != "namespaces"
+
+
+def test_a_kind_is_watched_once_however_many_objects_it_has(installed: Installed) -> None:
+    watched = [event["objectRef"]["resource"] for event in installed.requests.events if event["verb"] == "watch"]
+    assert {kind: number for kind, number in Counter(watched).items() if number > 1 and kind not in OWN_WATCHES} == {}
+
+
+def test_nothing_is_asked_for_while_nothing_happens(installed: Installed) -> None:
+    since = installed.world.position()
+    requests = installed.requests_since(since)
+    assert _except_discovery(requests) == []
+
+
+def test_a_repair_is_a_handful_of_requests_and_no_write_of_status(installed: Installed) -> None:
+    deployed, since = installed.deployed, installed.world.position()
+    deployed.edit("object-0100", color="red")
+    deployed.wait(lambda: (deployed.data("object-0100") or {})["color"] == "blue", "repair")
+
+    requests = installed.requests_since(since)
+    assert requests.writes == [f"patch configmaps {deployed.namespace}/object-0100"]
+    assert len(_except_discovery(requests)) <= 3
+
+
+def test_a_restart_writes_nothing_reads_no_revision_and_lists_each_kind_once(installed: Installed) -> None:
+    world = installed.world
+    world.controller.stop()
+    since = world.position()
+    world.controller.start()
+
+    requests = installed.requests_since(since)
+    assert requests.writes == []
+    assert _except_discovery(requests) == [f"list secrets {names.DEFAULT_NAMESPACE}"]
+    watched = Counter(event["objectRef"]["resource"] for event in requests.events if event["verb"] == "watch")
+    kinds = {path_of(each, "").split("/")[-2] for each in make_bundle("", OBJECTS).objects}
+    assert {kind: watched[kind] for kind in kinds} == dict.fromkeys(kinds, 1)
+    assert len(kinds) == kinds_of([make_bundle("", OBJECTS)])
+
+
+def _except_discovery(requests: Requests) -> list[str]:
+    found = [describe(event) for event in requests.without_watches().events]
+    return [each for each in found if each not in DISCOVERY]
+
+
+def test_memory_does_not_grow_with_the_size_of_objects_at_rest(
+    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings
+) -> None:
+    def resident_after_install(size: int) -> float:
+        name = new_name()
+        with new_world(fresh_cluster, registry, settings.running, "--workers=1") as world:
+            deployed = world.deploy(make_bundle(name, LARGE, size).files(), name=name)
+            deployed.wait_ready()
+            world.wait_until_looked_at()
+            process = running_process(world.store.parent / "controller.pid")
+            assert process
+            return read_usage(process).resident
+
+    grown = resident_after_install(LARGE_BYTES) - resident_after_install(1_000)
+    assert grown < LARGE * LARGE_BYTES / 2**20 / 2

@@ -1,0 +1,279 @@
+"""Deletion: in order, behind one finalizer, and what is kept (DESIGN, section 7; reference/apply.md 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from api import names
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
+from tests.support.objects import (
+    claim,
+    custom,
+    deployment,
+    is_released,
+    labelled,
+    namespace,
+    read,
+    remove,
+    service,
+    webhook,
+)
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+BLOCKED_SECONDS = 90.0
+"""Blockers are named after a minute."""
+NAMESPACE_SECONDS = 90.0
+"""The namespace controller tries again with growing pauses while its discovery is behind a definition that has gone."""
+
+
+def deletions(world: World, deployed: Deployed, position: int) -> list[str]:
+    """Return the names of what the controller deleted since then, in the order of the requests; no revisions."""
+    asked = [request for request in world.requests(position) if request.startswith("delete ")]
+    return [request.rpartition("/")[2] for request in asked if "/secrets/revision." not in request]
+
+
+def released(world: World, deployed: Deployed, path: str) -> bool:
+    found = read(world.client, path)
+    return bool(found and is_released(found, deployed.name) and "deletionTimestamp" not in found["metadata"])
+
+
+# Order
+
+
+def test_objects_go_in_reverse_order_custom_resources_before_everything_that_serves_them(world: World) -> None:
+    group, hook, brought = f"{new_name()}.example.com", new_name(), new_name()
+    bundle = [namespace(brought), definition(group, "Foo"), config_map("a"), deployment("operator"), webhook(hook)]
+    deployed = world.deploy(*bundle, custom(group, "Foo", "foo"))
+    deployed.wait_ready()
+    position = world.position()
+    deployed.delete()
+    world.wait(lambda: not exists(world.client, deployed.path), "gone", seconds=NAMESPACE_SECONDS)
+    order = deletions(world, deployed, position)
+    assert order == ["foo", hook, "operator", "a", f"foos.{group}", brought]
+    assert exists(world.client, f"/api/v1/namespaces/{deployed.namespace}")
+    assert deployed.revisions() == []
+
+
+def test_the_operator_stays_until_its_custom_resources_are_gone(world: World) -> None:
+    group = f"{new_name()}.example.com"
+    held = labelled(custom(group, "Foo", "foo"), finalizers=["example.com/held"])
+    deployed = world.deploy(definition(group, "Foo"), held, deployment("operator"))
+    deployed.wait_ready()
+    deployed.delete()
+    path = deployed.path_of("foo", "foos", f"/apis/{group}/v1")
+    deployed.wait(lambda: (found := read(world.client, path)) and "deletionTimestamp" in found["metadata"], "deleted")
+    world.wait_until_looked_at()
+    operator = read(world.client, deployed.path_of("operator", "deployments", "/apis/apps/v1"))
+    assert operator
+    assert "deletionTimestamp" not in operator["metadata"]
+    world.client.merge_patch(path, {"metadata": {"finalizers": None}})
+    deployed.wait_gone()
+    assert not exists(world.client, f"{CRDS}/foos.{group}")
+
+
+def test_a_finalizer_that_holds_an_object_is_named_and_then_the_deletion_ends(world: World) -> None:
+    held = labelled(config_map("a"), finalizers=["example.com/held"])
+    deployed = world.deploy(held, config_map("b"))
+    deployed.wait_ready()
+    deployed.delete()
+
+    def is_named() -> bool:
+        found = deployed.conditions().get("Ready", {})
+        return found.get("reason") == "DeletionBlocked" and "example.com/held" in found["message"]
+
+    world.wait(is_named, "DeletionBlocked", seconds=BLOCKED_SECONDS)
+    message = deployed.conditions()["Ready"]["message"]
+    assert message == f"waits for ConfigMap {deployed.namespace}/a (example.com/held)"
+    assert deployed.get("b") is None
+    world.client.merge_patch(deployed.path_of("a"), {"metadata": {"finalizers": None}})
+    deployed.wait_gone()
+    assert deployed.revisions() == []
+
+
+# What is kept
+
+
+def test_a_definition_is_kept_while_somebody_elses_custom_resource_is_left(world: World) -> None:
+    group = f"{new_name()}.example.com"
+    deployed = world.deploy(definition(group, "Foo"), custom(group, "Foo", "ours"), config_map("a"))
+    deployed.wait_ready()
+    theirs = f"/apis/{group}/v1/namespaces/{deployed.namespace}/foos"
+    world.client.create(theirs, custom(group, "Foo", "theirs"))
+    deployed.delete()
+    deployed.wait_gone()
+    assert released(world, deployed, f"{CRDS}/foos.{group}")
+    assert [value["metadata"]["name"] for value in world.client.list(theirs)] == ["theirs"]
+    assert "Retained" in deployed.events()
+    world.client.delete(f"{CRDS}/foos.{group}")
+
+
+def test_a_claim_is_kept_and_released_unless_it_is_annotated(world: World) -> None:
+    goes = labelled(claim("cache"), annotations={names.PRUNE: "true"})
+    deployed = world.deploy(claim("data"), goes, config_map("a"))
+    deployed.wait_for("Installed")
+    deployed.delete()
+    deployed.wait_gone()
+    assert released(world, deployed, deployed.path_of("data", "persistentvolumeclaims"))
+    world.wait(lambda: deployed.get("cache", "persistentvolumeclaims") is None, "the other is gone")
+
+
+def test_a_namespace_that_the_bundle_brought_goes_only_when_it_is_empty(world: World) -> None:
+    empty, full = new_name(), new_name()
+    inside = [labelled(config_map("ours"), namespace=name) for name in (empty, full)]
+    deployed = world.deploy(namespace(empty), namespace(full), *inside)
+    deployed.wait_ready()
+    world.client.create(f"/api/v1/namespaces/{full}/configmaps", config_map("theirs"))
+    deployed.delete()
+    deployed.wait_gone()
+    assert not exists(world.client, f"/api/v1/namespaces/{empty}")
+    assert released(world, deployed, f"/api/v1/namespaces/{full}")
+    assert exists(world.client, f"/api/v1/namespaces/{full}/configmaps/theirs")
+    assert not exists(world.client, f"/api/v1/namespaces/{full}/configmaps/ours")
+
+
+def test_a_namespace_that_holds_a_kept_claim_stays(world: World) -> None:
+    brought = new_name()
+    deployed = world.deploy(namespace(brought), labelled(claim("data"), namespace=brought))
+    deployed.wait_for("Installed")
+    deployed.delete()
+    deployed.wait_gone()
+    assert released(world, deployed, f"/api/v1/namespaces/{brought}")
+    assert released(world, deployed, f"/api/v1/namespaces/{brought}/persistentvolumeclaims/data")
+
+
+def test_under_orphan_everything_stays_and_says_whose_it_was(world: World) -> None:
+    group = f"{new_name()}.example.com"
+    bundle = [config_map("a"), service("web"), definition(group, "Foo"), custom(group, "Foo", "foo")]
+    deployed = world.deploy(*bundle, deletionPolicy="Orphan")
+    deployed.wait_ready()
+    deployed.delete()
+    deployed.wait_gone()
+    paths = [deployed.path_of("a"), deployed.path_of("web", "services"), f"{CRDS}/foos.{group}"]
+    paths.append(deployed.path_of("foo", "foos", f"/apis/{group}/v1"))
+    assert all(released(world, deployed, path) for path in paths)
+    assert deployed.revisions() == []
+    world.client.delete(f"{CRDS}/foos.{group}")
+
+
+@pytest.mark.parametrize(
+    ("cascade", "stays"), [("background", False), ("foreground", False), ("orphan", True)], ids=str
+)
+def test_kubectl_delete_with_cascade(world: World, cascade: str, stays: bool) -> None:
+    deployed = world.deploy(config_map("a"), deployment("web"), claim("data"))
+    deployed.wait_for("Installed")
+    world.cluster.kubectl("delete", f"bundledeployment/{deployed.name}", f"--cascade={cascade}", "--timeout=60s")
+    assert (deployed.get("a") is not None) is stays
+    assert released(world, deployed, deployed.path_of("data", "persistentvolumeclaims"))
+    assert deployed.revisions() == []
+
+
+# Whatever it is doing
+
+
+def refused(name: str) -> Manifest:
+    return {**config_map(name), "immutable": "yes"}
+
+
+def pause(world: World) -> Deployed:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    deployed.change(paused=True)
+    deployed.wait_for("Paused")
+    return deployed
+
+
+def fail(world: World) -> Deployed:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    deployed.change(sources=[image(f"{deployed.ref}-missing")])
+    deployed.wait_for("Unpacked", "False")
+    return deployed
+
+
+def fetch(world: World) -> Deployed:
+    """Fetch from where nobody answers: an address of documentation (RFC 5737)."""
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    deployed.change(sources=[image("192.0.2.1:5000/nothing:v1")])
+    deployed.wait(lambda: deployed.conditions().get("Installed", {}).get("status") == "False", "fetching")
+    return deployed
+
+
+def apply_in_part(world: World) -> Deployed:
+    deployed = world.deploy(config_map("a"), refused("bad"))
+    deployed.wait_for("Installed", "False", "Refused")
+    return deployed
+
+
+def upgrade_in_part(world: World) -> Deployed:
+    deployed = world.deploy(config_map("a"), config_map("old"))
+    deployed.wait_ready()
+    world.push(deployed.name, config_map("a", v="2"), refused("bad"))
+    deployed.request_reconcile("upgrade")
+    deployed.wait_for("Installed", "False", "Refused")
+    return deployed
+
+
+def never_begin(world: World) -> Deployed:
+    deployed = world.deploy(ref=f"{world.registry.host}/{new_name()}:missing")
+    deployed.wait_for("Unpacked", "False")
+    return deployed
+
+
+STATES: dict[str, Callable[[World], Deployed]] = {
+    "paused": pause,
+    "failing": fail,
+    "fetching": fetch,
+    "half applied": apply_in_part,
+    "half upgraded": upgrade_in_part,
+    "failing from the start": never_begin,
+}
+
+
+@pytest.mark.parametrize("begin", STATES.values(), ids=STATES)
+def test_deletion_while(world: World, begin: Callable[[World], Deployed]) -> None:
+    deployed = begin(world)
+    deployed.delete()
+    deployed.wait_gone()
+    world.wait(lambda: deployed.get("a") is None and deployed.get("old") is None, "everything is gone")
+    assert deployed.revisions() == []
+
+
+def test_deletion_after_a_kind_is_gone(world: World) -> None:
+    group = f"{new_name()}.example.com"
+    world.client.create(CRDS, definition(group, "Foo"))
+    deployed = world.deploy(config_map("a"), custom(group, "Foo", "foo"))
+    deployed.wait_ready()
+    world.client.delete(f"{CRDS}/foos.{group}")
+    world.wait(lambda: not exists(world.client, f"{CRDS}/foos.{group}"), "the kind is gone")
+    deployed.delete()
+    deployed.wait_gone()
+    assert deployed.get("a") is None
+
+
+def test_deletion_goes_on_after_a_kill(world: World) -> None:
+    held = labelled(config_map("a"), finalizers=["example.com/held"])
+    deployed = world.deploy(held, claim("data"), config_map("b"))
+    deployed.wait_for("Installed")
+    deployed.delete()
+    world.wait(lambda: deployed.get("b") is None, "begun")
+    world.restart()
+    world.client.merge_patch(deployed.path_of("a"), {"metadata": {"finalizers": None}})
+    deployed.wait_gone()
+    assert released(world, deployed, deployed.path_of("data", "persistentvolumeclaims"))
+    assert deployed.revisions() == []
+
+
+def test_nothing_is_repaired_once_deletion_has_begun(world: World) -> None:
+    held = labelled(config_map("a"), finalizers=["example.com/held"])
+    deployed = world.deploy(held)
+    deployed.wait_ready()
+    deployed.delete()
+    deployed.wait(lambda: (found := deployed.get("a")) and "deletionTimestamp" in found["metadata"], "begun")
+    deployed.edit("a", color="red")
+    world.wait_until_looked_at()
+    assert deployed.data("a") == {"color": "red"}
+    remove(world.client, deployed.path_of("a"))
+    deployed.wait_gone()

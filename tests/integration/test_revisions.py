@@ -1,0 +1,229 @@
+"""The revision store in the Secrets of a real API server (DESIGN, rule 2)."""
+
+from __future__ import annotations
+
+import base64
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from api import names
+from controller.formats.applicable import revision_digest
+from controller.kube.client import ApiError, Client, connect
+from controller.revision import Revision, Terms
+from controller.revisions import CHUNK_BYTES, RevisionStore
+
+Json = dict[str, Any]
+TERMS = Terms(
+    inputs="sha256:" + "a" * 64,
+    install_namespace="shop",
+    service_account_name="deployer",
+    pins=({"resolved": "example.com/shop@sha256:aa", "digest": "sha256:aa"},),
+    drift={"mode": "Repair"},
+    optional=({"group": "", "kind": "Pod"},),
+)
+
+
+class Cluster(Protocol):
+    kubeconfig: Path
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Client:
+    return connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
+
+
+@pytest.fixture
+def name() -> str:
+    """A BundleDeployment of a name as long as one may be."""
+    return f"shop-{uuid.uuid4().hex}".ljust(63, "x")
+
+
+class Kept(RevisionStore):
+    """A store, and what it keeps."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        super().__init__(client, namespace)
+        self.path = f"/api/v1/namespaces/{namespace}/secrets"
+
+    def secrets(self) -> list[Json]:
+        return sorted(self._client.list(self.path), key=lambda each: str(each["metadata"]["name"]))
+
+    def patch(self, index: int, change: Json) -> None:
+        """Change the Secret of a chunk, as somebody else."""
+        (name,) = (
+            each["metadata"]["name"] for each in self.secrets() if each["metadata"]["name"].endswith(f".{index}")
+        )
+        self._client.merge_patch(f"{self.path}/{name}", change)
+
+
+@pytest.fixture
+def store(client: Client) -> Iterator[Kept]:
+    """A store in a namespace that does not exist yet."""
+    namespace = f"revisions-{uuid.uuid4().hex[:8]}"
+    yield Kept(client, namespace)
+    try:
+        client.delete(f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        assert error.status == 404  # the test has written nothing
+
+
+def revision(*objects: Json, **terms: Any) -> Revision:
+    values = {field: getattr(TERMS, field) for field in TERMS.__slots__}
+    return Revision(digest=revision_digest(objects), objects=objects, terms=Terms(**{**values, **terms}))
+
+
+def config_map(name: str, value: str = "1") -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}}
+
+
+def large(chunks: int) -> Revision:
+    """Return a revision of so many chunks: noise that nothing compresses."""
+    noise = random.Random(7).randbytes((chunks - 1) * CHUNK_BYTES + CHUNK_BYTES // 2)
+    parts = [noise[start : start + 500_000] for start in range(0, len(noise), 500_000)]
+    return revision(*(config_map(f"noise-{n}", base64.b85encode(part).decode()) for n, part in enumerate(parts)))
+
+
+def test_what_is_written_is_read_and_the_namespace_is_made(store: Kept, name: str) -> None:
+    wanted = revision(config_map("a", "ünïcödé"), config_map("b"))
+    store.write(name, wanted)
+    assert store.read(name, wanted.digest) == wanted
+    (secret,) = store.secrets()
+    assert secret["type"] == names.REVISION_SECRET_TYPE
+    assert secret["metadata"]["labels"] == {names.REVISION_LABEL: name}
+    assert "ownerReferences" not in secret["metadata"]
+
+
+def test_the_same_again_changes_nothing(store: Kept, name: str) -> None:
+    wanted = revision(config_map("a"))
+    versions = []
+    for _ in range(2):
+        store.write(name, wanted)
+        versions.append([each["metadata"]["resourceVersion"] for each in store.secrets()])
+    assert versions[0] == versions[1]
+
+
+def test_other_terms_rewrite_the_same_revision(store: Kept, name: str) -> None:
+    store.write(name, revision(config_map("a")))
+    changed = revision(config_map("a"), inputs="sha256:" + "b" * 64)
+    store.write(name, changed)
+    assert store.read(name, changed.digest) == changed
+    assert len(store.secrets()) == 1
+
+
+def test_a_large_revision_takes_as_many_secrets_as_it_needs(store: Kept, name: str) -> None:
+    wanted = large(chunks=3)
+    store.write(name, wanted)
+    sizes = [len(base64.b64decode(each["data"]["objects"])) for each in store.secrets()]
+    assert sizes[:2] == [CHUNK_BYTES] * 2
+    assert 0 < sizes[2] < CHUNK_BYTES
+    assert store.read(name, wanted.digest) == wanted
+
+
+def test_one_that_was_not_written_to_the_end_is_not_there(store: Kept, name: str, client: Client) -> None:
+    """The Secret with index 0 comes last, so that a kill leaves nothing that looks whole."""
+    wanted = large(chunks=2)
+    store.write(name, wanted)
+    (first,) = (each["metadata"]["name"] for each in store.secrets() if each["metadata"]["name"].endswith(".0"))
+    client.delete(f"{store.path}/{first}")
+    assert store.read(name, wanted.digest) is None
+    store.write(name, wanted)
+    assert store.read(name, wanted.digest) == wanted
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def replaced(index: int, **data: str | None) -> Callable[[Kept], None]:
+    return lambda store: store.patch(index, {"data": data})
+
+
+def marked(**annotations: str | None) -> Callable[[Kept], None]:
+    marks = {f"{names.GROUP}/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return lambda store: store.patch(0, {"metadata": {"annotations": marks}})
+
+
+def delete_last(store: Kept) -> None:
+    store._client.delete(f"{store.path}/{store.secrets()[-1]['metadata']['name']}")
+
+
+def other_objects(store: Kept) -> None:
+    """Put well-formed objects of another revision into its place."""
+    other = Kept(store._client, f"other-{uuid.uuid4().hex[:8]}")
+    try:
+        other.write("other", revision(config_map("evil")))
+        (secret,) = other.secrets()
+        store.patch(0, {"data": {"objects": secret["data"]["objects"]}})
+        marked(chunks="1")(store)
+    finally:
+        store._client.delete(other.path.removesuffix("/secrets"))
+
+
+ATTACKS = [
+    pytest.param(replaced(0, objects=encoded(b"x")), id="other bytes"),
+    pytest.param(replaced(1, objects=encoded(b"x")), id="other bytes in a later chunk"),
+    pytest.param(replaced(0, objects=None), id="no objects"),
+    pytest.param(replaced(0, terms=None), id="no terms"),
+    pytest.param(replaced(0, terms=encoded(b"1")), id="terms that are a number"),
+    pytest.param(replaced(0, terms=encoded(b'{"format":"v1","inputs":""}')), id="terms of somebody else"),
+    pytest.param(other_objects, id="objects of another revision"),
+    pytest.param(delete_last, id="a chunk that is gone"),
+    pytest.param(marked(chunks="1"), id="fewer chunks"),
+    pytest.param(marked(chunks="99999999"), id="chunks without end"),
+    pytest.param(marked(chunks="²"), id="chunks that only look like a number"),
+    pytest.param(marked(terms_digest=None), id="no digest of the terms"),
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_was_tampered_with_is_not_used_and_can_be_written_again(
+    attack: Callable[[Kept], None], store: Kept, name: str
+) -> None:
+    wanted = large(chunks=2)
+    store.write(name, wanted)
+    attack(store)
+    assert store.read(name, wanted.digest) is None
+    store.write(name, wanted)
+    assert store.read(name, wanted.digest) == wanted
+
+
+def test_what_was_never_written_is_not_there(store: Kept, name: str) -> None:
+    assert store.read(name, "sha256:" + "0" * 64) is None
+    assert store.digests(name) == []
+
+
+def test_only_what_is_still_needed_is_kept(store: Kept, name: str) -> None:
+    revisions = [large(chunks=2), revision(config_map("a")), revision(config_map("b"))]
+    for each in revisions:
+        store.write(name, each)
+        store.write(f"x{name[1:]}", each)
+    assert set(store.digests(name)) == {each.digest for each in revisions}
+    store.keep_only(name, {revisions[1].digest})
+    assert store.digests(name) == [revisions[1].digest]
+    assert len(store.digests(f"x{name[1:]}")) == 3
+    store.keep_only(name, ())
+    assert store.digests(name) == []
+
+
+def test_the_revisions_of_what_is_gone_are_removed_and_other_secrets_are_not(
+    store: Kept, name: str, client: Client
+) -> None:
+    gone = f"x{name[1:]}"
+    for each in (name, gone):
+        store.write(each, large(chunks=2))
+    client.create(store.path, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "somebody-elses"}})
+    store.remove_orphans({name})
+    assert len(store.digests(name)) == 1
+    assert store.digests(gone) == []
+    assert [each["metadata"]["name"] for each in store.secrets() if "somebody" in each["metadata"]["name"]]
+
+
+def test_a_namespace_that_is_missing_has_no_revisions(store: Kept, name: str) -> None:
+    store.keep_only(name, ())
+    store.remove_orphans(())
+    assert store.digests(name) == []
