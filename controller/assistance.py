@@ -1,45 +1,89 @@
 """What a pass gives to sources: credentials, and a place to say how far they are; and what it does when a Secret fails.
 
-The functions run on the threads of the preparations. Nothing of a Secret is kept.
+The sources' side runs on the threads of the preparations. Of a Secret its name and version are kept, and nothing else.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
+from api.plugins import MEBIBYTE, Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.desired import Aid
 from controller.observe.secrets import SecretWatches, WatchedSecret
-from controller.secrets import SecretReader, reader_of
+from controller.secrets import SecretReader
 
 PROGRESS_SECONDS = 5.0
-MEBIBYTE = 1 << 20
-_OF_SECRETS = frozenset({Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.SECRET_FORBIDDEN, Reason.UNAUTHORIZED})
+# What another Secret can mend: forges answer 404 to whom they do not know, and certificates and host keys are in it.
+_OF_SECRETS = frozenset(
+    {
+        Reason.SECRET_NOT_FOUND,
+        Reason.SECRET_INVALID,
+        Reason.SECRET_FORBIDDEN,
+        Reason.UNAUTHORIZED,
+        Reason.NOT_FOUND,
+        Reason.TLS_VERIFICATION_FAILED,
+        Reason.HOST_KEY_UNKNOWN,
+        Reason.HOST_KEY_MISMATCH,
+        Reason.INSECURE_REFUSED,
+    }
+)
 
 
 @dataclass(slots=True)
-class FetchProgress:
-    """How far the sources of one BundleDeployment are; a new text at most every 5 s, so that status is not flooded."""
+class Attempt:
+    """What one piece of work learns about the sources of a BundleDeployment; thread-safe.
 
+    Attributes:
+        ticket: of the work.
+        clock: monotonic seconds.
+        text: how far the sources are; a new one at most every 5 s, so that status is not flooded.
+    """
+
+    ticket: str = ""
+    clock: Callable[[], float] = time.monotonic
     text: str = ""
     _done: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _told: float = field(default_factory=time.monotonic)
+    _told: float = 0.0
+    _read: dict[int, dict[WatchedSecret, str]] = field(default_factory=dict)
+    _refused: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def update(self, index: int, done: int, total: int) -> bool:
-        """Note how far a source is, in bytes; returns whether there is something new to tell."""
+    def __post_init__(self) -> None:
+        self._told = self.clock()
+
+    def advance(self, index: int, done: int, total: int) -> bool:
+        """Note how far a source is, in bytes; returns whether there is a new text."""
         with self._lock:
             self._done[index] = (done, total)
-            if time.monotonic() - self._told < PROGRESS_SECONDS:
+            if self.clock() - self._told < PROGRESS_SECONDS:
                 return False
-            self._told = time.monotonic()
-            self.text = ", ".join(_describe(index, *bytes_) for index, bytes_ in sorted(self._done.items()))
+            self._told = self.clock()
+            self.text = ", ".join(_describe(index, *amounts) for index, amounts in sorted(self._done.items()))
             return True
+
+    def note_secret(self, index: int, secret: WatchedSecret, version: str) -> None:
+        """Note what was read of a Secret for a source."""
+        with self._lock:
+            self._read.setdefault(index, {})[secret] = version
+
+    def note_end(self, index: int, failure: BundleError | None) -> None:
+        """Note how asking a source ended."""
+        with self._lock:
+            if failure and failure.reason in _OF_SECRETS:
+                self._refused.add(index)
+            else:
+                self._refused.discard(index)
+
+    def failing_secrets(self) -> dict[WatchedSecret, str]:
+        """Return the Secrets that sources fail for now, each with the version that was read."""
+        with self._lock:
+            return {each: version for index in self._refused for each, version in self._read.get(index, {}).items()}
 
 
 def _describe(index: int, done: int, total: int) -> str:
@@ -57,35 +101,23 @@ class Assistant:
     def __init__(self, secrets: SecretReader, watches: SecretWatches, wake: Callable[[str], None]) -> None:
         self._secrets, self._watches, self._wake = secrets, watches, wake
 
-    def aid(self, deployment: BundleDeployment, progress: FetchProgress) -> Aid:
+    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
         """Return what the sources of a BundleDeployment may use."""
 
+        def read(index: int, source: Source) -> Credentials | None:
+            return self._secrets.credentials(
+                deployment, index, source, lambda secret, version: attempt.note_secret(index, secret, version)
+            )
+
         def report(index: int, done: int, total: int) -> None:
-            if progress.update(index, done, total):
+            if attempt.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
-        return Aid(
-            credentials=lambda index, source: self._secrets.credentials(deployment, index, source), progress=report
-        )
+        return Aid(credentials=read, progress=report, ended=attempt.note_end)
 
-    def watch_secrets(self, deployment: BundleDeployment, failure: BundleError | None) -> None:
-        """Watch the Secrets that a failure may be about, and none once there is no such failure any more."""
-        if failure is None or failure.reason not in _OF_SECRETS:
-            self.forget(deployment.metadata.name)
-            return
-        missing = failure.reason is Reason.SECRET_NOT_FOUND
-        named = [_watched(deployment, source) for source in deployment.spec.sources]
-        self._watches.watch(deployment.metadata.name, {secret: missing for secret in named if secret})
-
-    def forget(self, name: str) -> None:
-        """Watch no Secret for a BundleDeployment."""
-        self._watches.watch(name, {})
-
-
-def _watched(deployment: BundleDeployment, source: Source) -> WatchedSecret | None:
-    reference = source.secret
-    if reference is None:
-        return None
-    user = reader_of(deployment)
-    namespace = reference.namespace or deployment.spec.install_namespace or ""
-    return WatchedSecret(namespace, reference.name, user.name if user else "")
+    def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
+        """Watch the Secrets that the sources of a BundleDeployment fail for, and no others any more."""
+        secrets: dict[WatchedSecret, str] = {}
+        for attempt in attempts:
+            secrets |= attempt.failing_secrets()
+        self._watches.watch(name, secrets)

@@ -14,13 +14,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Access, Capabilities, ContentTree, Credentials, Limits, Network, RenderRequest, Resolution
+from api.plugins import (
+    Access,
+    Capabilities,
+    ContentTree,
+    Credentials,
+    Entry,
+    Limits,
+    Network,
+    RenderRequest,
+    Resolution,
+)
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Source, SourcePin, Spec
 from controller.content.archive import write_entries
@@ -63,7 +74,7 @@ def check(spec: Spec) -> None:
     problems = [f"spec.{path}: is not supported by this release" for path in unsupported(spec)]
     _raise_first(Reason.NOT_SUPPORTED, problems)
     for index, source in enumerate(spec.sources):
-        path = f"spec.sources[{index}].{_block(source)}"
+        path = f"spec.sources[{index}].{source.block}"
         _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
     _raise_first(Reason.INVALID_CONFIG, format_of(spec.format).validate(spec.config))
 
@@ -79,11 +90,6 @@ def unsupported(spec: Spec) -> list[str]:
         ("crdUpgradeSafety", spec.crd_upgrade_safety != type(spec.crd_upgrade_safety)()),
     ]
     return [path for path, used in fields if used]
-
-
-def _block(source: Source) -> str:
-    """The name of the block that holds the parameters of a source."""
-    return source.kind if source.kind in ("image", "git", "http") else "parameters"
 
 
 def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
@@ -135,6 +141,8 @@ class Aid:
     """Reads the Secret of a source, by its index in the spec; raises BundleError."""
     progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
     """Told the index of a source, and bytes done and in all (0: not known)."""
+    ended: Callable[[int, BundleError | None], None] = lambda _index, _failure: None
+    """Told the index of a source that was asked, and what it failed with."""
     previous: Pins = ()
     """When polling: the pins in use, one for each source."""
 
@@ -186,9 +194,10 @@ class Builder:
         return Resolved(pins=tuple(found), failure=_first(failures))
 
     def _resolve(self, index: int, source: Source, cancelled: threading.Event, aid: Aid) -> SourcePin:
-        with self._store.scratch() as scratch:
+        with _telling(index, aid), self._store.scratch() as scratch:
             access = self._access(index, source, scratch, cancelled, aid)
-            resolution = source_of(source.kind).resolve(source.parameters_json, access)
+            keep = partial(self._keep, source, access.path)
+            resolution = source_of(source.kind).resolve(source.parameters_json, replace(access, keep=keep))
         return SourcePin(
             destination=source.target,
             kind=source.kind,
@@ -264,7 +273,8 @@ class Builder:
         ]
 
     def _fetch(self, index: int, source: Source, pin: SourcePin, cancelled: threading.Event, aid: Aid) -> Path:
-        plugin, resolution, key = source_of(source.kind), _resolution(pin), _content_key(source, pin)
+        plugin, resolution = source_of(source.kind), _resolution(pin)
+        key = _content_key(source, resolution)
         if stored := self._store.get(key):
             return stored
 
@@ -274,12 +284,18 @@ class Builder:
                 entries = plugin.fetch(source.parameters_json, resolution, access)
                 write_entries(entries, folder, self._limits, access.path)
 
-        return self._store.put(key, write)
+        with _telling(index, aid):
+            return self._store.put(key, write)
+
+    def _keep(self, source: Source, path: str, resolution: Resolution, entries: Iterator[Entry]) -> None:
+        """Store content that resolving had to read."""
+        key = _content_key(source, resolution)
+        self._store.put(key, lambda folder: write_entries(entries, folder, self._limits, path))
 
     def _access(self, index: int, source: Source, scratch: Path, cancelled: threading.Event, aid: Aid) -> Access:
         previous = aid.previous[index] if aid.previous else None
         return Access(
-            path=f"spec.sources[{index}].{_block(source)}",
+            path=f"spec.sources[{index}].{source.block}",
             deadline=time.monotonic() + self._timeout,
             cancelled=cancelled,
             scratch=scratch,
@@ -295,12 +311,24 @@ def _resolution(pin: SourcePin) -> Resolution:
     return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator)
 
 
-def _content_key(source: Source, pin: SourcePin) -> str:
-    return f"{source.kind}|{source_of(source.kind).content_key(source.parameters_json, _resolution(pin))}"
+def _content_key(source: Source, resolution: Resolution) -> str:
+    return f"{source.kind}|{source_of(source.kind).content_key(source.parameters_json, resolution)}"
 
 
 def _content_keys(request: Request) -> list[str]:
-    return [_content_key(source, pin) for source, pin in zip(request.spec.sources, request.pins, strict=True)]
+    pairs = zip(request.spec.sources, request.pins, strict=True)
+    return [_content_key(source, _resolution(pin)) for source, pin in pairs]
+
+
+@contextmanager
+def _telling(index: int, aid: Aid) -> Iterator[None]:
+    """Tell how asking a source ends."""
+    try:
+        yield
+    except BundleError as error:
+        aid.ended(index, error)
+        raise
+    aid.ended(index, None)
 
 
 def _first(failures: Sequence[BundleError]) -> BundleError | None:

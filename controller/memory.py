@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from api.v1alpha2.types import ObjectMeta
 from controller.apply.ledger import Ledger
 from controller.apply.targets import TargetSet
-from controller.assistance import FetchProgress
+from controller.assistance import Attempt
 from controller.observe.progress import HealthTracker
 from controller.polling import PollMemory
 from controller.revision import Revision
@@ -36,8 +36,8 @@ class Memory:
     targets: dict[tuple[str, bool], TargetSet] = field(default_factory=dict)
     """By revision and whether objects are orphaned, while they are being worked on."""
     poll: PollMemory = field(default_factory=PollMemory)
-    fetched: FetchProgress = field(default_factory=FetchProgress)
-    """How far the sources are that are being fetched."""
+    attempt: Attempt = field(default_factory=Attempt)
+    """What is known of the sources that are being resolved or fetched."""
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
     unknown_since: float | None = None

@@ -8,13 +8,15 @@ request and nothing else. While paused, polling rests.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, Source, SourcePin
-from controller.desired import Aid, Builder, Pins, Resolved, match_pins
+from controller.assistance import Assistant, Attempt
+from controller.desired import Builder, Pins, Resolved, match_pins
 from controller.preparations import Preparations
 from controller.retries import Retries
 
@@ -26,7 +28,7 @@ JITTER = 0.1
 class UnderWay:
     """A poll that goes on."""
 
-    generation: int
+    ticket: str
     known: Pins
     """The pins in use."""
     asked: Pins
@@ -41,7 +43,13 @@ class PollMemory:
     """When sources were asked last, in seconds since 1970, by `specDigest`."""
     failure: BundleError | None = None
     """Of the last poll."""
+    failed_with: str = ""
+    """The ticket of that poll: another spec, or a new resolution, ends the failure."""
+    failed_at: float = 0.0
+    """When, in seconds since 1970."""
     under_way: UnderWay | None = None
+    attempt: Attempt = field(default_factory=Attempt)
+    """What the last poll has learned."""
 
 
 class Poller:
@@ -52,37 +60,34 @@ class Poller:
     """
 
     def __init__(
-        self, builder: Builder, preparations: Preparations, retries: Retries, clock: Callable[[], float] = time.time
+        self,
+        builder: Builder,
+        preparations: Preparations,
+        retries: Retries,
+        assistant: Assistant,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._builder, self._preparations, self._retries, self._clock = builder, preparations, retries, clock
+        self._builder, self._preparations, self._retries = builder, preparations, retries
+        self._assistant, self._clock = assistant, clock
 
-    def poll(self, deployment: BundleDeployment, memory: PollMemory, aid: Aid) -> tuple[SourcePin, ...] | None:
+    def poll(self, deployment: BundleDeployment, memory: PollMemory) -> tuple[SourcePin, ...] | None:
         """Ask what is due, on the pool of the preparations; return all pins once one of them has another digest."""
-        generation = deployment.metadata.generation
-        if memory.under_way is None or memory.under_way.generation != generation:
-            memory.under_way = self._due(deployment, memory)
+        ticket = _ticket(deployment)
+        self._drop_what_is_over(deployment, memory, ticket)
+        if memory.under_way is None:
+            memory.under_way = self._due(deployment, memory, ticket)
         under_way = memory.under_way
         if under_way is None:
             return None
-        aided = replace(aid, previous=under_way.known)
-        resolved = self._preparations.take(
-            deployment.metadata.name,
-            f"poll {generation}",
-            lambda cancelled: self._builder.resolve(deployment.spec, under_way.asked, cancelled, aided),
-            purpose=PURPOSE,
-        )
+        resolved = self._ask(deployment, under_way, memory)
         if resolved is None:
             return None
         memory.under_way = None
         return self._take(deployment, under_way, resolved, memory)
 
-    def _due(self, deployment: BundleDeployment, memory: PollMemory) -> UnderWay | None:
-        known = match_pins(deployment.spec, deployment.status.sources)
-        if self.seconds_to_next(deployment, memory) != 0 or None in known:
-            return None
-        pairs = zip(deployment.spec.sources, known, strict=True)
-        asked = tuple(None if self._wait(deployment, source, pin, memory) == 0 else pin for source, pin in pairs)
-        return UnderWay(generation=deployment.metadata.generation, known=known, asked=asked)
+    def rest(self, deployment: BundleDeployment, memory: PollMemory) -> None:
+        """Ask nothing, and forget what was asked: somebody resolves anew, or the spec cannot be served."""
+        self._drop_what_is_over(deployment, memory, "")
 
     def seconds_to_next(self, deployment: BundleDeployment, memory: PollMemory) -> float | None:
         """Return in how many seconds a source is due; None: an event comes first, or none is ever."""
@@ -91,35 +96,77 @@ class Poller:
         if not polls or spec.paused or memory.under_way:
             return None
         pins = match_pins(spec, deployment.status.sources)
-        waits = [self._wait(deployment, spec.sources[index], pins[index], memory) for index in polls]
-        return max(min(waits), self._retries.seconds_until(deployment.metadata.name, PURPOSE))
+        soonest = min(self._wait(deployment, spec.sources[index], pins[index], memory) for index in polls)
+        held = self._retries.seconds_until(deployment.metadata.name, PURPOSE)
+        if math.isinf(held):  # until the content changes, which a poll finds out
+            shortest = min(spec.sources[index].poll_interval_seconds or 0.0 for index in polls)
+            held = max(memory.failed_at + shortest - self._clock(), 0.0)
+        seconds = max(soonest, held)
+        return seconds if math.isfinite(seconds) else None
+
+    def _drop_what_is_over(self, deployment: BundleDeployment, memory: PollMemory, ticket: str) -> None:
+        """Cancel a poll for another spec, and forget the failure of one."""
+        under_way = memory.under_way
+        if under_way and (under_way.ticket != ticket or deployment.spec.paused):
+            self._preparations.cancel(deployment.metadata.name, purpose=PURPOSE)
+            memory.under_way = None
+        if memory.failure and memory.failed_with != ticket:
+            self._retries.succeeded(deployment.metadata.name, PURPOSE)
+            memory.failure, memory.attempt = None, Attempt()
+
+    def _due(self, deployment: BundleDeployment, memory: PollMemory, ticket: str) -> UnderWay | None:
+        known = match_pins(deployment.spec, deployment.status.sources)
+        if self.seconds_to_next(deployment, memory) != 0 or None in known:
+            return None
+        memory.attempt = Attempt(ticket)
+        pairs = zip(deployment.spec.sources, known, strict=True)
+        asked = tuple(None if self._wait(deployment, source, pin, memory) == 0 else pin for source, pin in pairs)
+        return UnderWay(ticket=ticket, known=known, asked=asked)
+
+    def _ask(self, deployment: BundleDeployment, under_way: UnderWay, memory: PollMemory) -> Resolved | None:
+        # How far a poll is changes nothing that is said in status, and so wakes nobody.
+        aid = replace(
+            self._assistant.aid(deployment, memory.attempt),
+            previous=under_way.known,
+            progress=lambda _index, _done, _total: None,
+        )
+        return self._preparations.take(
+            deployment.metadata.name,
+            under_way.ticket,
+            lambda cancelled: self._builder.resolve(deployment.spec, under_way.asked, cancelled, aid),
+            purpose=PURPOSE,
+        )
 
     def _wait(self, deployment: BundleDeployment, source: Source, pin: SourcePin | None, memory: PollMemory) -> float:
         interval = source.poll_interval_seconds
         if interval is None or pin is None:
-            return float("inf")
-        asked = memory.asked.get(pin.spec_digest, pin.resolved_at.timestamp())
+            return math.inf
+        asked = max(memory.asked.get(pin.spec_digest, 0.0), pin.resolved_at.timestamp())
         return max(asked + interval * _spread(deployment.metadata.uid, pin.spec_digest) - self._clock(), 0.0)
 
     def _take(
         self, deployment: BundleDeployment, under_way: UnderWay, resolved: Resolved, memory: PollMemory
     ) -> tuple[SourcePin, ...] | None:
-        name, now = deployment.metadata.name, self._clock()
-        memory.failure = resolved.failure
+        self._remember(deployment.metadata.name, under_way, resolved, memory)
+        triples = list(zip(under_way.known, under_way.asked, resolved.pins, strict=True))
+        answered = {old.spec_digest for old, asked, new in triples if asked is None and old and new}
+        now = self._clock()
+        memory.asked = {pin.spec_digest: memory.asked.get(pin.spec_digest, 0.0) for pin in under_way.known if pin}
+        memory.asked |= dict.fromkeys(answered, now)
+        if not any(old and new and old.digest != new.digest for old, _, new in triples):
+            return None
+        return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
+
+    def _remember(self, name: str, under_way: UnderWay, resolved: Resolved, memory: PollMemory) -> None:
+        memory.failure, memory.failed_with, memory.failed_at = resolved.failure, under_way.ticket, self._clock()
         if resolved.failure:
-            self._retries.failed(name, PURPOSE, "", resolved.failure)
+            self._retries.failed(name, PURPOSE, under_way.ticket, resolved.failure)
         else:
             self._retries.succeeded(name, PURPOSE)
-        triples = zip(under_way.known, under_way.asked, resolved.pins, strict=True)
-        answered = [(old, new) for old, asked, new in triples if asked is None and old and new]
-        memory.asked |= {new.spec_digest: now for _, new in answered}
-        if all(old.digest == new.digest for old, new in answered):
-            return None
-        return tuple(pin for pin in map(_newer, under_way.known, resolved.pins) if pin)
 
 
-def _newer(old: SourcePin | None, new: SourcePin | None) -> SourcePin | None:
-    return new or old
+def _ticket(deployment: BundleDeployment) -> str:
+    return f"poll {deployment.metadata.generation} {deployment.status.last_handled_reconcile_at}"
 
 
 def _spread(uid: str, spec_digest: str) -> float:

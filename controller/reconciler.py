@@ -6,45 +6,37 @@ Nothing waits here: whatever ends a wait brings the next pass. An unchanged Bund
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-from api import names
 from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from api.v1alpha2.types import BundleDeployment, Status, dump
+from api.v1alpha2.conditions import Reason, Retry
+from api.v1alpha2.types import BundleDeployment
 from controller.apply.execute import Applier
 from controller.apply.ledger import Ledger
 from controller.apply.outcome import Job, Outcome
-from controller.apply.ownership import API_VERSION, Owner, is_ours, loses_reference
 from controller.apply.plan import Action, Plan, is_finished, make_plan
-from controller.apply.prune import Cause, Removal, Remover
+from controller.apply.prune import Cause, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
-from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
-from controller.kube.client import ApiError, Client
-from controller.kube.events import EventRecorder, Note, Regarding
+from controller.deletion import Deleter
+from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
-from controller.observe.watches import DEPLOYMENTS, Watches
-from controller.report import NEVER, Deletion, Report, Requeue
+from controller.observe.watches import Watches
+from controller.publisher import Publisher
+from controller.questions import is_current, is_same_wish, own_records, owner_of, recorded_kinds
+from controller.report import NEVER, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
-from controller.status import notes, notes_on_removals, summarize, summarize_deletion
+from controller.status import notes_on_removals, summarize
 from controller.wanted import Finder, Wanted, requested_at
 
-log = logging.getLogger(__name__)
-
-NOT_FOUND = 404
 FORBIDDEN = 403
-ORPHAN_FINALIZER = "orphan"
 UNKNOWN_SECONDS = 30.0
-LOOK_AGAIN_SECONDS = 1.0
 
 
 class Reconciler:
@@ -53,20 +45,19 @@ class Reconciler:
     def __init__(
         self,
         *,
-        client: Client,
-        events: EventRecorder,
         watches: Watches,
-        revisions: RevisionStore,
+        finder: Finder,
         applier: Applier,
         remover: Remover,
+        deleter: Deleter,
+        publisher: Publisher,
+        revisions: RevisionStore,
         retries: Retries,
-        make_finder: Callable[[Callable[[BundleDeployment, Status], BundleDeployment]], Finder],
         now: Callable[[], datetime],
     ) -> None:
-        self._client, self._events, self._watches = client, events, watches
-        self._revisions, self._applier, self._remover, self._retries = revisions, applier, remover, retries
-        self._finder = make_finder(self._write_status)
-        self._now = now
+        self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
+        self._deleter, self._publisher = deleter, publisher
+        self._revisions, self._retries, self._now = revisions, retries, now
         self._memories = Memories()
 
     def reconcile(self, name: str) -> Requeue:
@@ -80,10 +71,11 @@ class Reconciler:
             return self._forget(name)
         memory = self._memories.of(deployment.metadata)
         if deployment.metadata.deletion_timestamp:
-            return self._tear_down(deployment, memory)
-        if self._watches.need(name, _recorded_kinds(deployment)):
+            self._finder.forget(name)
+            return self._deleter.tear_down(deployment, memory)
+        if self._watches.need(name, recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
-        deployment = self._with_finalizer(deployment)
+        deployment = self._publisher.with_finalizer(deployment)
         try:
             deployment = self._finder.poll(deployment, memory)
             report = self._settled(deployment, memory)
@@ -117,12 +109,12 @@ class Reconciler:
 
     def _settled(self, deployment: BundleDeployment, memory: Memory) -> Report | None:
         """Return a report if all that is installed is as it was left; None if there is something to do."""
-        if not _is_current(deployment):
+        if not is_current(deployment):
             return None
         observed = self._watches.managed(deployment.metadata.name)
         status, ledger = deployment.status, memory.ledger
-        if not ledger.left and managed_state(_ours(observed, deployment)) == status.managed_state:
-            ledger.expect_all(_ours(observed, deployment))
+        if not ledger.left and managed_state(own_records(observed, deployment)) == status.managed_state:
+            ledger.expect_all(own_records(observed, deployment))
         if not ledger.left or ledger.drifted(observed):
             return None
         return Report(
@@ -147,7 +139,7 @@ class Reconciler:
         if revision is None:
             return self._report(deployment, wanted), deployment
         targets, leftovers = self._targets(deployment, revision, memory)
-        kinds = {*targets.kinds, *(target.kind for target in leftovers), *_recorded_kinds(deployment)}
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *recorded_kinds(deployment)}
         if unknown := self._watches.need(deployment.metadata.name, kinds):
             return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
         job = self._job(deployment, revision, targets, memory)
@@ -184,13 +176,13 @@ class Reconciler:
         identity = (revision.digest, deployment.spec.deletion_policy == "Orphan")
         if identity not in memory.targets or memory.targets[identity].undecided:
             memory.targets[identity] = make_targets(
-                revision, _owner(deployment), orphan=identity[1], is_namespaced=self._watches.is_namespaced
+                revision, owner_of(deployment), orphan=identity[1], is_namespaced=self._watches.is_namespaced
             )
         return memory.targets[identity]
 
     def _job(self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory) -> Job:
         return Job(
-            owner=_owner(deployment),
+            owner=owner_of(deployment),
             orphan=deployment.spec.deletion_policy == "Orphan",
             collision_protection=deployment.spec.collision_protection,
             install_namespace=revision.terms.install_namespace,
@@ -199,7 +191,7 @@ class Reconciler:
             installed=deployment.status.installed_revision == targets.revision,
             ledger=memory.ledger,
             exists=self._watches.exists,
-            proceed=lambda: _is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
+            proceed=lambda: is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
         )
 
     def _plan(self, job: Job, leftovers: tuple[Target, ...]) -> Plan:
@@ -228,7 +220,7 @@ class Reconciler:
         essential = (report.wanted or status.revision, report.managed_state, report.managed_kinds)
         if essential == (status.revision, status.managed_state, status.managed_kinds):
             return deployment
-        return self._write_status(deployment, summarize(deployment, report, self._now()))
+        return self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
 
     def _survey(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job, memory: Memory) -> Report:
         """Look, and touch nothing: what has drifted, and how healthy it is (DESIGN, rule 8)."""
@@ -258,7 +250,7 @@ class Reconciler:
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
         removals = self._remover.remove(plan.prune, job.owner.name, Cause.PRUNE) if prune_now else []
-        self._say(deployment, notes_on_removals(removals))
+        self._publisher.say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
         finished = applied and (not waiting or deployment.spec.prune == "Never") and self._is_as_left(job)
@@ -289,11 +281,11 @@ class Reconciler:
         """Nothing is left to do: expect everything as it is now, and drop the revisions that nobody needs."""
         observed = self._watches.managed(job.owner.name)
         records = [record for key, record in observed.items() if key in job.wanted.by_key]
-        memory.ledger.expect_all(_ours({record.key: record for record in records}, deployment))
+        memory.ledger.expect_all(own_records({record.key: record for record in records}, deployment))
         if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
             self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
         self._watches.need_only(job.owner.name, kinds)
-        return managed_state(_ours({record.key: record for record in records}, deployment))
+        return managed_state(own_records({record.key: record for record in records}, deployment))
 
     def _progress(self, deployment: BundleDeployment, job: Job, memory: Memory) -> Progress:
         observed = self._watches.managed(job.owner.name)
@@ -325,7 +317,7 @@ class Reconciler:
         """Write what has changed in status, and say when to come back."""
         memory.waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
         report = replace(report, poll_failure=memory.poll.failure)
-        self._write_status(deployment, summarize(deployment, report, self._now()))
+        self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
         return self._requeue(deployment, report, memory)
 
     def _publish_refusal(self, deployment: BundleDeployment, error: ApiError, memory: Memory) -> Requeue:
@@ -359,86 +351,6 @@ class Reconciler:
         known = [each for each in seconds if each is not None]
         return Requeue(after=min(known) if known else None)
 
-    def _write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
-        """Write a status, if it has changed; returns the BundleDeployment with what the server made of it.
-
-        The spec stays the one that this pass is about: another one that the reply may bring has its own pass.
-
-        Raises: ApiError.
-        """
-        before, after = dump(deployment.status), dump(status)
-        if before == after:
-            return deployment
-        path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
-        body = {"status": _difference(before, after)}
-        reply = self._client.merge_patch(path, body, manager=names.STATUS_MANAGER).value
-        self._watches.learn_deployment(reply)
-        self._say(deployment, notes(deployment.status, status))
-        return deployment.model_copy(update={"status": BundleDeployment.model_validate(reply).status})
-
-    def _say(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
-        metadata = deployment.metadata
-        regarding = Regarding(api_version=API_VERSION, kind=names.KIND, name=metadata.name, uid=metadata.uid)
-        for note in texts:
-            self._events.record(regarding, note)
-
-    def _with_finalizer(self, deployment: BundleDeployment) -> BundleDeployment:
-        if names.FINALIZER in deployment.metadata.finalizers:
-            return deployment
-        return self._set_finalizers(deployment, [*deployment.metadata.finalizers, names.FINALIZER])
-
-    def _set_finalizers(self, deployment: BundleDeployment, finalizers: list[str]) -> BundleDeployment:
-        metadata = {"finalizers": finalizers, "resourceVersion": deployment.metadata.resource_version}
-        path = DEPLOYMENTS.path(name=deployment.metadata.name)
-        reply = self._client.merge_patch(path, {"metadata": metadata}, manager=names.STATUS_MANAGER).value
-        if finalizers:
-            self._watches.learn_deployment(reply)
-        return BundleDeployment.model_validate(reply)
-
-    # deletion
-
-    def _tear_down(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
-        """Take away what was installed, in order, and let the BundleDeployment go when nothing is left."""
-        name = deployment.metadata.name
-        if names.FINALIZER not in deployment.metadata.finalizers:
-            return NEVER
-        self._finder.forget(name)
-        if self._watches.need(name, _recorded_kinds(deployment)):
-            return Requeue(after=UNKNOWN_SECONDS)
-        orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
-        teardown = plan_teardown(self._watches.managed(name), _owner(deployment), orphan=orphan)
-        if not teardown.remaining:
-            return self._let_go(deployment)
-        removals = self._remover.remove(teardown.now, name, Cause.ORPHAN if orphan else Cause.TEARDOWN)
-        self._say(deployment, notes_on_removals(removals))
-        deletion = self._deletion(deployment, teardown, removals)
-        self._write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
-        memory.waits = True
-        if deletion.error:
-            return Requeue(after=deletion.error.retry_after, failed=True)
-        # What changed meanwhile was not deleted (409), and where only its status did no event says so.
-        return Requeue(after=LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS)
-
-    def _deletion(self, deployment: BundleDeployment, teardown: Teardown, removals: Iterable[Removal]) -> Deletion:
-        begun = deployment.metadata.deletion_timestamp
-        is_late = begun is not None and (self._now() - begun).total_seconds() >= BLOCKED_AFTER_SECONDS
-        error = next((removal.error for removal in removals if removal.error), None)
-        return Deletion(
-            remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error
-        )
-
-    def _let_go(self, deployment: BundleDeployment) -> Requeue:
-        """The revisions go last: until now they were needed; then nothing holds the BundleDeployment any more."""
-        self._revisions.keep_only(deployment.metadata.name, ())
-        finalizers = [finalizer for finalizer in deployment.metadata.finalizers if finalizer != names.FINALIZER]
-        try:
-            self._set_finalizers(deployment, finalizers)
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
-        log.info("BundleDeployment removed", extra={"BundleDeployment": deployment.metadata.name})
-        return NEVER
-
     def _forget(self, name: str) -> Requeue:
         self._finder.forget(name)
         self._watches.forget(name)
@@ -447,32 +359,9 @@ class Reconciler:
         return NEVER
 
 
-def _owner(deployment: BundleDeployment) -> Owner:
-    return Owner(deployment.metadata.name, deployment.metadata.uid)
-
-
-def _ours(observed: Mapping[ObjectKey, Record], deployment: BundleDeployment) -> list[Record]:
-    owner, orphan = _owner(deployment), deployment.spec.deletion_policy == "Orphan"
-    return [r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))]
-
-
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) that makes one of the other: what is gone is null, at every depth."""
-    patch: dict[str, Any] = {}
-    for key in before.keys() | after.keys():
-        old, new = before.get(key), after.get(key)
-        if old != new:
-            patch[key] = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
-    return patch
-
-
-def _recorded_kinds(deployment: BundleDeployment) -> list[GroupVersionKind]:
-    return [GroupVersionKind.parse(text) for text in deployment.status.managed_kinds]
-
-
 def _kinds_of(records: Iterable[Record], deployment: BundleDeployment) -> list[GroupVersionKind]:
     wanted = {(record.key.group, record.key.kind) for record in records}
-    return [kind for kind in _recorded_kinds(deployment) if (kind.group, kind.kind) in wanted]
+    return [kind for kind in recorded_kinds(deployment) if (kind.group, kind.kind) in wanted]
 
 
 def _kept(
@@ -481,35 +370,11 @@ def _kept(
     """Return the objects of older revisions that stay for good, as spec.prune says."""
     if deployment.spec.prune != "Never":
         return []
-    return [record for record in _ours(observed, deployment) if record.key not in wanted and not record.deleting]
+    return [record for record in own_records(observed, deployment) if record.key not in wanted and not record.deleting]
 
 
 def _merge_kinds(recorded: Iterable[str], kinds: Iterable[GroupVersionKind]) -> tuple[str, ...]:
     return tuple(sorted({*recorded, *map(str, kinds)}))
-
-
-def _is_current(deployment: BundleDeployment) -> bool:
-    """Whether status says that this very spec is installed in full, with nothing left to do."""
-    status = deployment.status
-    installed = any(
-        c.type == ConditionType.INSTALLED
-        and c.status == "True"
-        and c.observed_generation == deployment.metadata.generation
-        for c in status.conditions
-    )
-    settled = bool(status.managed_state) and status.revision == status.installed_revision
-    obeyed = status.last_handled_reconcile_at == requested_at(deployment)
-    return installed and settled and obeyed and not deployment.spec.paused
-
-
-def _is_same_wish(deployment: BundleDeployment, now: BundleDeployment | None) -> bool:
-    """Whether a pass may go on writing: nobody has changed, paused or deleted the BundleDeployment since it began."""
-    return (
-        now is not None
-        and now.metadata.uid == deployment.metadata.uid
-        and now.metadata.generation == deployment.metadata.generation
-        and now.metadata.deletion_timestamp is None
-    )
 
 
 def _may_prune(prune: str, *, health_allows: bool) -> bool:

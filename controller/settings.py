@@ -53,10 +53,10 @@ class Settings:
     def network(self, *, in_pod: bool) -> Network:
         """Return how sources may be reached.
 
-        Raises: ValueError for a mirror without `=`, or a network that is none.
+        Raises: ValueError for a mirror or a network that is none.
         """
-        mirrors = dict(_split_mirror(pair) for pair in _split(self.registry_mirror))
-        networks = tuple(str(ip_network(text)) for text in _split(self.allowed_networks))
+        mirrors = dict(_parse_mirror(pair) for pair in _split(self.registry_mirror))
+        networks = tuple(_parse_network(text) for text in _split(self.allowed_networks))
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
         return Network(allow_loopback=allow, allowed_networks=networks, registry_mirrors=mirrors)
 
@@ -70,11 +70,18 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _split_mirror(pair: str) -> tuple[str, str]:
+def _parse_mirror(pair: str) -> tuple[str, str]:
     host, separator, mirror = pair.partition("=")
-    if not (host and separator and mirror):
-        raise ValueError(f'registry mirror "{pair}" is not HOST=MIRROR')
+    if not (host and separator and mirror) or "/" in host or "://" in mirror:
+        raise ValueError(f'--registry-mirror: "{pair}" is not HOST=MIRROR, like docker.io=mirror.example.com/hub')
     return host, mirror
+
+
+def _parse_network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise ValueError(f'--allowed-networks: "{text}" is not a network like 10.0.0.0/8') from error
 
 
 _CHOICES = {

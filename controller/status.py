@@ -142,9 +142,11 @@ def _of(status: Status, kind: ConditionType) -> Condition | None:
 
 def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
-    ready = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
-    findings = [unpacked, installed, healthy, _ready(ready, report)]
-    findings += _work(deployment, ready, report)
+    hindrance = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
+    # A poll that failed takes nothing away from what is installed: the pins are in use (DESIGN, rule 1).
+    is_ready = installed.status == healthy.status == "True"
+    findings = [unpacked, installed, healthy, _ready(None if is_ready else hindrance, report)]
+    findings += _work(deployment, hindrance, report)
     if deployment.spec.paused:
         findings.append(
             Finding(

@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from api import names
 from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment, SourcePin, Spec, Status
-from controller.assistance import Assistant, FetchProgress
+from api.v1alpha2.types import BundleDeployment, SourcePin
+from controller.assistance import Assistant, Attempt
 from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins
 from controller.kube.discovery import Discovery
 from controller.memory import Memory
 from controller.polling import PURPOSE as POLL
 from controller.polling import Poller
 from controller.preparations import Preparations
+from controller.publisher import Publisher
 from controller.report import Report
 from controller.retries import Retries
 from controller.revision import Revision
@@ -32,13 +33,6 @@ PREPARATION = "preparation"
 RESOLVING = "the sources are being resolved"
 FETCHING = "the content is being fetched and rendered"
 Result = TypeVar("Result")
-
-
-class StatusWriter(Protocol):
-    """Writes a status at once and returns the BundleDeployment as it is then."""
-
-    def __call__(self, deployment: BundleDeployment, status: Status, /) -> BundleDeployment:
-        """Write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,45 +61,61 @@ class Finder:
         retries: Retries,
         assistant: Assistant,
         poller: Poller,
-        write_status: StatusWriter,
+        publisher: Publisher,
         now: Callable[[], datetime],
     ) -> None:
         self._builder, self._preparations, self._revisions = builder, preparations, revisions
         self._discovery, self._retries, self._assistant = discovery, retries, assistant
-        self._poller, self._write_status, self._now = poller, write_status, now
+        self._poller, self._publisher, self._now = poller, publisher, now
 
     def find(self, deployment: BundleDeployment, memory: Memory) -> tuple[Wanted, BundleDeployment]:
         """Return what the spec asks for, and the BundleDeployment with the pins that were recorded.
 
         Raises: ApiError.
         """
+        wanted, deployment = self._find(deployment, memory)
+        self._watch_secrets(deployment, memory)
+        return wanted, deployment
+
+    def _find(self, deployment: BundleDeployment, memory: Memory) -> tuple[Wanted, BundleDeployment]:
         try:
-            check(deployment.spec)
+            self._check(deployment, memory)
             pins, deployment = self._pins(deployment, memory)
             revision = self._revision(deployment, pins, memory) if pins else None
         except BundleError as error:
-            self._assistant.watch_secrets(deployment, error)
             return Wanted(revision=self._last_good(deployment, memory), failure=error), deployment
-        self._assistant.watch_secrets(deployment, None)
         if revision is None:
-            work = f"{FETCHING if pins else RESOLVING}{memory.fetched.text and f' ({memory.fetched.text})'}"
+            work = f"{FETCHING if pins else RESOLVING}{memory.attempt.text and f' ({memory.attempt.text})'}"
             return Wanted(revision=self._last_good(deployment, memory), fetching=work), deployment
-        memory.fetched = FetchProgress()
+        memory.attempt = Attempt()
         return Wanted(revision=revision, current=True), deployment
+
+    def _check(self, deployment: BundleDeployment, memory: Memory) -> None:
+        try:
+            check(deployment.spec)
+        except BundleError:
+            self._preparations.cancel(deployment.metadata.name, purpose="")
+            memory.attempt = Attempt()
+            raise
 
     def poll(self, deployment: BundleDeployment, memory: Memory) -> BundleDeployment:
         """Ask floating refs again where that is due; returns the BundleDeployment with the pins that have changed.
 
         Raises: ApiError.
         """
-        if not _may_poll(deployment.spec):
+        if not _may_poll(deployment):
+            self._poller.rest(deployment, memory.poll)
             return deployment
-        pins = self._poller.poll(deployment, memory.poll, self._assistant.aid(deployment, memory.fetched))
+        pins = self._poller.poll(deployment, memory.poll)
+        self._watch_secrets(deployment, memory)
         return self.record(deployment, {"sources": pins}) if pins else deployment
+
+    def _watch_secrets(self, deployment: BundleDeployment, memory: Memory) -> None:
+        self._assistant.watch_secrets(deployment.metadata.name, (memory.attempt, memory.poll.attempt))
 
     def seconds_to_poll(self, deployment: BundleDeployment, memory: Memory) -> float | None:
         """Return in how many seconds a poll is due; None: none is ever, or one goes on."""
-        return self._poller.seconds_to_next(deployment, memory.poll) if _may_poll(deployment.spec) else None
+        return self._poller.seconds_to_next(deployment, memory.poll) if _may_poll(deployment) else None
 
     def retry(self, name: str) -> None:
         """Let the sources of a BundleDeployment be tried at once."""
@@ -115,7 +125,7 @@ class Finder:
     def forget(self, name: str) -> None:
         """Stop what goes on for a BundleDeployment that needs no content any more."""
         self._preparations.cancel(name)
-        self._assistant.forget(name)
+        self._assistant.watch_secrets(name, ())
 
     def read(self, name: str, digest: str, memory: Memory) -> Revision | None:
         """Return a revision from the store; None if there is none, or none that is whole.
@@ -156,7 +166,7 @@ class Finder:
             managed_kinds=status.managed_kinds,
         )
         pinned = deployment.model_copy(update={"status": status})
-        return self._write_status(deployment, summarize(pinned, report, self._now()))
+        return self._publisher.write_status(deployment, summarize(pinned, report, self._now()))
 
     def _pins(
         self, deployment: BundleDeployment, memory: Memory
@@ -167,11 +177,13 @@ class Finder:
         known = match_pins(spec, () if renew else status.sources)
         if None not in known:
             pins = tuple(pin for pin in known if pin)
-            return pins, self._write_status(deployment, status.model_copy(update={"sources": pins}))
-        aid = self._assistant.aid(deployment, memory.fetched)
+            return pins, self._publisher.write_status(deployment, status.model_copy(update={"sources": pins}))
         ticket = f"resolve {deployment.metadata.generation} {requested}"
         resolved = self._prepare(
-            deployment, ticket, lambda cancelled: self._builder.resolve(spec, known, cancelled, aid)
+            deployment,
+            ticket,
+            memory,
+            lambda cancelled, aid: self._builder.resolve(spec, known, cancelled, aid),
         )
         if resolved is None:
             return None, deployment
@@ -179,7 +191,7 @@ class Finder:
         if not resolved.failure:
             deployment = self.record(deployment, {"sources": found, "last_handled_reconcile_at": requested})
         elif not renew:
-            deployment = self._write_status(deployment, status.model_copy(update={"sources": found}))
+            deployment = self._publisher.write_status(deployment, status.model_copy(update={"sources": found}))
         if resolved.failure:
             raise self._remember(deployment, ticket, resolved.failure)
         self._retries.succeeded(deployment.metadata.name, PREPARATION)
@@ -203,9 +215,8 @@ class Finder:
                 self._preparations.cancel(name, purpose="")
                 self._retries.succeeded(name, PREPARATION)
                 return kept
-        aid = self._assistant.aid(deployment, memory.fetched)
         ticket = f"build {inputs}"
-        made = self._prepare(deployment, ticket, lambda cancelled: self._make(request, cancelled, aid))
+        made = self._prepare(deployment, ticket, memory, lambda cancelled, aid: self._make(request, cancelled, aid))
         if made:
             self._keep(deployment, ticket, made, memory)
         return made
@@ -222,7 +233,9 @@ class Finder:
     def _make(self, request: Request, cancelled: Event, aid: Aid) -> Revision:
         return self._builder.build(request, self._discovery.capabilities(), cancelled, aid)
 
-    def _prepare(self, deployment: BundleDeployment, ticket: str, work: Callable[[Event], Result]) -> Result | None:
+    def _prepare(
+        self, deployment: BundleDeployment, ticket: str, memory: Memory, work: Callable[[Event, Aid], Result]
+    ) -> Result | None:
         """Return the result of slow work; None while it goes on.
 
         Raises: BundleError with what it failed with, also while it is tried again: an unchanged failure is no news.
@@ -230,8 +243,11 @@ class Finder:
         name, attempt = deployment.metadata.name, _attempt(deployment, ticket)
         if held := self._retries.holding(name, PREPARATION, attempt):
             raise held
+        if memory.attempt.ticket != attempt:
+            memory.attempt = Attempt(attempt)
+        aid = self._assistant.aid(deployment, memory.attempt)
         try:
-            result = self._preparations.take(name, ticket, work)
+            result = self._preparations.take(name, ticket, lambda cancelled: work(cancelled, aid))
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         if result is None and (last := self._retries.last(name, PREPARATION, attempt)):
@@ -249,12 +265,14 @@ class Finder:
         return self.read(deployment.metadata.name, status.revision if begun else status.installed_revision, memory)
 
 
-def _may_poll(spec: Spec) -> bool:
-    """Whether a spec asks for polls and can be served; what is wrong with it is told by `find`."""
-    if not any(source.poll_interval for source in spec.sources):
+def _may_poll(deployment: BundleDeployment) -> bool:
+    """Whether a spec asks for polls and can be served, and nobody asks for a new resolution besides."""
+    if not any(source.poll_interval for source in deployment.spec.sources):
+        return False
+    if requested_at(deployment) != deployment.status.last_handled_reconcile_at:
         return False
     try:
-        check(spec)
+        check(deployment.spec)  # what is wrong with it is told by `find`
     except BundleError:
         return False
     return True

@@ -126,6 +126,7 @@ class Remover:
             return "kept, as its kind, an annotation or the deletionPolicy says"
         if disposal is Disposal.DELETE:
             return ""
+        self._discovery.refresh()  # a kind that has come since may have objects; one that has gone has none
         users = self._instances(record, owner) if record.key[:2] == _CRD else self._inhabitants(record.key.name, owner)
         user = next(users, "")
         return f"kept, since {user} is left" if user else ""
@@ -135,7 +136,7 @@ class Remover:
         plural, _, group = record.key.name.partition(".")
         for resource in self._discovery.resources():
             if (resource.group, resource.plural) == (group, plural):
-                for item in self._client.list(resource.path(), metadata=True, limit=PAGE):
+                for item in self._list(resource.path()):
                     labels = item["metadata"].get("labels") or {}
                     if labels.get(names.OWNER_LABEL) != owner:
                         yield _describe(resource, item)
@@ -154,9 +155,17 @@ class Remover:
             ):
                 continue
             seen.add(group_kind)
-            for item in self._client.list(resource.path(namespace), metadata=True, limit=PAGE):
+            for item in self._list(resource.path(namespace)):
                 if _stays(resource, item["metadata"], owner):
                     yield _describe(resource, item)
+
+    def _list(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield metadata; nothing of a kind that is not served any more: that says nothing of the object that goes."""
+        try:
+            yield from self._client.list(path, metadata=True, limit=PAGE)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
 
 
 def _ownership(record: Record) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The content store: fetched content by key, on disk, verified, shared between BundleDeployments.
 
 Invariants: content appears whole or not at all (staged, then renamed); nothing is handed out in this process that was
-not checked against the index written when it was put; one writer for each key at a time. The store is a cache: losing
-any of it costs a fetch by digest and nothing else.
+not checked against the index written when it was put; one writer for each key at a time, unless it is slow: who waits
+writes himself after a while, so that nobody depends on somebody else's source. The store is a cache: losing any of it
+costs a fetch by digest and nothing else.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
@@ -31,6 +32,7 @@ from controller.content.disk import ForeignFileError, full_disk_reported, walk
 
 _LOG = logging.getLogger(__name__)
 _SUBJECT = "content store"
+PATIENCE_SECONDS = 20.0
 
 
 class StoreInUseError(RuntimeError):
@@ -50,7 +52,10 @@ class _Record:
 
 @dataclass(slots=True)
 class _KeyLock:
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    entry: threading.Lock = field(default_factory=threading.Lock)
+    """Held for a moment: to look at the entry, to bring it in, to remove it."""
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever makes the content."""
     holders: int = 0
 
 
@@ -59,11 +64,13 @@ class ContentStore:
 
     Args:
         root: a folder of this process alone; made when missing. Left-overs of a killed process are removed.
+        patience: seconds to wait for others that make the same content.
 
     Raises: StoreInUseError if another process, or another store of this one, uses the folder.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, patience: float = PATIENCE_SECONDS) -> None:
+        self._patience = patience
         self._entries, self._staging, self._scratch = root / "entries", root / "staging", root / "scratch"
         self._entries.mkdir(parents=True, exist_ok=True)
         self._lock_file = _lock(root)
@@ -87,7 +94,7 @@ class ContentStore:
     def get(self, key: str) -> Path | None:
         """Return the folder of stored content, for reading only; None if there is none, or it was damaged."""
         name = _name(key)
-        with self._holding(name):
+        with self._locks(name) as locks, locks.entry:
             return self._reuse(name)
 
     def put(self, key: str, write: Callable[[Path], None]) -> Path:
@@ -96,13 +103,20 @@ class ContentStore:
         Args:
             key: any text; equal keys mean equal content.
             write: fills an empty folder with folders and regular files. While it runs, others that put this key wait,
-                and use what it made; if it fails they try themselves.
+                and use what it made; if it fails, or takes longer than their patience, they try themselves.
 
         Raises: BundleError (StorageFull); whatever `write` raises, and then nothing is stored.
         """
         name = _name(key)
-        with self._holding(name):
-            return self._reuse(name) or self._create(name, key, write)
+        with self._locks(name) as locks:
+            is_alone = locks.writing.acquire(timeout=self._patience)
+            try:
+                with locks.entry:
+                    found = self._reuse(name)
+                return found or self._create(name, key, write, locks.entry)
+            finally:
+                if is_alone:
+                    locks.writing.release()
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -127,7 +141,7 @@ class ContentStore:
         for used, name in candidates:
             if self.bytes_used() <= max_bytes:
                 return
-            with self._holding(name):
+            with self._locks(name) as locks, locks.entry:
                 record = self._records.get(name)
                 if record is not None and record.used == used:  # not used since
                     self._remove(name)
@@ -140,17 +154,17 @@ class ContentStore:
     # one key at a time
 
     @contextmanager
-    def _holding(self, name: str) -> Iterator[None]:
+    def _locks(self, name: str) -> Iterator[_KeyLock]:
+        """Hand out the locks of a key, which exist while somebody has them."""
         with self._guard:
-            key_lock = self._key_locks.setdefault(name, _KeyLock())
-            key_lock.holders += 1
+            locks = self._key_locks.setdefault(name, _KeyLock())
+            locks.holders += 1
         try:
-            with key_lock.lock:
-                yield
+            yield locks
         finally:
             with self._guard:
-                key_lock.holders -= 1
-                if not key_lock.holders:
+                locks.holders -= 1
+                if not locks.holders:
                     del self._key_locks[name]
 
     def _reuse(self, name: str) -> Path | None:
@@ -167,18 +181,21 @@ class ContentStore:
         os.utime(entry, ns=(record.used, record.used))
         return entry / "content"
 
-    def _create(self, name: str, key: str, write: Callable[[Path], None]) -> Path:
-        entry = self._entries / name
+    def _create(self, name: str, key: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
         with full_disk_reported(_SUBJECT):
             staged = Path(tempfile.mkdtemp(dir=self._staging))
             try:
                 (staged / "content").mkdir()
                 write(staged / "content")
                 size = _write_index(staged, key)
-                staged.rename(entry)
-            except BaseException:
+                with entry_lock:
+                    return self._reuse(name) or self._bring_in(staged, name, size)
+            finally:
                 shutil.rmtree(staged, ignore_errors=True)
-                raise
+
+    def _bring_in(self, staged: Path, name: str, size: int) -> Path:
+        entry = self._entries / name
+        staged.rename(entry)
         with self._guard:
             self._records[name] = _Record(size=size, used=time.time_ns(), verified=True)
         return entry / "content"

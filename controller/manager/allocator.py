@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
-_OPTIONS = ((_MMAP_THRESHOLD, 64 << 10), (_TRIM_THRESHOLD, 128 << 10), (_ARENA_MAX, 2))
+_OPTIONS = ((_MMAP_THRESHOLD, 64 << 10), (_TRIM_THRESHOLD, 1 << 20), (_ARENA_MAX, 2))
 
 
 def give_back_freed_memory() -> None:
-    """Set up the allocator of this process; call it before there are threads. Other C libraries are left as they are."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option, value in _OPTIONS if set_option else ():
-        set_option(option, value)
+    """Set up the allocator of this process, before it has threads. Only glibc needs it, and is asked."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for option, value in _OPTIONS:
+            library.mallopt(option, value)

@@ -14,6 +14,7 @@ from controller.apply.execute import Applier
 from controller.apply.prune import Remover
 from controller.assistance import Assistant
 from controller.content.store import ContentStore
+from controller.deletion import Deleter
 from controller.desired import Builder
 from controller.kube.client import ApiError, connect
 from controller.kube.configuration import is_in_pod
@@ -25,6 +26,7 @@ from controller.observe.secrets import SecretWatches
 from controller.observe.watches import Watches
 from controller.polling import Poller
 from controller.preparations import Preparations
+from controller.publisher import Publisher
 from controller.reconciler import Reconciler
 from controller.retries import Retries
 from controller.revisions import RevisionStore
@@ -143,25 +145,28 @@ def make_manager(settings: Settings) -> Manager:
     secret_watches = SecretWatches(client, dispatcher.secret_changed)
     assistant = Assistant(SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
-    reconciler = Reconciler(
-        client=client,
-        events=events,
-        watches=watches,
+    publisher = Publisher(client, watches, events)
+    remover = Remover(client, discovery)
+    finder = Finder(
+        builder=builder,
+        preparations=preparations,
         revisions=revisions,
-        applier=applier,
-        remover=Remover(client, discovery),
+        discovery=discovery,
         retries=retries,
-        make_finder=lambda write_status: Finder(
-            builder=builder,
-            preparations=preparations,
-            revisions=revisions,
-            discovery=discovery,
-            retries=retries,
-            assistant=assistant,
-            poller=Poller(builder, preparations, retries),
-            write_status=write_status,
-            now=_now,
-        ),
+        assistant=assistant,
+        poller=Poller(builder, preparations, retries, assistant),
+        publisher=publisher,
+        now=_now,
+    )
+    reconciler = Reconciler(
+        watches=watches,
+        finder=finder,
+        applier=applier,
+        remover=remover,
+        deleter=Deleter(watches=watches, remover=remover, revisions=revisions, publisher=publisher, now=_now),
+        publisher=publisher,
+        revisions=revisions,
+        retries=retries,
         now=_now,
     )
     dispatcher.reconciler = reconciler

@@ -1,7 +1,8 @@
 """Watching the Secrets that sources failed for, while they fail: their change lets the sources be tried at once.
 
 One watch by name for each, as the identity that reads the Secret; there is no watch on all Secrets (DESIGN, section 5).
-Metadata only: no value of a Secret is ever held here.
+Metadata only: no value of a Secret is ever held here. What counts is whether a Secret is another one than was read, so
+that no change is lost between reading it, failing with it and watching it.
 """
 
 from __future__ import annotations
@@ -40,47 +41,71 @@ class SecretWatches:
     """Thread-safe.
 
     Args:
-        changed: called with the name of a BundleDeployment when a Secret that it waits for comes, changes or goes.
+        changed: called with the name of a BundleDeployment when a Secret that it waits for is not what it read.
     """
 
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
         self._client, self._changed = client, changed
-        self._watches: dict[str, dict[WatchedSecret, Reflector[_Trace]]] = {}
+        self._watches: dict[str, dict[WatchedSecret, _Watch]] = {}
         self._lock = threading.Lock()
 
-    def watch(self, name: str, secrets: Mapping[WatchedSecret, bool]) -> None:
+    def watch(self, name: str, secrets: Mapping[WatchedSecret, str]) -> None:
         """Watch exactly these Secrets for a BundleDeployment.
 
         Args:
             name: of the BundleDeployment.
-            secrets: with whether each was seen to be missing, so that it is news if it is there by now.
+            secrets: with the resourceVersion that was read; empty: there was nothing to read.
         """
         with self._lock:
-            watches = self._watches.setdefault(name, {})
-            for secret in watches.keys() - secrets.keys():
-                watches.pop(secret).stop()
-            started = [self._begin(name, secret, missing=secrets[secret]) for secret in secrets.keys() - watches.keys()]
-            watches.update(started)
-            if not watches:
-                del self._watches[name]
-        for _, reflector in started:
-            reflector.start()
+            watches = self._watches.pop(name, {})
+            ended = [watches.pop(secret) for secret in watches.keys() - secrets.keys()]
+            known = dict(watches)
+            started = {secret: self._make(name, secret) for secret in secrets.keys() - known.keys()}
+            if secrets:
+                self._watches[name] = known | started
+        for each in ended:
+            each.reflector.stop()
+        for secret, each in (known | started).items():
+            each.expect(secrets[secret])
+        for each in started.values():
+            each.reflector.start()
 
-    def _begin(self, name: str, secret: WatchedSecret, *, missing: bool) -> tuple[WatchedSecret, Reflector[_Trace]]:
-        def changed(_old: _Trace | None, _new: _Trace | None) -> None:
-            if missing or reflector.synced:
-                self._changed(name)
+    def _make(self, name: str, secret: WatchedSecret) -> _Watch:
+        return _Watch(self._client, secret, lambda: self._changed(name))
 
-        reflector = Reflector[_Trace](
-            self._client,
+
+class _Watch:
+    """One Secret, watched for one BundleDeployment."""
+
+    def __init__(self, client: Client, secret: WatchedSecret, changed: Callable[[], None]) -> None:
+        self._key = (secret.namespace, secret.name)
+        self._changed = changed
+        self._version = ""
+        self.reflector = Reflector[_Trace](
+            client,
             SECRETS.path(secret.namespace),
             field_selector=f"metadata.name={secret.name}",
             metadata=True,
             user=User(secret.user) if secret.user else None,
             project=_trace,
-            on_change=changed,
+            on_change=self._compare,
         )
-        return secret, reflector
+
+    def expect(self, version: str) -> None:
+        """Note which version was read; a later one that is known already is news."""
+        self._version = version
+        known = self.reflector.get(self._key)
+        if known is not None and _is_later(known, version):
+            self._changed()
+
+    def _compare(self, _old: _Trace | None, new: _Trace | None) -> None:
+        if _is_later(new, self._version) if new else self._version:
+            self._changed()
+
+
+def _is_later(trace: _Trace, version: str) -> bool:
+    """Versions compare as integers, see kube/cache.py."""
+    return int(trace.resource_version) > int(version or 0)
 
 
 def _trace(manifest: dict[str, Any]) -> _Trace:

@@ -179,6 +179,9 @@ class FakeCluster:
     def resources(self) -> tuple[Resource, ...]:
         return tuple(self.served)
 
+    def refresh(self) -> None:
+        pass  # it is never behind
+
     def invalidate(self) -> None:
         self._note("INVALIDATE")
 

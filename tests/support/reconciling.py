@@ -7,7 +7,7 @@ until a test moves it. A restart keeps the cluster and forgets everything else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar, cast
@@ -19,19 +19,21 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.apply.execute import Applier
 from controller.apply.prune import Remover
-from controller.assistance import Assistant, FetchProgress
+from controller.assistance import Assistant, Attempt
+from controller.deletion import Deleter
 from controller.desired import Aid, Builder, Pins, Request, Resolved, inputs_digest, spec_digest
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
 from controller.preparations import Preparations
+from controller.publisher import Publisher
 from controller.reconciler import Reconciler
 from controller.report import Requeue
 from controller.retries import Retries
 from controller.revision import Revision, Terms
 from controller.revisions import RevisionStore
-from controller.wanted import Finder, StatusWriter
+from controller.wanted import Finder
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches, Json
 
@@ -110,14 +112,11 @@ class AtOnce:
 class Unaided:
     """Stands for an Assistant: there are no Secrets, and nobody asks how far it is."""
 
-    def aid(self, deployment: BundleDeployment, progress: FetchProgress) -> Aid:
+    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
         return Aid()
 
-    def watch_secrets(self, deployment: BundleDeployment, failure: BundleError | None) -> None:
+    def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
         pass  # there are none
-
-    def forget(self, name: str) -> None:
-        pass  # nothing is watched
 
 
 class Told:
@@ -144,32 +143,33 @@ class World:
         """Start a controller that remembers nothing."""
         client, discovery = self.cluster.client, self.cluster.discovery
         preparations, builder = cast("Preparations", self.preparations), cast("Builder", self.shelf)
-        revisions = RevisionStore(client, names.DEFAULT_NAMESPACE)
+        revisions, assistant = RevisionStore(client, names.DEFAULT_NAMESPACE), cast("Assistant", Unaided())
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
 
-        def make_finder(write_status: StatusWriter) -> Finder:
-            return Finder(
-                builder=builder,
-                preparations=preparations,
-                revisions=revisions,
-                discovery=discovery,
-                retries=self.retries,
-                assistant=cast("Assistant", Unaided()),
-                poller=Poller(builder, preparations, self.retries, lambda: self.now().timestamp()),
-                write_status=write_status,
-                now=self.now,
-            )
-
-        self.reconciler = Reconciler(
-            client=client,
-            events=cast("EventRecorder", self.events),
-            watches=self.watches.watches,
+        watches = self.watches.watches
+        publisher = Publisher(client, watches, cast("EventRecorder", self.events))
+        remover = Remover(client, discovery)
+        finder = Finder(
+            builder=builder,
+            preparations=preparations,
             revisions=revisions,
-            applier=self.applier,
-            remover=Remover(client, discovery),
+            discovery=discovery,
             retries=self.retries,
-            make_finder=make_finder,
+            assistant=assistant,
+            poller=Poller(builder, preparations, self.retries, assistant, lambda: self.now().timestamp()),
+            publisher=publisher,
+            now=self.now,
+        )
+        self.reconciler = Reconciler(
+            watches=watches,
+            finder=finder,
+            applier=self.applier,
+            remover=remover,
+            deleter=Deleter(watches=watches, remover=remover, revisions=revisions, publisher=publisher, now=self.now),
+            publisher=publisher,
+            revisions=revisions,
+            retries=self.retries,
             now=self.now,
         )
 

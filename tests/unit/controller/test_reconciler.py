@@ -9,6 +9,7 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.report import NEVER
 from tests.support.deployments import manifest
@@ -735,3 +736,42 @@ def test_transitions_are_told_in_events(world: World) -> None:
     fails(world)
     world.settle()
     assert [note.reason for note in world.events.notes] == ["Ready", "NotFound"]
+
+
+# a spec that changes, or that nobody can serve
+
+
+def test_a_spec_that_changes_while_pins_are_recorded_is_not_taken_for_the_one_that_was_resolved(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply to that write brings the newer spec; with the older pins it would be called installed for ever."""
+    merge_patch = world.cluster.merge_patch
+
+    def change_meanwhile(path: str, body: Json, **options: Any) -> Response:
+        if world.deployment.metadata.generation == 1 and "sources" in body.get("status", {}):
+            world.wish("v2")
+        return merge_patch(path, body, **options)
+
+    monkeypatch.setattr(world.cluster, "merge_patch", change_meanwhile)
+    world.wish("v1")
+    world.settle()
+    assert [pin.resolved.partition("@")[0] for pin in world.deployment.status.sources] == ["v2"]
+    assert world.exists(B)
+    assert world.conditions == READY
+
+
+@pytest.mark.parametrize("interval", ["", "30s"], ids=["without polls", "with polls"])
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ({"kind": "image", "image": {"ref": "UPPER"}}, "InvalidReference"),
+        ({"kind": "example.com/s3", "parameters": {}}, "UnknownSourceKind"),
+    ],
+    ids=["a reference that cannot be one", "a kind that nobody serves"],
+)
+def test_a_source_that_nobody_can_serve_is_told(world: World, source: Json, reason: str, interval: str) -> None:
+    installed(world)
+    world.wish("", sources=[{**source, "pollInterval": interval}])
+    world.settle()
+    assert world.conditions["Installed"] == f"False {reason}"
+    assert world.exists(A, OLD)

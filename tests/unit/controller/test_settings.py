@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api.plugins import Network
 from controller.settings import Settings, parse
 
 
@@ -47,6 +48,21 @@ MISTAKES = [
     Mistake("a number in another script", ["--workers=²"], {}, '--workers: "²" is not a whole number above 0'),
     Mistake("a choice that is none", ["--log-level=loud"], {}, '--log-level: "loud" is not one of debug, info'),
     Mistake("the same by variable", [], {"RUKPAK_LOG_FORMAT": "xml"}, '--log-format: "xml" is not one of json, text'),
+    Mistake(
+        "a mirror of nothing",
+        ["--registry-mirror=mirror.example.com"],
+        {},
+        '--registry-mirror: "mirror.example.com" is not HOST=MIRROR',
+    ),
+    Mistake(
+        "a mirror with a scheme",
+        ["--registry-mirror=docker.io=https://mirror"],
+        {},
+        '--registry-mirror: "docker.io=https://mirror" is not HOST=MIRROR',
+    ),
+    Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),
+    Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
+    Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
     Mistake("a number by variable", [], {"RUKPAK_WORKERS": "0"}, '--workers: "0" is not a whole number above 0'),
 ]
 
@@ -76,3 +92,53 @@ def test_the_store_is_where_it_is_said_or_in_the_cache_of_the_user(monkeypatch: 
     assert Settings().store_folder() == Path("/home/me/.cache/rukpak/content")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     assert Settings().store_folder() == Path("/cache/rukpak/content")
+
+
+class Readable(NamedTuple):
+    name: str
+    settings: Settings
+    expect: tuple[str, ...]
+
+
+READABLE = [
+    Readable("by itself the controller's own", Settings(), ("rukpak-system",)),
+    Readable("wherever that is", Settings(namespace="there"), ("there",)),
+    Readable("and what is allowed besides", Settings(secret_namespaces="ns, foo,"), ("rukpak-system", "ns", "foo")),
+]
+
+
+@pytest.mark.parametrize("case", READABLE, ids=attrgetter("name"))
+def test_whose_secrets_sources_may_use(case: Readable) -> None:
+    assert case.settings.readable_namespaces() == case.expect
+
+
+class Way(NamedTuple):
+    name: str
+    arguments: list[str]
+    in_pod: bool
+    expect: Network
+
+
+WAYS = [
+    Way("loopback is let through at a desk", [], False, Network(allow_loopback=True)),
+    Way("and not in a pod", [], True, Network(allow_loopback=False)),
+    Way("unless it is asked for", ["--allow-loopback=yes"], True, Network(allow_loopback=True)),
+    Way("nobody has to have it", ["--allow-loopback=no"], False, Network(allow_loopback=False)),
+    Way(
+        "networks that the guard would refuse",
+        ["--allowed-networks=10.0.0.0/8, fd00::/8"],
+        False,
+        Network(allowed_networks=("10.0.0.0/8", "fd00::/8")),
+    ),
+    Way(
+        "registries that are asked instead",
+        ["--registry-mirror=docker.io=mirror.example.com/hub,quay.io=other:5000"],
+        False,
+        Network(registry_mirrors={"docker.io": "mirror.example.com/hub", "quay.io": "other:5000"}),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", WAYS, ids=attrgetter("name"))
+def test_how_sources_may_be_reached(case: Way) -> None:
+    assert parse(case.arguments, {}).network(in_pod=case.in_pod) == case.expect

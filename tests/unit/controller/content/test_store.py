@@ -270,3 +270,24 @@ def test_what_a_killed_process_left_half_done_is_removed(root: Path) -> None:
         good = store.get("good")
         assert good is not None
         assert (good / "a").read_text() == "whole"
+
+
+def test_a_slow_writer_holds_up_nobody_for_longer_than_their_patience(root: Path) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+
+    def slowly(folder: Path) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        (folder / "f").write_text("late")
+
+    with ContentStore(root, patience=0.05) as store:
+        slow = threading.Thread(target=lambda: store.put("k", slowly))
+        slow.start()
+        assert begun.wait(10)
+        assert store.get("k") is None
+        found = store.put("k", writing(f="in time"))
+        go_on.set()
+        slow.join(10)
+        assert store.get("k") == found
+        assert (found / "f").read_text() == "in time"
+        assert not list((root / "staging").iterdir())

@@ -1,0 +1,95 @@
+"""One pass over a BundleDeployment that is being deleted: what was installed goes in order, then it may go itself.
+
+Nothing is repaired any more. What goes when is apply/teardown.py's to say; what is kept is named in an Event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from http import HTTPStatus
+
+from api import names
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.prune import Cause, Removal, Remover
+from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
+from controller.kube.client import ApiError
+from controller.memory import Memory
+from controller.observe.watches import Watches
+from controller.publisher import Publisher
+from controller.questions import owner_of, recorded_kinds
+from controller.report import NEVER, Deletion, Requeue
+from controller.revisions import RevisionStore
+from controller.status import notes_on_removals, summarize_deletion
+
+log = logging.getLogger(__name__)
+
+ORPHAN_FINALIZER = "orphan"
+UNKNOWN_SECONDS = 30.0
+LOOK_AGAIN_SECONDS = 1.0
+
+
+class Deleter:
+    """Takes away what BundleDeployments have installed.
+
+    Args:
+        now: the time of day.
+    """
+
+    def __init__(
+        self,
+        *,
+        watches: Watches,
+        remover: Remover,
+        revisions: RevisionStore,
+        publisher: Publisher,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._watches, self._remover, self._revisions = watches, remover, revisions
+        self._publisher, self._now = publisher, now
+
+    def tear_down(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
+        """Take away what was installed, in order, and let the BundleDeployment go when nothing is left.
+
+        Returns: when to come back if no event comes first.
+        Raises: ApiError if the pass could not go on.
+        """
+        name = deployment.metadata.name
+        if names.FINALIZER not in deployment.metadata.finalizers:
+            return NEVER
+        if self._watches.need(name, recorded_kinds(deployment)):
+            return Requeue(after=UNKNOWN_SECONDS)
+        orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
+        teardown = plan_teardown(self._watches.managed(name), owner_of(deployment), orphan=orphan)
+        if not teardown.remaining:
+            return self._let_go(deployment)
+        removals = self._remover.remove(teardown.now, name, Cause.ORPHAN if orphan else Cause.TEARDOWN)
+        self._publisher.say(deployment, notes_on_removals(removals))
+        deletion = self._deletion(deployment, teardown, removals)
+        self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
+        memory.waits = True
+        if deletion.error:
+            return Requeue(after=deletion.error.retry_after, failed=True)
+        # What changed meanwhile was not deleted (409), and where only its status did no event says so.
+        return Requeue(after=LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS)
+
+    def _deletion(self, deployment: BundleDeployment, teardown: Teardown, removals: Iterable[Removal]) -> Deletion:
+        begun = deployment.metadata.deletion_timestamp
+        is_late = begun is not None and (self._now() - begun).total_seconds() >= BLOCKED_AFTER_SECONDS
+        error = next((removal.error for removal in removals if removal.error), None)
+        return Deletion(
+            remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error
+        )
+
+    def _let_go(self, deployment: BundleDeployment) -> Requeue:
+        """The revisions go last: until now they were needed; then nothing holds the BundleDeployment any more."""
+        self._revisions.keep_only(deployment.metadata.name, ())
+        finalizers = [finalizer for finalizer in deployment.metadata.finalizers if finalizer != names.FINALIZER]
+        try:
+            self._publisher.set_finalizers(deployment, finalizers)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        log.info("BundleDeployment removed", extra={"BundleDeployment": deployment.metadata.name})
+        return NEVER
