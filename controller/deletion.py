@@ -11,6 +11,8 @@ from datetime import datetime
 from http import HTTPStatus
 
 from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
@@ -60,6 +62,11 @@ class Deleter:
             return NEVER
         if self._watches.need(name, recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)
+        if unreachable := self._watches.unreachable(recorded_kinds(deployment)):
+            message = f"{', '.join(unreachable)}: the API group does not answer discovery; see its APIService"
+            deletion = Deletion(remaining=0, error=BundleError(Reason.API_UNAVAILABLE, message))
+            self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
+            return Requeue(failed=True)
         orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
         teardown = plan_teardown(self._watches.managed(name), owner_of(deployment), orphan=orphan)
         if not teardown.remaining:

@@ -155,10 +155,8 @@ class Reconciler:
         ), deployment
 
     def _to_work_on(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> Revision | None:
-        """Return the revision to compare the cluster with: while paused what is installed, since nothing is applied."""
-        if deployment.spec.paused:
-            return self._finder.read(deployment.metadata.name, deployment.status.installed_revision, memory)
-        return wanted.revision
+        """Return the revision to compare the cluster with: while paused what was applied last, as nothing else is."""
+        return self._finder.last_good(deployment, memory) if deployment.spec.paused else wanted.revision
 
     def _targets(
         self, deployment: BundleDeployment, revision: Revision, memory: Memory

@@ -83,10 +83,10 @@ class Finder:
             pins, deployment = self._pins(deployment, memory)
             revision = self._revision(deployment, pins, memory) if pins else None
         except BundleError as error:
-            return Wanted(revision=self._last_good(deployment, memory), failure=error), deployment
+            return Wanted(revision=self.last_good(deployment, memory), failure=error), deployment
         if revision is None:
             work = f"{FETCHING if pins else RESOLVING}{memory.attempt.text and f' ({memory.attempt.text})'}"
-            return Wanted(revision=self._last_good(deployment, memory), fetching=work), deployment
+            return Wanted(revision=self.last_good(deployment, memory), fetching=work), deployment
         memory.attempt = Attempt()
         return Wanted(revision=revision, current=True), deployment
 
@@ -138,6 +138,15 @@ class Finder:
                 return None
             memory.revisions[digest] = kept
         return memory.revisions.get(digest)
+
+    def last_good(self, deployment: BundleDeployment, memory: Memory) -> Revision | None:
+        """Return what was applied last: from its first write on that is the revision in status (DESIGN, rule 6).
+
+        Raises: ApiError.
+        """
+        status = deployment.status
+        begun = status.revision and not status.managed_state
+        return self.read(deployment.metadata.name, status.revision if begun else status.installed_revision, memory)
 
     def revision_before(self, deployment: BundleDeployment, wanted: str, memory: Memory) -> Revision | None:
         """Return the revision whose objects may be left beside the wanted one's (DESIGN, rule 6).
@@ -257,12 +266,6 @@ class Finder:
     def _remember(self, deployment: BundleDeployment, ticket: str, error: BundleError) -> BundleError:
         self._retries.failed(deployment.metadata.name, PREPARATION, _attempt(deployment, ticket), error)
         return error
-
-    def _last_good(self, deployment: BundleDeployment, memory: Memory) -> Revision | None:
-        """Return what was applied last: from its first write on that is the revision in status (DESIGN, rule 6)."""
-        status = deployment.status
-        begun = status.revision and not status.managed_state
-        return self.read(deployment.metadata.name, status.revision if begun else status.installed_revision, memory)
 
 
 def _may_poll(deployment: BundleDeployment) -> bool:

@@ -161,7 +161,7 @@ class Reflector(Generic[RecordT]):
         self._cache.forget(key, uid)
 
     def _run(self) -> None:
-        failures = 0
+        failures, expired = 0, False
         while not self._stopping.is_set():
             started = time.monotonic()
             error = self._attempt()
@@ -169,6 +169,9 @@ class Reflector(Generic[RecordT]):
                 failures = 0
                 if error is None:
                     continue
+            was_expired, expired = expired, error is not None and error.status == HTTPStatus.GONE
+            if expired and not was_expired:
+                continue  # list anew at once: what is known is too old, and nothing is wrong with the server
             failures += 1
             asked = (error.retry_after or 0.0) if error else 0.0
             self._awake.wait(self._pace.choose_pause(failures, asked))

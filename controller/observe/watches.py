@@ -159,10 +159,13 @@ class Watches:
         """
         wanted = {(kind.group, kind.kind): kind for kind in kinds}
         with self._lock:
+            unwatched = [kind for group_kind, kind in wanted.items() if group_kind not in self._kinds]
+        served = [(kind, resource) for kind in unwatched if (resource := self._serving(kind))]  # may take a request
+        with self._lock:
             self._needs[name] = self._needs.get(name, frozenset()) | frozenset(wanted)
-            for group_kind, kind in wanted.items():
-                if group_kind not in self._kinds:
-                    self._watch(kind)
+            for kind, resource in served:
+                if (kind.group, kind.kind) not in self._kinds:
+                    self._watch(kind, resource)
             reflectors = [(key, self._kinds[key]) for key in wanted if key in self._kinds]
         return [key[1] for key, reflector in reflectors if not (reflector.synced or reflector.last_error)]
 
@@ -178,10 +181,12 @@ class Watches:
             self._needs.pop(name, None)
             self._end_unneeded()
 
-    def _watch(self, kind: GroupVersionKind) -> None:
-        resource = self._discovery.resource(kind) or self._at_another_version(kind)
-        if resource is None:
-            return
+    def unreachable(self, kinds: Iterable[GroupVersionKind]) -> list[str]:
+        """Return the kinds of which nothing can be known, since their API group does not answer discovery."""
+        failing = self._discovery.failed_groups()
+        return [str(kind) for kind in kinds if kind.group in failing and self._serving(kind) is None]
+
+    def _watch(self, kind: GroupVersionKind, resource: Resource) -> None:
         full = needs_full_object(kind.group, kind.kind)
         reflector = Reflector[Record](
             self._client,
@@ -200,11 +205,12 @@ class Watches:
         resource = self._discovery.resource(kind)
         return resource.namespaced if resource else None
 
-    def _at_another_version(self, kind: GroupVersionKind) -> Resource | None:
+    def _serving(self, kind: GroupVersionKind) -> Resource | None:
+        """Return what serves a kind, at its version or else at another one."""
+        if resource := self._discovery.resource(kind):
+            return resource
         served = self._discovery.resources()
-        return next(
-            (resource for resource in served if (resource.group, resource.kind) == (kind.group, kind.kind)), None
-        )
+        return next((each for each in served if (each.group, each.kind) == (kind.group, kind.kind)), None)
 
     def _end_unneeded(self) -> None:
         needed = frozenset().union(*self._needs.values()) if self._needs else frozenset()

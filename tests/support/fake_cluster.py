@@ -237,6 +237,8 @@ class FakeWatches:
         """Kinds whose first list is under way."""
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
+        self.failing: set[str] = set()
+        """Kinds whose API group does not answer discovery."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """What is still seen of an object that has changed."""
 
@@ -263,6 +265,9 @@ class FakeWatches:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted
         return sorted(wanted & self.unsynced)
+
+    def unreachable(self, kinds: Any) -> list[str]:
+        return sorted({kind.kind for kind in kinds} & self.failing)
 
     def need_only(self, name: str, kinds: Any) -> None:
         self.needed[name] = {kind.kind for kind in kinds}

@@ -529,6 +529,14 @@ def test_a_paused_one_is_deleted_all_the_same(world: World) -> None:
     assert set(world.cluster.objects) == {NAMESPACE}
 
 
+def test_a_deletion_waits_while_an_api_group_that_may_hold_objects_does_not_answer(world: World) -> None:
+    paused(world)
+    world.delete()
+    world.watches.failing = {"ConfigMap"}
+    assert world.reconcile().failed
+    assert names.FINALIZER in world.cluster.objects[PATH]["metadata"]["finalizers"]
+
+
 def test_one_that_never_got_our_finalizer_is_none_of_our_business(world: World) -> None:
     world.wish("v1")
     world.delete("example.com/other")

@@ -17,7 +17,7 @@ ITEM: dict[str, Any] = {".": {}, "f:name": {}, "f:port": {}}
 
 
 def ports(*items: str) -> dict[str, Any]:
-    return {"f:spec": {"f:ports": {item: ITEM for item in items}}} if items else {"f:spec": {"f:selector": {}}}
+    return {"f:spec": {"f:ports": dict.fromkeys(items, ITEM)}} if items else {"f:spec": {"f:selector": {}}}
 
 
 def entry(manager: str, fields: dict[str, Any], operation: str = "Update", **more: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_a_nested_item_is_taken_over_alone() -> None:
     containers = [{"name": "main", "ports": [{"containerPort": 80}]}]
     body = {"apiVersion": VERSION, "kind": "Pod", "spec": {"containers": containers}}
     main, port, other = 'k:{"name":"main"}', 'k:{"containerPort":81,"protocol":"TCP"}', 'k:{"name":"sidecar"}'
-    ours = {"f:spec": {"f:containers": {main: {".": {}, "f:name": {}}}}}
+    ours: dict[str, Any] = {"f:spec": {"f:containers": {main: {".": {}, "f:name": {}}}}}
     theirs = {"f:spec": {"f:containers": {main: {"f:ports": {port: ITEM}}, other: ITEM}}}
     entries = [entry(OURS, ours, "Apply"), entry("x", theirs)]
     moved = moved_items({"metadata": {"managedFields": entries}}, body, OURS)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Limits, Resolution
+from api.plugins import Access, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.image import ImageSource
@@ -176,6 +176,50 @@ def test_a_failure_is_told_in_the_same_words_again(registry: FaultyRegistry, acc
     registry.faults = Faults(status=500)
     messages = {failure(lambda: SOURCE.resolve(parameters(registry), access)).message for _ in range(2)}
     assert len(messages) == 1
+
+
+def test_a_registry_on_this_machine_may_be_forbidden(registry: FaultyRegistry, access: Access) -> None:
+    access = replace(access, network=Network(allow_loopback=False))
+    error = failure(lambda: SOURCE.resolve(parameters(registry), access))
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert error.message.startswith(f'{PATH}.ref: "127.0.0.1" must not be used: its address is this machine')
+    assert registry.requests == []
+
+
+def test_a_chart_without_a_config_has_no_name(registry: FaultyRegistry, access: Access) -> None:
+    chart = registry.add_blob(b"x", "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+    digest = registry.add_manifest("x", OCI_MANIFEST, layers=[chart])
+    assert failure(lambda: fetch(registry, digest, access)).reason is Reason.UNSUPPORTED_CONTENT
+
+
+def chart_of(registry: FaultyRegistry, config: bytes, chart: bytes) -> str:
+    layer = registry.add_blob(chart, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+    described = registry.add_blob(config, "application/vnd.cncf.helm.config.v1+json")
+    return registry.add_manifest("x", OCI_MANIFEST, config=described, layers=[layer])
+
+
+def test_a_chart_is_one_file(registry: FaultyRegistry, access: Access) -> None:
+    digest = chart_of(registry, b'{"name":"demo","version":"1.0.0"}', b"archive")
+    assert fetch(registry, digest, access) == {"demo-1.0.0.tgz": "archive"}
+
+
+CHART = b'{"name":"demo","version":"1.0.0"}'
+CHARTS = [
+    ("another config", {CHART: CHART.replace(b"demo", b"evil")}, CHART, Reason.DIGEST_MISMATCH),
+    ("another chart of the same size", {b"archive": b"ARCHIVE"}, CHART, Reason.DIGEST_MISMATCH),
+    ("a shorter chart", {b"archive": b"arch"}, CHART, Reason.DIGEST_MISMATCH),
+    ("a longer chart", {b"archive": b"archives"}, CHART, Reason.DIGEST_MISMATCH),
+    ("an endless config", {}, bytes((1 << 20) + 1), Reason.CONTENT_REJECTED),
+]
+
+
+@pytest.mark.parametrize(("changed", "config", "reason"), [case[1:] for case in CHARTS], ids=map(itemgetter(0), CHARTS))
+def test_a_chart_that_cannot_be_used(
+    changed: dict[bytes, bytes], config: bytes, reason: Reason, registry: FaultyRegistry, access: Access
+) -> None:
+    digest = chart_of(registry, config, b"archive")
+    registry.blobs.update({digest_of(old): new for old, new in changed.items()})
+    assert failure(lambda: fetch(registry, digest, access)).reason is reason
 
 
 def test_a_reference_that_cannot_be_one(registry: FaultyRegistry, access: Access) -> None:

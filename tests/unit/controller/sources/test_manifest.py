@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from api.errors import BundleError
 from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
+from controller.sources.layers import plan_layers
 from controller.sources.manifest import Image, Index, check_size, choose, parse_manifest
 
 DIGEST = "sha256:" + "a1" * 32
@@ -84,14 +85,38 @@ def test_a_million_invalid_layers_are_not_a_million_errors() -> None:
     assert time.monotonic() - started < 5
 
 
+TYPES = [LAYER, INDEX, MANIFEST, "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "text/plain"]
+TITLES = ["org.opencontainers.image.title", "io.deis.oras.content.unpack"]
 ANY_JSON = st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3))
+DESCRIPTORS = st.fixed_dictionaries(
+    {"digest": st.just(DIGEST) | ANY_JSON, "size": st.integers(0, 2**70) | ANY_JSON},
+    optional={
+        "mediaType": st.sampled_from(TYPES) | ANY_JSON,
+        "annotations": st.dictionaries(st.sampled_from(TITLES), st.text(max_size=5) | ANY_JSON) | ANY_JSON,
+        "platform": st.dictionaries(st.sampled_from(["os", "architecture", "variant"]), st.text(max_size=5)) | ANY_JSON,
+    },
+)
+MANIFESTS = st.fixed_dictionaries(
+    {"schemaVersion": st.just(2) | ANY_JSON},
+    optional={
+        "mediaType": st.sampled_from(TYPES) | ANY_JSON,
+        "config": DESCRIPTORS | ANY_JSON,
+        "layers": st.lists(DESCRIPTORS, max_size=4) | ANY_JSON,
+        "manifests": st.lists(DESCRIPTORS, max_size=4) | ANY_JSON,
+    },
+)
 
 
-@given(fields=st.dictionaries(st.sampled_from(["schemaVersion", "mediaType", "layers", "manifests"]), ANY_JSON))
-@settings(deadline=None)
-def test_any_document_is_understood_or_refused(fields: dict[str, Any]) -> None:
+@given(data=MANIFESTS.map(lambda fields: json.dumps(fields).encode()) | st.binary(max_size=60))
+@settings(deadline=None, max_examples=300)
+def test_any_document_is_understood_or_refused(data: bytes) -> None:
     with suppress(BundleError):
-        assert isinstance(parse_manifest(json.dumps(fields).encode(), PATH), Image | Index)
+        document = parse_manifest(data, PATH)
+        if isinstance(document, Image):
+            check_size(document, Limits(), PATH)
+            assert len(plan_layers(document, PATH)) <= len(document.layers)
+        else:
+            assert choose(document, "linux/amd64", PATH) in document.manifests
 
 
 CHOICES = [

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Credentials
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment
+from controller.observe.secrets import WatchedSecret
+from controller.secrets import SecretReader
+from tests.support.deployments import REF, deployment
+from tests.support.fake_api import FakeApi, Fault
+
+CANARY = "canary-4711"
+ACCOUNT = "system:serviceaccount:shop:deployer"
+
+
+def secret(namespace: str = "shop", name: str = "login", **data: str) -> dict[str, Any]:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": "7"}, "data": encoded}
+
+
+LOGIN = secret(username="robot", password=CANARY)
+
+
+class Desk:
+    """A reader, the API server that it asks, and what it tells."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.reader = SecretReader(api.client(), ["allowed"])
+        self.seen: list[tuple[WatchedSecret, str]] = []
+
+    def serve(self, value: Mapping[str, Any], plural: str = "secrets") -> None:
+        about = value["metadata"]
+        self.api.documents[f"/api/v1/namespaces/{about['namespace']}/{plural}/{about['name']}"] = (value, "")
+
+    def read(self, asked: BundleDeployment) -> Credentials | None:
+        source = asked.spec.sources[0]
+        return self.reader.credentials(asked, 0, source, lambda *seen: self.seen.append(seen))
+
+    def failure(self, asked: BundleDeployment) -> BundleError:
+        with pytest.raises(BundleError) as caught:
+            self.read(asked)
+        assert CANARY not in caught.value.message
+        return caught.value
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with FakeApi() as api:
+        yield Desk(api)
+
+
+def asking(auth: Mapping[str, Any] | None, kind: str = "git", **spec: Any) -> BundleDeployment:
+    """Return a BundleDeployment whose source has this `auth`."""
+    parameters = {"git": {"repository": "https://x/y"}, "http": {"url": "https://x/y"}, "image": {"ref": REF}}
+    name = kind if kind in parameters else "parameters"
+    block = {**parameters.get(kind, {}), **({"auth": auth} if auth else {})}
+    return deployment(spec={"sources": [{"kind": kind, name: block}], **spec})
+
+
+def named(name: str = "login", **reference: str) -> dict[str, Any]:
+    return {"secret": {"name": name, **reference}}
+
+
+def test_without_a_secret_nobody_is_asked(desk: Desk) -> None:
+    assert desk.read(asking(None)) is None
+    assert not desk.api.received
+
+
+class Allowed(NamedTuple):
+    name: str
+    auth: dict[str, Any]
+    namespace: str
+
+
+ALLOWED = [
+    Allowed("the install namespace by itself", named(), "shop"),
+    Allowed("the install namespace by its name", named(namespace="shop"), "shop"),
+    Allowed("a namespace that the administrator allows", named(namespace="allowed"), "allowed"),
+    Allowed("the older spelling", {"name": "login", "namespace": "allowed"}, "allowed"),
+]
+
+
+@pytest.mark.parametrize("case", ALLOWED, ids=attrgetter("name"))
+def test_from_which_namespaces_secrets_may_be(case: Allowed, desk: Desk) -> None:
+    desk.serve(secret(case.namespace, username="robot", password=CANARY))
+    found = desk.read(asking(case.auth))
+    assert found is not None
+    assert (found.username, found.password) == ("robot", CANARY)
+    assert desk.seen == [(WatchedSecret(case.namespace, "login"), ""), (WatchedSecret(case.namespace, "login"), "7")]
+
+
+def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> None:
+    error = desk.failure(asking(named(namespace="other")))
+    assert error.reason is Reason.SECRET_FORBIDDEN
+    assert error.message == (
+        'spec.sources[0].git.auth: Secrets of namespace "other" may not be used; put it into the install namespace, or '
+        "let the administrator allow the namespace by --secret-namespaces"
+    )
+    assert (desk.api.received, desk.seen) == ([], [])
+
+
+def test_with_an_account_it_is_read_as_that_and_from_wherever_it_may(desk: Desk) -> None:
+    desk.serve(secret("other", username="robot", password=CANARY))
+    assert desk.read(asking(named(namespace="other"), serviceAccountName="deployer"))
+    assert [request.header("Impersonate-User") for request in desk.api.received] == [[ACCOUNT]]
+    assert desk.seen[-1] == (WatchedSecret("other", "login", ACCOUNT), "7")
+
+
+class Refused(NamedTuple):
+    name: str
+    status: int
+    spec: dict[str, Any]
+    reason: Reason
+    message: str
+
+
+SUBJECT = 'spec.sources[0].git.auth: Secret "shop/login"'
+REFUSED = [
+    Refused(
+        "it is missing",
+        404,
+        {},
+        Reason.SECRET_NOT_FOUND,
+        f"{SUBJECT} does not exist; create it, or correct its name",
+    ),
+    Refused(
+        "the controller may not read it",
+        403,
+        {},
+        Reason.SECRET_FORBIDDEN,
+        f"{SUBJECT} may not be read by the controller; grant get on it",
+    ),
+    Refused(
+        "the account may not read it",
+        403,
+        {"serviceAccountName": "deployer"},
+        Reason.SECRET_FORBIDDEN,
+        f'{SUBJECT} may not be read by "{ACCOUNT}"; grant get on it',
+    ),
+    Refused(
+        "the API server is not well",
+        500,
+        {},
+        Reason.API_UNAVAILABLE,
+        f"{SUBJECT} cannot be read: the API server answers 500; it is tried again by itself",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_what_a_refusal_means(case: Refused, desk: Desk) -> None:
+    desk.api.faults = [Fault(case.status) for _ in range(10)]
+    error = desk.failure(asking(named(), **case.spec))
+    assert (error.reason, error.message) == (case.reason, case.message)
+    assert [version for _, version in desk.seen] == [""]
+
+
+def test_one_of_no_use_was_read_and_may_be_corrected(desk: Desk) -> None:
+    desk.serve(secret(other=CANARY))
+    assert desk.failure(asking(named())).reason is Reason.SECRET_INVALID
+    assert desk.seen[-1] == (WatchedSecret("shop", "login"), "7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [("http", "spec.sources[0].http.auth"), ("example.com/s3", "spec.sources[0].parameters.auth")],
+)
+def test_the_field_is_named_as_it_stands_in_the_spec(kind: str, path: str, desk: Desk) -> None:
+    assert desk.failure(asking(named(), kind=kind)).message.startswith(f"{path}: ")
+
+
+# pull secrets of an account
+
+
+def pull_secret(name: str, password: str) -> dict[str, Any]:
+    config = {"auths": {"registry.example.com": {"username": "robot", "password": password}}}
+    value = secret(name=name, **{".dockerconfigjson": json.dumps(config)})
+    return {**value, "type": "kubernetes.io/dockerconfigjson"}
+
+
+def account(*names: str) -> dict[str, Any]:
+    metadata = {"namespace": "shop", "name": "deployer"}
+    return {"metadata": metadata, "imagePullSecrets": [{"name": name} for name in names]}
+
+
+def test_an_image_without_auth_uses_the_pull_secrets_of_the_account(desk: Desk) -> None:
+    desk.serve(account("a", "b"), "serviceaccounts")
+    desk.serve(pull_secret("a", "1"))
+    desk.serve(pull_secret("b", "2"))
+    found = desk.read(asking(None, "image", serviceAccountName="deployer"))
+    assert found is not None
+    assert [entry.password for entry in found.registries] == ["1", "2"]
+    assert {each.name for each, _ in desk.seen} == {"a", "b"}
+
+
+def test_an_account_without_pull_secrets_has_no_credentials(desk: Desk) -> None:
+    desk.serve(account(), "serviceaccounts")
+    assert desk.read(asking(None, "image", serviceAccountName="deployer")) is None
+
+
+def test_a_missing_account_is_named(desk: Desk) -> None:
+    error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
+    assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
+    assert error.message.startswith('spec.serviceAccountName: ServiceAccount "shop/deployer" does not exist')
+
+
+def test_other_sources_do_not_use_pull_secrets(desk: Desk) -> None:
+    assert desk.read(asking(None, "git", serviceAccountName="deployer")) is None
+    assert not desk.api.received
