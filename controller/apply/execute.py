@@ -57,12 +57,8 @@ class Applier:
     def survey(self, plan: Plan, job: Job) -> tuple[list[ObjectKey], list[Record]]:
         """Compare without touching anything; returns what has drifted, and what is as it was left."""
         tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, job))]
-        settled = [task for task, _ in self._compared(tasks, job)]
-        drifted = [
-            t.target.key
-            for t in settled
-            if t.action in (Action.REPAIR, Action.LOOK, Action.TAKE_BACK, Action.AWAIT) and not t.target.bare
-        ]
+        settled = [task for task, _ in self._compared(self._looked_at(tasks, job, Progress()), job)]
+        drifted = [task.target.key for task in settled if _is_drift(task, job)]
         return drifted, [t.record for t in settled if t.action is Action.NONE and t.record]
 
     def _run_step(self, step: Step, job: Job, progress: Progress) -> list[Outcome]:
@@ -122,6 +118,13 @@ class Applier:
             return replace(task, action=Action.NONE if found else Action.REPAIR)
 
         return [(settle(task), resource) for task, resource in items]
+
+
+def _is_drift(task: Task, job: Job) -> bool:
+    """Whether somebody has changed an object; one that was never applied has not been taken away."""
+    if task.action is Action.CREATE:
+        return not task.target.bare and (job.installed or task.target.key in job.ledger.left)
+    return task.action in (Action.REPAIR, Action.TAKE_BACK, Action.AWAIT)
 
 
 def _not_served(task: Task) -> BundleError:
