@@ -235,6 +235,11 @@ class Source(Api):
         return parse_duration(self.poll_interval) if self.poll_interval else None
 
     @property
+    def block(self) -> str:
+        """The name of the block that holds the parameters: field paths have it."""
+        return self.kind if self.kind in _BLOCKS else "parameters"
+
+    @property
     def parameters_json(self) -> dict[str, Any]:
         """The block that `kind` names as plain JSON, defaults filled in, without credentials and destination."""
         block = self._block

@@ -76,7 +76,7 @@ def test_an_install_costs_hardly_more_requests_than_there_are_objects(installed:
 
 
 def _is_apply_in(event: Mapping[str, Any], namespace: str) -> bool:
-    about = event.get("objectRef", {})
+    about: Mapping[str, str] = event.get("objectRef") or {}
     return event["verb"] == "patch" and about.get("namespace") == namespace and about["resource"] != "namespaces"
 
 

@@ -163,7 +163,7 @@ def test_under_orphan_everything_stays_and_says_whose_it_was(world: World) -> No
 def test_kubectl_delete_with_cascade(world: World, cascade: str, stays: bool) -> None:
     deployed = world.deploy(config_map("a"), deployment("web"), claim("data"))
     deployed.wait_for("Installed")
-    world.cluster.kubectl("delete", f"bundledeployment/{deployed.name}", f"--cascade={cascade}", "--timeout=60s")
+    world.cluster.kubectl("delete", f"bundledeployment/{deployed.name}", f"--cascade={cascade}", "--timeout=90s")
     assert (deployed.get("a") is not None) is stays
     assert released(world, deployed, deployed.path_of("data", "persistentvolumeclaims"))
     assert deployed.revisions() == []

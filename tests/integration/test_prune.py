@@ -32,6 +32,14 @@ def replicas(world: World, deployed: Deployed) -> int:
     return count
 
 
+def wait_released(world: World, deployed: Deployed, path: str) -> None:
+    def is_there_and_released() -> bool:
+        found = read(world.client, path)
+        return found is not None and is_released(found, deployed.name)
+
+    deployed.wait(is_there_and_released, f"{path} released")
+
+
 def test_after_healthy_waits_until_the_new_revision_is_healthy_and_repairs_what_waits(world: World) -> None:
     deployed = upgrade_to_unhealthy(world, "AfterHealthy")
     deployed.wait_for("Installed")
@@ -103,8 +111,8 @@ def test_definitions_and_claims_are_kept_and_released_unless_so_annotated(world:
     deployed.wait(lambda: not exists(world.client, f"{CRDS}/foos.{two}"), "definition pruned")
     deployed.wait(lambda: deployed.get("cache", "persistentvolumeclaims") is None, "claim pruned")
     deployed.wait_ready()
-    for path in (deployed.path_of("data", "persistentvolumeclaims"), f"{CRDS}/foos.{one}"):
-        deployed.wait(lambda at=path: (found := read(world.client, at)) and is_released(found, deployed.name), "released")
+    wait_released(world, deployed, deployed.path_of("data", "persistentvolumeclaims"))
+    wait_released(world, deployed, f"{CRDS}/foos.{one}")
     deployed.wait(lambda: "Retained" in deployed.events(), "an Event names what is kept")
     world.client.delete(f"{CRDS}/foos.{one}")
 
@@ -117,8 +125,8 @@ def test_an_annotation_keeps_an_object_that_would_go(world: World) -> None:
     upgrade(world, deployed, config_map("a"))
     deployed.wait(lambda: deployed.get("old") is None, "pruned")
     deployed.wait_ready()
-    for name in ("kept", "by-helm"):
-        deployed.wait(lambda of=name: (found := deployed.get(of)) and is_released(found, deployed.name), "released")
+    wait_released(world, deployed, deployed.path_of("kept"))
+    wait_released(world, deployed, deployed.path_of("by-helm"))
 
 
 def test_a_namespace_is_pruned_when_it_is_empty_and_kept_when_it_is_not(world: World) -> None:
@@ -129,8 +137,7 @@ def test_a_namespace_is_pruned_when_it_is_empty_and_kept_when_it_is_not(world: W
     upgrade(world, deployed, config_map("a"))
 
     deployed.wait(lambda: not exists(world.client, f"/api/v1/namespaces/{empty}"), "the empty one is gone")
-    path = f"/api/v1/namespaces/{full}"
-    deployed.wait(lambda: (found := read(world.client, path)) and is_released(found, deployed.name), "released")
+    wait_released(world, deployed, f"/api/v1/namespaces/{full}")
 
 
 def test_custom_resources_are_pruned_before_what_serves_them(world: World) -> None:

@@ -13,6 +13,8 @@ from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config
 from tests.support.objects import claim, is_owned, is_released, labelled, namespace, read, secret, service
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+COLLECTOR_SECONDS = 90.0
+"""The garbage collector needs up to a minute for a kind that it has just learnt."""
 
 
 def references(value: Manifest | None) -> list[Manifest]:
@@ -66,7 +68,7 @@ def test_a_foreground_deletion_costs_no_data(world: World) -> None:
     deployed = world.deploy(config_map("a"), claim("data"))
     deployed.wait_for("Installed")
     world.client.delete(deployed.path, propagation="Foreground")
-    deployed.wait_gone()
+    world.wait(lambda: not exists(world.client, deployed.path), "gone", seconds=COLLECTOR_SECONDS)
     assert deployed.get("a") is None
     found = deployed.get("data", "persistentvolumeclaims")
     assert found

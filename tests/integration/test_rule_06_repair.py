@@ -55,6 +55,10 @@ EDITS: dict[str, tuple[Manifest, str, str, Manifest]] = {
 }
 
 
+def wait_for_data(deployed: Deployed, name: str, **data: str) -> None:
+    deployed.wait(lambda: deployed.data(name) == data, f"{name} with {data}")
+
+
 def _contains(live: Any, patch: Any) -> bool:
     """Whether an object is as a merge patch leaves it; the server stores nothing for what is empty."""
     if isinstance(patch, dict):
@@ -86,7 +90,7 @@ def test_an_edit_is_put_right_within_a_second(world: World) -> None:
     for name in "abcde":
         started = time.monotonic()
         deployed.edit(name, color="red")
-        deployed.wait(lambda of=name: deployed.data(of) == {"color": "blue"}, "put right")
+        wait_for_data(deployed, name, color="blue")
         took.append(time.monotonic() - started)
     assert min(took) < REPAIR_SECONDS
 
@@ -241,9 +245,9 @@ def test_a_revision_of_which_one_object_is_refused_is_the_target_of_all_others(w
     deployed.wait_for("Installed", "False", "Refused")
     assert deployed.status()["installedRevision"] == first["installedRevision"]
 
-    for name, now in {"a": {"v": "2"}, "c": {"v": "2"}}.items():
+    for name in ("a", "c"):
         deployed.edit(name, v="9")
-        deployed.wait(lambda of=name, data=now: deployed.data(of) == data, f"{name} is repaired from the new revision")
+        wait_for_data(deployed, name, v="2")
     assert deployed.data("b") == {"v": "1"}
 
 

@@ -10,6 +10,7 @@ import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import zstandard
@@ -158,6 +159,11 @@ class LocalRegistry(RegistryClient):
     def stop(self) -> None:
         """Kill it: connections are refused from now on."""
         self._process.stop()
+
+    @property
+    def content(self) -> Path:
+        """Its storage, which another registry may serve."""
+        return self._process.log.parent / "content"
 
     @property
     def log(self) -> str:

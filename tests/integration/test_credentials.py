@@ -1,0 +1,320 @@
+"""Secrets of sources: their shapes, whose they may be, what a failure says, and how it ends; and that none leaks."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hack.control_plane.binaries import Binaries
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.settings import Settings
+from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.git_servers import serve_ssh
+from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
+from tests.support.registries import PASSWORD, USER
+from tests.support.registry import LocalRegistry
+
+VAULT = "test-vault"
+"""The namespace that the administrator allows."""
+LOGIN = {"name": "login"}
+SETTINGS = config_map("settings", color="blue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bank:
+    """A world and private sources."""
+
+    world: World
+    sources: PrivateSources
+
+    def make_namespace(self, name: str) -> str:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.world.client.apply(f"/api/v1/namespaces/{name}", body, manager="tests", force=True)
+        return name
+
+    def put_secret(self, namespace: str, values: dict[str, str], kind: str = "Opaque", name: str = "login") -> None:
+        body = secret_manifest(namespace, name, values, kind)
+        path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+        if exists(self.world.client, path):
+            self.world.client.delete(path)
+        self.world.client.apply(path, body, manager="tests", force=True)
+
+    def deploy(self, name: str, *sources: Manifest) -> Deployed:
+        return self.world.deploy(name=name, ref="none", sources=list(sources))
+
+    def secret_watches(self, since: int) -> list[tuple[str, str]]:
+        """Return the controller's watches on Secrets: field selector, and whether it was opened or has ended."""
+        events = self.world._control_plane().audit_requests(since)
+        found = []
+        for event in events:
+            ours = event.get("userAgent", "").startswith("rukpak/") and event["verb"] == "watch"
+            if ours and event["objectRef"]["resource"] == "secrets":
+                found.append((event["requestURI"], event["stage"]))
+        return found
+
+
+@pytest.fixture(scope="module")
+def bank(
+    cluster: Cluster,
+    registry: LocalRegistry,
+    settings: Settings,
+    binaries: Binaries,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Bank]:
+    program = binaries.obtain(["registry"])["registry"]
+    folder = tmp_path_factory.mktemp("private")
+    options = ("--workers=1", f"--secret-namespaces={VAULT}")
+    with (
+        serve_private_sources(folder, program, registry) as sources,
+        new_world(cluster, registry, settings.running, *options) as world,
+    ):
+        made = Bank(world=world, sources=sources)
+        made.make_namespace(VAULT)
+        yield made
+        world.client.delete(f"/api/v1/namespaces/{VAULT}")
+
+
+# shapes
+
+
+class Shape(NamedTuple):
+    name: str
+    kind: str
+    secret_type: str
+    values: Callable[[PrivateSources], dict[str, str]]
+
+
+def old_docker_config(sources: PrivateSources) -> dict[str, str]:
+    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    return {".dockercfg": json.dumps({sources.registry.host: {"auth": auth}}), "ca.crt": sources.authority.pem}
+
+
+SHAPES = [
+    Shape("an image by dockerconfigjson", "image", "kubernetes.io/dockerconfigjson", lambda s: s.docker_config),
+    Shape("an image by dockercfg", "image", "kubernetes.io/dockercfg", old_docker_config),
+    Shape("an image by user and password", "image", "kubernetes.io/basic-auth", lambda s: s.basic),
+    Shape("a repository by user and password", "git", "kubernetes.io/basic-auth", lambda s: s.basic),
+    Shape("a file by user and password", "http", "Opaque", lambda s: s.basic),
+]
+
+
+def put(bank: Bank, kind: str, name: str, secret: dict[str, str] | None, **block: Any) -> Manifest:
+    """Have a bundle in a source of this kind; return its entry in the spec."""
+    match kind:
+        case "image":
+            bank.sources.put_image(name, SETTINGS)
+            return bank.sources.image(name, secret, **block)
+        case "git":
+            bank.sources.put_repository(name, SETTINGS)
+            return bank.sources.repository(name, secret, **block)
+        case _:
+            bank.sources.put_file(name, SETTINGS)
+            return bank.sources.file(name, secret, **block)
+
+
+@pytest.mark.parametrize("case", SHAPES, ids=attrgetter("name"))
+def test_what_is_private_is_installed_with_the_secret_of(case: Shape, bank: Bank) -> None:
+    name = bank.make_namespace(new_name())
+    bank.put_secret(name, case.values(bank.sources), case.secret_type)
+    deployed = bank.deploy(name, put(bank, case.kind, name, LOGIN))
+    deployed.wait_ready()
+    assert deployed.data("settings") == {"color": "blue"}
+
+
+def test_a_token(bank: Bank) -> None:
+    name = bank.make_namespace(new_name())
+    bank.put_secret(name, {"bearerToken": "t0ken", "ca.crt": bank.sources.authority.pem})
+    bank.sources.put_file(name, SETTINGS, authorization="Bearer t0ken")
+    bank.deploy(name, bank.sources.file(name, LOGIN)).wait_ready()
+
+
+def test_a_key_and_known_hosts(bank: Bank, tmp_path: Path) -> None:
+    name = bank.make_namespace(new_name())
+    bank.sources.put_repository(name, SETTINGS)
+    with serve_ssh(bank.sources.git.root) as server:
+        address = f"ssh://git@127.0.0.1:{server.port}/{name}.git"
+        bank.put_secret(name, {"ssh-privatekey": server.private_key}, "kubernetes.io/ssh-auth")
+        deployed = bank.deploy(name, bank.sources.repository(name, LOGIN, repository=address))
+        deployed.wait_for("Unpacked", "False", "HostKeyUnknown")
+        values = {"ssh-privatekey": server.private_key, "known_hosts": server.known_hosts}
+        bank.put_secret(name, values, "kubernetes.io/ssh-auth")
+        deployed.wait_ready()
+
+
+def test_a_secret_in_a_namespace_that_is_allowed(bank: Bank) -> None:
+    name = new_name()
+    bank.put_secret(VAULT, bank.sources.basic)
+    bank.deploy(name, put(bank, "git", name, {"namespace": VAULT, "name": "login"})).wait_ready()
+
+
+def test_a_secret_anywhere_else_is_refused_and_not_watched(bank: Bank) -> None:
+    name, other = new_name(), bank.make_namespace(new_name())
+    bank.put_secret(other, bank.sources.basic)
+    since = bank.world.position()
+    deployed = bank.deploy(name, put(bank, "git", name, {"namespace": other, "name": "login"}))
+    found = deployed.wait_for("Unpacked", "False", "SecretForbidden")
+    assert found["message"].startswith(f'spec.sources[0].git.auth: Secrets of namespace "{other}" may not be used')
+    assert not [request for request in bank.world.requests(since) if f"/{other}/" in request]
+    assert not bank.secret_watches(since)
+    bank.world.client.delete(f"/api/v1/namespaces/{other}")
+
+
+# failures, and how they end
+
+
+class Failure(NamedTuple):
+    name: str
+    kind: str
+    values: Callable[[PrivateSources], dict[str, str]] | None
+    """Of the Secret; None: there is none."""
+    reason: str
+    message: str
+
+
+def stranger(sources: PrivateSources) -> dict[str, str]:
+    return {**sources.basic, "password": "guessed"}
+
+
+FAILURES = [
+    Failure("an image without its Secret", "image", None, "SecretNotFound", ".image.auth: Secret"),
+    Failure("a repository without its Secret", "git", None, "SecretNotFound", ".git.auth: Secret"),
+    Failure("a file without its Secret", "http", None, "SecretNotFound", ".http.auth: Secret"),
+    Failure("a Secret of no use", "git", lambda _: {"x": "y"}, "SecretInvalid", "holds nothing that is of use here"),
+    Failure("a Secret without password", "http", lambda _: {"username": "x"}, "SecretInvalid", 'key "password"'),
+    Failure("a wrong password for an image", "image", stranger, "Unauthorized", "spec.sources[0].image"),
+    Failure("a wrong password for a repository", "git", stranger, "Unauthorized", "spec.sources[0].git"),
+    Failure("a wrong password for a file", "http", stranger, "Unauthorized", "spec.sources[0].http"),
+]
+
+
+@pytest.mark.parametrize("case", FAILURES, ids=attrgetter("name"))
+def test_a_failure_says_what_is_wrong_and_ends_as_soon_as_the_secret_is_right(case: Failure, bank: Bank) -> None:
+    name = bank.make_namespace(new_name())
+    if case.values:
+        bank.put_secret(name, case.values(bank.sources))
+    since = bank.world.position()
+    deployed = bank.deploy(name, put(bank, case.kind, name, LOGIN, certificateData=bank.sources.authority.pem))
+    found = deployed.wait_for("Unpacked", "False", case.reason)
+    assert case.message in found["message"]
+    deployed.wait(lambda: len(bank.secret_watches(since)) == 1, "one watch")
+
+    bank.put_secret(name, bank.sources.basic)
+    deployed.wait_ready()
+
+    deployed.wait(lambda: len(bank.secret_watches(since)) == 2, "the watch ended")
+    (opened, _), (ended, _) = bank.secret_watches(since)
+    assert opened == ended
+    assert f"/namespaces/{name}/secrets?" in opened
+    assert "fieldSelector=metadata.name%3Dlogin" in opened
+
+
+def test_of_three_sources_only_what_fails_is_watched(bank: Bank) -> None:
+    name = bank.make_namespace(new_name())
+    bank.put_secret(name, bank.sources.basic)
+    since = bank.world.position()
+    kinds = {"image": "login", "git": "missing", "http": "login"}
+    sources = [{**put(bank, kind, name, {"name": secret}), "destination": kind} for kind, secret in kinds.items()]
+    deployed = bank.deploy(name, *sources)
+    found = deployed.wait_for("Unpacked", "False", "SecretNotFound")
+    assert found["message"].startswith(f'spec.sources[1].git.auth: Secret "{name}/missing" does not exist')
+    deployed.wait(lambda: bank.secret_watches(since), "a watch")
+    assert ["metadata.name%3Dmissing" in uri for uri, _ in bank.secret_watches(since)] == [True]
+    deployed.delete()
+    deployed.wait_gone()
+    deployed.wait(lambda: len(bank.secret_watches(since)) == 2, "the watch ended")
+
+
+# tenants
+
+
+def pinned(bank: Bank, kind: str, name: str) -> tuple[Manifest, Manifest]:
+    """Return the entries of the owner of something private, and of somebody who has learned its digest."""
+    known = {"certificateData": bank.sources.authority.pem}
+    own = put(bank, kind, name, LOGIN)
+    match kind:
+        case "image":
+            digest = bank.sources.put_image(name, SETTINGS)
+            return own, bank.sources.image(name, None, ref=f"{bank.sources.registry.host}/{name}@{digest}", **known)
+        case "git":
+            commit = bank.sources.git.root / f"{name}.git" / "refs" / "heads" / "main"
+            return own, bank.sources.repository(name, None, ref=commit.read_text().strip(), **known)
+        case _:
+            digest = hashlib.sha256(bank.sources.files.files[f"/{name}.tar.gz"].body).hexdigest()
+            return own, bank.sources.file(name, None, sha256=digest, **known)
+
+
+@pytest.mark.parametrize("kind", ["image", "git", "http"])
+def test_a_second_tenant_who_names_the_digest_of_private_content_gets_nothing(kind: str, bank: Bank) -> None:
+    name = bank.make_namespace(new_name())
+    bank.put_secret(name, bank.sources.basic)
+    own, stolen = pinned(bank, kind, name)
+    bank.deploy(name, own).wait_ready()
+
+    thief = bank.deploy(new_name(), stolen)
+
+    thief.wait_for("Unpacked", "False", "Unauthorized")
+    assert not thief.objects()
+    assert not thief.status().get("sources")
+    assert not thief.revisions()
+
+
+# canaries
+
+
+def forms(secret: str) -> list[bytes]:
+    """Return how a secret may be written."""
+    texts = [secret, f"{USER}:{secret}"]
+    return [secret.encode(), *(base64.b64encode(text.encode()).rstrip(b"=") for text in texts)]
+
+
+@contextmanager
+def watching_processes(canaries: list[bytes]) -> Iterator[list[str]]:
+    """Look at the arguments of all processes all the time; yields what had a canary in them."""
+    found: list[str] = []
+    end = threading.Event()
+
+    def look() -> None:
+        while not end.wait(0.005):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    said = path.read_bytes()
+                except OSError:
+                    continue
+                found.extend(said.decode(errors="replace") for canary in canaries if canary in said)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield found
+    finally:
+        end.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", ["image", "git", "http"])
+@pytest.mark.parametrize("is_right", [True, False], ids=["accepted", "refused"])
+def test_no_credential_is_seen_anywhere(is_right: bool, kind: str, bank: Bank) -> None:
+    name = bank.make_namespace(new_name())
+    password = PASSWORD if is_right else "canary-4711-refused"
+    bank.put_secret(name, {**bank.sources.basic, "password": password})
+    with watching_processes(forms(password)) as found:
+        deployed = bank.deploy(name, put(bank, kind, name, LOGIN))
+        deployed.wait_for("Unpacked", str(is_right), "" if is_right else "Unauthorized")
+    since = bank.world.controller.log
+    said = "\n".join((since, json.dumps(deployed.read()), json.dumps(deployed.events()), kept_files(bank.world.store)))
+    assert found == []
+    assert not [canary for canary in forms(password) if canary in said.encode()]
+
+
+def kept_files(folder: Path) -> str:
+    return "\n".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
