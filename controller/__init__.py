@@ -2,9 +2,12 @@
 
     api/v1alpha2/types   what a user writes, and what status says
     reconciler           one pass over one BundleDeployment: the table of contents
+    questions            what several parts of a pass ask about a BundleDeployment
     memory               what a pass remembers for the next one, and may lose
     wanted               which revision the spec asks for: pinned, kept, or being made
     preparations         where slow work goes on, so that no pass waits
+    polling              asking again what a floating ref names
+    assistance, secrets  what sources are given: credentials, a place to say how far they are
     retries              when what failed may be tried again
     desired              from a spec to a revision: resolve, fetch, assemble, render
     sources              where content comes from: names to digests, digests to entries
@@ -16,6 +19,8 @@
     apply                deciding about objects (plan), and acting (execute, prune)
     report               what a pass found and did, as values
     status               from that to conditions, counts and Events
+    publisher            writing those; the finalizer, too
+    deletion             the pass over one that is being deleted
 
 The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs),
 `kube` (requests and watches), `extensions` (plug-ins by kind). Rules by number, and how to add things: README.md.

@@ -21,14 +21,13 @@ from controller.memory import Memory
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
 from controller.questions import owner_of, recorded_kinds
-from controller.report import NEVER, Deletion, Requeue
+from controller.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
 from controller.revisions import RevisionStore
 from controller.status import notes_on_removals, summarize_deletion
 
 log = logging.getLogger(__name__)
 
 ORPHAN_FINALIZER = "orphan"
-UNKNOWN_SECONDS = 30.0
 LOOK_AGAIN_SECONDS = 1.0
 
 

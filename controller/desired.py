@@ -112,16 +112,12 @@ def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
 
 def inputs_digest(request: Request) -> str:
     """Return the digest of all that a rendering depends on, but for the capabilities (DESIGN, rule 9)."""
-    sources = [
-        (source.kind, source.target, pin.digest) for source, pin in zip(request.spec.sources, request.pins, strict=True)
-    ]
-    parameters = [source.parameters_json for source in request.spec.sources]
+    targets = [source.target for source in request.spec.sources]
     return _digest(
         {
             "format": request.spec.format,
             "config": request.spec.config,
-            "sources": sources,
-            "parameters": parameters,
+            "sources": list(zip(targets, _content_keys(request), strict=True)),
             "installNamespace": request.spec.install_namespace or "",
             "requestedAt": request.requested_at,
         }

@@ -35,15 +35,18 @@ class Preparations:
         self._finished = finished
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._lock = threading.Lock()
+        self._stopped = False
 
     def take(
         self, name: str, ticket: str, work: Callable[[threading.Event], Result], *, purpose: str = ""
     ) -> Result | None:
         """Return the result of `work`, or None while it goes on; the first call with a ticket starts it.
 
-        A result is handed out once; what `work` raises is raised here.
+        A result is handed out once; what `work` raises is raised here. After `stop` nothing is started.
         """
         with self._lock:
+            if self._stopped:
+                return None
             job = self._jobs.get((name, purpose))
             if job is None or job.ticket != ticket:
                 if job is not None:
@@ -70,6 +73,7 @@ class Preparations:
     def stop(self) -> None:
         """Cancel everything and start nothing more."""
         with self._lock:
+            self._stopped = True
             for job in self._jobs.values():
                 job.cancelled.set()
             self._jobs.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from http import HTTPStatus
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
@@ -28,15 +29,15 @@ from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
 from controller.questions import is_current, is_same_wish, own_records, owner_of, recorded_kinds
-from controller.report import NEVER, Report, Requeue
+from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
 from controller.status import notes_on_removals, summarize
 from controller.wanted import Finder, Wanted, requested_at
 
-FORBIDDEN = 403
-UNKNOWN_SECONDS = 30.0
+# Somebody was faster, or the BundleDeployment is gone: the watch tells.
+_OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 class Reconciler:
@@ -75,8 +76,8 @@ class Reconciler:
             return self._deleter.tear_down(deployment, memory)
         if self._watches.need(name, recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
-        deployment = self._publisher.with_finalizer(deployment)
         try:
+            deployment = self._publisher.with_finalizer(deployment)
             deployment = self._finder.poll(deployment, memory)
             report = self._settled(deployment, memory)
             if report is None:
@@ -323,9 +324,9 @@ class Reconciler:
 
         Raises: ApiError.
         """
-        if error.transient:
+        if error.transient or error.status in _OVERTAKEN:
             raise error
-        reason = Reason.FORBIDDEN if error.status == FORBIDDEN else Reason.API_UNAVAILABLE
+        reason = Reason.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else Reason.API_UNAVAILABLE
         failure = BundleError(reason, f"the controller cannot read or write its own state: {error}")
         status = deployment.status
         report = Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)

@@ -22,6 +22,8 @@ class Requeue:
 
 
 NEVER = Requeue()
+UNKNOWN_SECONDS = 30.0
+"""When to come back where the first list of a kind is under way: its end brings a pass sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from api import names
@@ -16,16 +17,12 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import Resource
+from controller.kube.resources import NAMESPACES, SECRETS
 from controller.revision import Revision, digest_of, pack_objects, pack_terms, unpack
 
 CHUNK_BYTES = 512 * 1024
 MAX_BYTES = 16 << 20
 MANAGER = "rukpak-revisions"
-SECRETS = Resource(group="", version="v1", kind="Secret", plural="secrets", namespaced=True, verbs=frozenset())
-NAMESPACES = Resource(
-    group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False, verbs=frozenset()
-)
 _REVISION = f"{names.GROUP}/revision"
 _CHUNKS = f"{names.GROUP}/chunks"
 _TERMS_DIGEST = f"{names.GROUP}/terms-digest"
@@ -76,7 +73,7 @@ class RevisionStore:
         try:
             self._client.apply(path, body, manager=MANAGER, force=True)
         except ApiError as error:
-            if error.status != 404:  # noqa: PLR2004 - not found: the namespace
+            if error.status != HTTPStatus.NOT_FOUND:  # the namespace
                 raise
             self._create_namespace()
             self._client.apply(path, body, manager=MANAGER, force=True)
@@ -109,7 +106,7 @@ class RevisionStore:
         try:
             value: dict[str, Any] = self._client.get(SECRETS.path(self._namespace, secret_name)).value
         except ApiError as error:
-            if error.status == 404:  # noqa: PLR2004 - not found
+            if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
         return value
@@ -149,7 +146,7 @@ class RevisionStore:
         try:
             self._client.delete(SECRETS.path(self._namespace, secret_name))
         except ApiError as error:
-            if error.status != 404:  # noqa: PLR2004 - gone already
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
 
 

@@ -15,8 +15,8 @@ from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
 from controller.kube.client import ApiError, Client, User
-from controller.kube.resources import Resource
-from controller.observe.secrets import SECRETS, WatchedSecret
+from controller.kube.resources import SECRETS, Resource
+from controller.observe.secrets import WatchedSecret
 from controller.sources.credentials import parse_pull_secrets, parse_secret
 
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)

@@ -47,13 +47,8 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
     """Return the status after a pass."""
     status = deployment.status
     wanted = report.wanted or status.revision
-    installed = (
-        report.wanted
-        if report.wanted and report.applied and report.revision == report.wanted
-        else status.installed_revision
-    )
-    if report.applied and report.revision and not report.wanted:
-        installed = report.revision
+    is_installed = report.applied and report.revision and report.wanted in ("", report.revision)
+    installed = report.revision if is_installed else status.installed_revision
     health = report.progress.shown if report.progress else None
     counts = _counts(report, health) if health else status.objects
     findings = _findings(deployment, report)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from api import names
@@ -20,7 +21,6 @@ from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entry_of, project
 
 LIST_FROM = 4
-NOT_FOUND = 404
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Looked = Mapping[ObjectKey, Record | ApiError | None]
@@ -85,7 +85,7 @@ class Looker:
         try:
             value = self._client.get(resource.path(key.namespace, key.name), metadata=True).value
         except ApiError as error:
-            return None if error.status == NOT_FOUND else error
+            return None if error.status == HTTPStatus.NOT_FOUND else error
         return project(value, key.group, key.kind)
 
     def compare(self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, *, orphan: bool) -> Compared:

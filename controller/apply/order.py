@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from controller.observe.records import ObjectKey, key_of
+from controller.observe.records import ObjectKey
 
 Item = TypeVar("Item")
 
@@ -130,11 +130,6 @@ _BUILT_IN = frozenset(
 )
 
 
-def stage_of(manifest: Mapping[str, Any]) -> Stage:
-    """Return the stage in which an object is applied."""
-    return step_of(key_of(manifest)).stage
-
-
 def step_of(key: ObjectKey) -> Step:
     """Return the stage of a kind, and its rank in it."""
     return _STEPS.get((key.group, key.kind), _WORKLOADS)
@@ -143,11 +138,6 @@ def step_of(key: ObjectKey) -> Step:
 def is_custom(key: ObjectKey) -> bool:
     """Whether a kind is not the API server's own: of a CustomResourceDefinition, or of an aggregated API."""
     return key.group not in _BUILT_IN
-
-
-def apply_order(manifests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return objects in the order in which they are applied; those of one step in bundle order."""
-    return sorted(manifests, key=lambda manifest: step_of(key_of(manifest)))
 
 
 def teardown_step(key: ObjectKey) -> tuple[bool, Step]:

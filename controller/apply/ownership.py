@@ -126,16 +126,23 @@ def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> boo
 
 def loses_reference(record: Record, *, orphan: bool) -> bool:
     """Whether an object that is seen carries no controller reference of ours by rule (DESIGN, rule 5)."""
-    kept = record.resource_policy.strip().lower() == "keep" or record.prune == "false"
-    return orphan or kept or (record.key.group, record.key.kind) in _WITHOUT_REFERENCE
+    return orphan or (record.key.group, record.key.kind) in _WITHOUT_REFERENCE or is_marked_to_stay(record)
+
+
+def is_marked_to_stay(record: Record) -> bool:
+    """Whether an object that is seen says itself that it stays; see `is_kept`."""
+    return _says_keep(record.resource_policy, record.prune)
 
 
 def is_kept(manifest: Mapping[str, Any]) -> bool:
     """Whether the bundle marks an object to stay when the bundle goes, by Helm's annotation or ours."""
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    return _says_keep(str(annotations.get(RESOURCE_POLICY, "")), annotations.get(names.PRUNE))
+
+
+def _says_keep(resource_policy: str, prune: object) -> bool:
     # Helm compares its value this loosely: pkg/kube/resource_policy.go
-    policy = str(annotations.get(RESOURCE_POLICY, "")).strip().lower()
-    return policy == "keep" or annotations.get(names.PRUNE) == "false"
+    return resource_policy.strip().lower() == "keep" or prune == "false"
 
 
 def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPStatus
 from typing import Any
 
 from api import names
 from api.errors import BundleError
 from controller.apply.order import teardown_order
-from controller.apply.release import CONFLICT, NOT_FOUND, release
+from controller.apply.ownership import is_marked_to_stay
+from controller.apply.release import release
 from controller.apply.replies import classify
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
@@ -62,7 +64,7 @@ class Removal:
 def dispose(record: Record, cause: Cause) -> Disposal:
     """Decide what is done with an object of ours that is to go. Pure."""
     group_kind = (record.key.group, record.key.kind)
-    if cause is Cause.ORPHAN or record.prune == "false" or record.resource_policy.strip().lower() == "keep":
+    if cause is Cause.ORPHAN or is_marked_to_stay(record):
         return Disposal.RELEASE
     if group_kind == _NAMESPACE:
         return Disposal.DELETE_UNUSED
@@ -95,7 +97,7 @@ class Remover:
             else:
                 self._delete(record, resource)
         except ApiError as error:
-            if error.status == NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
             failure = classify(error, record.key, install_namespace="")
             return Removal(
@@ -113,7 +115,7 @@ class Remover:
         try:
             self._client.delete(path, uid=record.uid, resource_version=record.resource_version)
         except ApiError as error:
-            if error.status != CONFLICT:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
             now = project(self._client.get(path, metadata=True).value, record.key.group, record.key.kind)
             if now.uid == record.uid and _ownership(now) != _ownership(record):
@@ -164,7 +166,7 @@ class Remover:
         try:
             yield from self._client.list(path, metadata=True, limit=PAGE)
         except ApiError as error:
-            if error.status != NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
 
 

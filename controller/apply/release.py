@@ -5,6 +5,7 @@ Never by an empty apply: that would delete all fields we own (reference/apply.md
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from api import names
@@ -12,8 +13,6 @@ from controller.kube.client import ApiError, Client
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
 
-NOT_FOUND = 404
-CONFLICT = 409
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
 
 
@@ -28,9 +27,9 @@ def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> N
         try:
             _patch_released(client, resource, key, owner)
         except ApiError as error:
-            if error.status == NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return
-            if error.status != CONFLICT or attempt == 2:  # noqa: PLR2004 - the last attempt
+            if error.status != HTTPStatus.CONFLICT or attempt == 2:  # noqa: PLR2004 - the last attempt
                 raise
         else:
             return

@@ -25,8 +25,6 @@ class Target:
     manifest: Mapping[str, Any]
     bare: bool = False
     """Created where it is missing, and never ours: the install namespace."""
-    leftover: bool = False
-    """Only in the revision before: repaired until it is pruned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from controller.content.disk import full_disk_reported
 from controller.content.limits import Budget, Rejection, check_link, check_path, leaving, quote
 from controller.content.nodes import Node
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
@@ -187,7 +187,7 @@ class _Writer:
             nodes.resolve(link)
         left_out = [link.path for link in links if link.resolved is None]
         if left_out:
-            _LOG.debug("left out links that lead nowhere", extra={"count": len(left_out), "first": left_out[0]})
+            log.debug("left out links that lead nowhere", extra={"count": len(left_out), "first": left_out[0]})
         for link in links:
             self._copy(link, link.path, frozenset(link.ancestors()))
 

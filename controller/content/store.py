@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from controller.content.disk import ForeignFileError, full_disk_reported, walk
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 _SUBJECT = "content store"
 PATIENCE_SECONDS = 20.0
 
@@ -173,7 +173,7 @@ class ContentStore:
             return None
         entry = self._entries / name
         if not (entry / "content").is_dir() or not (record.verified or _is_intact(entry)):
-            _LOG.warning("removed stored content that was damaged", extra={"entry": name})
+            log.warning("removed stored content that was damaged", extra={"entry": name})
             self._remove(name)
             return None
         record.verified = True
@@ -219,7 +219,7 @@ class ContentStore:
                     size = int(json.loads(file.readline())["bytes"])
                 yield entry.name, _Record(size=size, used=entry.stat().st_mtime_ns)
             except (OSError, ValueError, KeyError, TypeError):
-                _LOG.warning("removed stored content without a readable index", extra={"entry": entry.name})
+                log.warning("removed stored content without a readable index", extra={"entry": entry.name})
                 self._discard(entry)
 
 

@@ -83,6 +83,10 @@ class Resource:
         return "/".join([*parts, self.plural, *([_quote(name)] if name else [])])
 
 
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
+
+
 def _quote(segment: str) -> str:
     """Quote a name. Those that Kubernetes refuses are refused here: `..` would name the parent of the collection."""
     if segment in (".", "..") or "/" in segment or "%" in segment:

@@ -29,7 +29,7 @@ from controller.kube.stream import LineStream
 
 __all__ = ["Key", "Pace", "Record", "Reflector"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 DENIED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
@@ -184,15 +184,15 @@ class Reflector(Generic[RecordT]):
         except ApiError as error:
             self._note(error)
             return error
-        except Exception as error:  # noqa: BLE001 - without its thread a reflector would go stale without a word
-            _log.exception("watch failed unexpectedly", extra={"path": self.path})
+        except Exception as error:  # without its thread a reflector would go stale without a word
+            log.exception("watch failed unexpectedly", extra={"path": self.path})
             self._version = ""
             return ApiError(0, "Unexpected", type(error).__name__)
         return None
 
     def _note(self, error: ApiError) -> None:
         if self.last_error is None:
-            _log.warning("watch failed", extra={"path": self.path, "error": str(error)})
+            log.warning("watch failed", extra={"path": self.path, "error": str(error)})
         self.last_error = error
         if error.status == HTTPStatus.GONE:
             self._version = ""
@@ -302,13 +302,13 @@ class Reflector(Generic[RecordT]):
     def _make(self, value: dict[str, Any]) -> RecordT | None:
         try:
             return self._project(value)
-        except Exception:  # noqa: BLE001 - one object must not stop the others
-            _log.exception("object left out", extra={"path": self.path, "object": value["metadata"].get("name", "")})
+        except Exception:  # one object must not stop the others
+            log.exception("object left out", extra={"path": self.path, "object": value["metadata"].get("name", "")})
             return None
 
     def _tell(self, changes: list[Change[RecordT]]) -> None:
         for change in changes:
             try:
                 self._on_change(change.old, change.new)
-            except Exception:  # noqa: BLE001 - one object must not stop the others
-                _log.exception("change not handled", extra={"path": self.path})
+            except Exception:  # one object must not stop the others
+                log.exception("change not handled", extra={"path": self.path})

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.kube.client import Client, User
-from controller.kube.resources import Resource
+from controller.kube.resources import SECRETS
 from controller.kube.watch import Reflector
-
-SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.health import Context, Verdict, assess, needs_full_object
 from controller.observe.health.verdict import State
@@ -31,9 +31,9 @@ DEPLOYMENTS = Resource(
     group=names.GROUP, version="v1alpha2", kind=names.KIND, plural=names.PLURAL, namespaced=False, verbs=frozenset()
 )
 _WAITED_FOR = (
-    GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
-    GroupVersionKind("apiregistration.k8s.io", "v1", "APIService"),
-    GroupVersionKind("", "v1", "Namespace"),
+    Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
+    Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False),
+    NAMESPACES,
 )
 NOT_OBSERVED = Verdict(state=State.PROGRESSING, reason="NotObserved", message="applied, and not seen since")
 
@@ -89,7 +89,7 @@ class Watches:
             on_change=self._deployment_changed,
             on_synced=self._deployments_synced,
         )
-        self._waited_for = [self._wait_for(kind) for kind in _WAITED_FOR]
+        self._waited_for = [self._wait_for(resource) for resource in _WAITED_FOR]
 
     def start(self) -> None:
         """Begin to watch; returns at once."""
@@ -253,6 +253,8 @@ class Watches:
         What a reply said may be newer than the event at hand: the reflector knows.
         """
         with self._lock:
+            if self._kinds.get((key.group, key.kind)) is not reflector:
+                return None, None  # its watch has ended: nobody would take away again what is filed now
             now = reflector.get((key.namespace, key.name))
             owner = self._owners.pop(key, "")
             before = self._owned.get(owner, {}).pop(key, None)
@@ -283,26 +285,12 @@ class Watches:
                 if reflector.denied:
                     reflector.wake()
 
-    def _wait_for(self, kind: GroupVersionKind) -> Reflector[_Trace]:
-        plural = {
-            "CustomResourceDefinition": "customresourcedefinitions",
-            "APIService": "apiservices",
-            "Namespace": "namespaces",
-        }
-        resource = Resource(
-            group=kind.group,
-            version=kind.version,
-            kind=kind.kind,
-            plural=plural[kind.kind],
-            namespaced=False,
-            verbs=frozenset(),
-        )
-
+    def _wait_for(self, resource: Resource) -> Reflector[_Trace]:
         def changed(_old: _Trace | None, _new: _Trace | None) -> None:
-            if kind.group:
+            if resource is not NAMESPACES:
                 self._discovery.invalidate()
                 self._wake_denied()
-            self._listener.cluster_changed(kind.kind)
+            self._listener.cluster_changed(resource.kind)
 
         return Reflector[_Trace](self._client, resource.path(), metadata=True, project=_trace, on_change=changed)
 

@@ -18,7 +18,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
+from controller.sources.deadline import check_deadline
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails where there is none
 import git
@@ -275,7 +275,7 @@ class Child:
         if self.stopped:
             return
         try:
-            check(self._access)
+            check_deadline(self._access)
             self._check_size()
         except Exception as error:  # noqa: BLE001 - without its watcher the child must not go on, whatever it was
             self.stopped = error
@@ -290,15 +290,6 @@ class Child:
                 "make it smaller, or let the administrator raise the budget"
             )
             raise BundleError(Reason.CONTENT_REJECTED, message)
-
-
-def check(access: Access) -> None:
-    """Raise BundleError (Unreachable) once the deadline has passed, or nobody waits any more."""
-    if access.cancelled.is_set():
-        raise BundleError(Reason.UNREACHABLE, f"{access.path}: stopped: the result is not needed any more")
-    if time.monotonic() >= access.deadline:
-        message = f"{access.path}: not finished within the time allowed; it is tried again by itself"
-        raise BundleError(Reason.UNREACHABLE, message)
 
 
 def folder_bytes(folder: Path) -> int:

@@ -23,10 +23,11 @@ from api.plugins import Access, Credentials, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.spool import Spool
+from controller.sources.deadline import check_deadline
 from controller.sources.download import Download
 from controller.sources.http_address import HTTPS, Address, parse_address
 from controller.sources.http_body import is_file_name, read_body
-from controller.sources.transport import Transport, check, is_certificate_data
+from controller.sources.transport import Transport, is_certificate_data
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -119,7 +120,7 @@ class _Watched:
         self._file, self._access = file, access
 
     def read(self, size: int, /) -> bytes:
-        check(self._access)
+        check_deadline(self._access)
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:

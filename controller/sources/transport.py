@@ -36,6 +36,7 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools
+from controller.sources.deadline import check_deadline
 
 _CHUNK = 64 * 1024
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
@@ -129,15 +130,6 @@ def is_certificate_data(pem: str) -> bool:
     except (ssl.SSLError, ValueError):
         return False
     return True
-
-
-def check(access: Access) -> None:
-    """Raise BundleError (Unreachable) once the deadline of a call has passed, or nobody waits any more."""
-    if access.cancelled.is_set():
-        raise BundleError(Reason.UNREACHABLE, f"{access.path}: stopped: the result is not needed any more")
-    if time.monotonic() >= access.deadline:
-        message = f"{access.path}: not finished within the time allowed; it is tried again by itself"
-        raise BundleError(Reason.UNREACHABLE, message)
 
 
 class Transport:
@@ -268,7 +260,7 @@ class Transport:
 
     def check(self) -> None:
         """Raise BundleError (Unreachable) once the deadline has passed, or nobody waits any more."""
-        check(self._access)
+        check_deadline(self._access)
 
 
 class Response:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hack.control_plane.binaries import Binaries
@@ -18,6 +20,8 @@ from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.registry import Registry
 from hack.control_plane.settings import Settings
 from hack.demonstration.shell import CommandError, Shell
+from tests.support.private_sources import PrivateSources, serve_private_sources
+from tests.support.registry import LocalRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = "crd/bundledeployments.core.rukpak.io"
@@ -40,6 +44,7 @@ class Stage(ABC):
         self.shell = Shell(ROOT, {})
         self._settings = settings
         self._binaries = Binaries(settings)
+        self._registry: Registry | None = None
         self._controller: Process | None = None
 
     @property
@@ -73,9 +78,19 @@ class Stage(ABC):
 
     def start_registry(self) -> str:
         """Start a registry, and return its host and port."""
-        registry = Registry(self.folder, self._binaries.obtain(["registry"])["registry"])
-        registry.start()
-        return registry.host
+        self._registry = Registry(self.folder, self._binaries.obtain(["registry"])["registry"])
+        self._registry.start()
+        return self._registry.host
+
+    @contextmanager
+    def serve_private_sources(self) -> Iterator[PrivateSources]:
+        """Serve a registry, git repositories and files that want credentials, until the end of the block."""
+        assert self._registry is not None  # noqa: S101 -- for the type checker: it was started first
+        folder = self.folder / "private"
+        folder.mkdir()
+        program = self._binaries.obtain(["registry"])["registry"]
+        with serve_private_sources(folder, program, LocalRegistry(self._registry)) as sources:
+            yield sources
 
     def start_controller(self) -> None:
         """Start the controller from source, as a user would in a second terminal."""
@@ -189,7 +204,9 @@ class UserStage(Stage):
     def _deletions(self) -> list[str]:
         if not self._new:
             return []
-        deployment = [] if DEFINITION in self._new else ["kubectl delete bd demo --ignore-not-found --timeout=60s"]
+        deployment = (
+            [] if DEFINITION in self._new else ["kubectl delete bd demo three --ignore-not-found --timeout=60s"]
+        )
         return [*deployment, f"kubectl delete {' '.join(self._new)} --ignore-not-found --timeout=60s"]
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hack.control_plane.waiting import wait_for
 from hack.demonstration.shell import Shell
 from hack.demonstration.stage import DEFINITION, NAMESPACE, Stage
+from tests.support.private_sources import PrivateSources
+from tests.support.registries import PASSWORD, USER
 
 NAME = "demo"
 WAIT = "kubectl wait --timeout=60s"
@@ -20,6 +22,23 @@ spec:
   sources:
   - kind: image
     image: {{ref: "{image}"}}"""
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: from-{kind}}}
+"""
+THREE = """\
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: three}}
+spec:
+  format: plain
+  installNamespace: {namespace}
+  sources:
+  - {{kind: image, destination: a, image: {{ref: "{image}", auth: {{secret: {{name: login}}}}}}}}
+  - {{kind: git, destination: b, git: {{repository: "{repository}", ref: main, auth: {{secret: {{name: login}}}}}}}}
+  - {{kind: http, destination: c, http: {{url: "{file}", auth: {{secret: {{name: login}}}}}}}}"""
 
 
 def tell(stage: Stage, *, keep: bool) -> None:
@@ -43,6 +62,8 @@ def tell(stage: Stage, *, keep: bool) -> None:
     _resume(shell)
     shell.tell("\n== Upgraded: something changes, something is added, something is pruned")
     _upgrade(shell, f"{repository}:v2")
+    shell.tell("\n== Three sources in one, each with credentials: an image, a repository and a file")
+    _install_three(stage)
     if not keep:
         shell.tell("\n== Deleted: nothing of it is left")
         _delete(shell)
@@ -96,6 +117,31 @@ def _upgrade(shell: Shell, image: str) -> None:
     shell.run(f"{WAIT} -n {NAMESPACE} --for=delete configmap/banner")
     _show_objects(shell)
     shell.run(f"kubectl -n {NAMESPACE} get configmap settings -o jsonpath='{{.data.greeting}}{LINE_END}'")
+
+
+def _install_three(stage: Stage) -> None:
+    shell = stage.shell
+    with stage.serve_private_sources() as sources:
+        manifest = THREE.format(namespace=NAMESPACE, **_fill(sources))
+        login = f"--from-literal=username={USER} --from-literal=password='{PASSWORD}'"
+        authority = sources.authority.folder / "ca.crt"
+        shell.run(f"kubectl -n {NAMESPACE} create secret generic login {login} --from-file={authority}")
+        shell.run(f"kubectl apply -f - <<'EOF'\n{manifest}\nEOF")
+        shell.run(f"{WAIT} --for=condition=Ready bd/three")
+        shell.run(f"kubectl -n {NAMESPACE} get configmap -l core.rukpak.io/bundle-deployment=three -o name | xargs")
+        shell.run("kubectl delete bd three --timeout=60s")
+
+
+def _fill(sources: PrivateSources) -> dict[str, str]:
+    """Put one ConfigMap into each of three sources; return their addresses."""
+    made = {kind: {f"{kind}.yaml": CONFIG_MAP.format(kind=kind).encode()} for kind in ("image", "git", "http")}
+    sources.public.push_image("three", "v1", [made["image"]])
+    sources.put_files("three", made["git"], made["http"])
+    return {
+        "image": f"{sources.registry.host}/three:v1",
+        "repository": f"{sources.git.url}/three.git",
+        "file": f"{sources.files.address}/three.tar.gz",
+    }
 
 
 def _delete(shell: Shell) -> None:

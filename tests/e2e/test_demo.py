@@ -52,6 +52,11 @@ TRANSCRIPT = [
     r"deployment\.apps/web service/web configmap/settings poddisruptionbudget\.policy/web",
     r"\$ .* get configmap settings .*",
     r"welcome",
+    r"secret/login created",
+    r"bundledeployment\.core\.rukpak\.io/three created",
+    r"bundledeployment\.core\.rukpak\.io/three condition met",
+    r"configmap/from-git configmap/from-http configmap/from-image",
+    r'bundledeployment\.core\.rukpak\.io "three" deleted',
 ]
 DELETED = [
     r"\$ kubectl delete bd demo .*",

@@ -16,9 +16,9 @@ from typing import Any
 
 from tests.support.bundles import Manifest, bundle_of
 from tests.support.faulty_server import FaultyServer
-from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.git_servers import Content, GitHttpServer, GitRepository
 from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry, password_auth
-from tests.support.registry import LocalRegistry, pack
+from tests.support.registry import Files, LocalRegistry, pack
 
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 FORGE = {"uploadpack.allowFilter": "true", "uploadpack.allowAnySHA1InWant": "true"}
@@ -51,6 +51,12 @@ class PrivateSources:
         self.files.add(f"/{name}.tar.gz", body, **{"tag": tag, "authorization": BASIC, **faults})
         return body
 
+    def put_files(self, name: str, committed: Files, archived: Files) -> None:
+        """Make a repository of files at its root, and an archive of others, under one name."""
+        repository = GitRepository(self.git.root / f"{name}.git", config=FORGE)
+        repository.commit({str(path): data for path, data in committed.items()})
+        self.files.add(f"/{name}.tar.gz", gzip.compress(pack(archived), mtime=0), authorization=BASIC)
+
     # entries of spec.sources
 
     def image(self, name: str, secret: Mapping[str, str] | None, **block: Any) -> Manifest:
@@ -77,7 +83,9 @@ class PrivateSources:
         return {".dockerconfigjson": json.dumps({"auths": auths}), "ca.crt": self.authority.pem}
 
 
-def _entry(kind: str, address: Mapping[str, Any], secret: Mapping[str, str] | None, block: Mapping[str, Any]) -> Any:
+def _entry(
+    kind: str, address: Mapping[str, Any], secret: Mapping[str, str] | None, block: Mapping[str, Any]
+) -> Manifest:
     auth = {"auth": {"secret": dict(secret)}} if secret else {}
     return {"kind": kind, kind: {**address, **auth, **block}}
 
@@ -89,7 +97,7 @@ def archive_of(*manifests: Manifest) -> bytes:
 
 def commit_bundle(repository: GitRepository, *manifests: Manifest, branch: str = "main") -> str:
     """Commit a bundle; return the name of the commit."""
-    files = {f"deploy/{path}": data for path, data in bundle_of(*manifests).items()}
+    files: dict[str | bytes, Content] = {f"deploy/{path}": data for path, data in bundle_of(*manifests).items()}
     return repository.commit(files, branch=branch)
 
 

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.status import NOT_READY_ITEMS, ConditionStatus
 from controller.observe.health.verdict import State, Verdict, failed
 
-NOT_READY_ITEMS = 10
 FALL_SECONDS = 15.0
 """How long a fall from Healthy to Progressing is kept back: scaling and restarts of pods would flap it."""
 COUNTS_SECONDS = 5.0
 """How often counts alone are published at most."""
 
-Status = Literal["True", "False", "Unknown"]
 Id = TypeVar("Id", bound=Hashable)
 
-_STATUS: Mapping[Reason, Status] = {Reason.HEALTHY: "True", Reason.NOT_INSTALLED: "Unknown"}
+_STATUS: Mapping[Reason, ConditionStatus] = {Reason.HEALTHY: "True", Reason.NOT_INSTALLED: "Unknown"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health(Generic[Id]):
     """The health of all objects of one revision."""
 
-    status: Status
+    status: ConditionStatus
     reason: Reason
     message: str
     total: int

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Capabilities, Entry, Limits, Resolution, Source
+from api.plugins import Access, Capabilities, Credentials, Entry, Limits, Resolution, Source
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller import desired
 from controller.content.store import ContentStore
-from controller.desired import Builder, Request, check, inputs_digest, match_pins, spec_digest, unsupported
+from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest, unsupported
 from controller.extensions import source_of
 from controller.formats.applicable import revision_digest
 from controller.revision import Revision
@@ -402,3 +402,57 @@ def test_content_that_breaks_a_budget_is_refused(tmp_path: Path) -> None:
         build(strict, "a")
     assert caught.value.reason is Reason.CONTENT_REJECTED
     assert caught.value.message.startswith("spec.sources[0].parameters")
+
+
+# what goes in and out while sources are asked
+
+
+class Reading(Shelf):
+    """A source that has to read its content in order to resolve it."""
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        resolution = super().resolve(parameters, access)
+        self.access = access
+        access.keep(resolution, self.fetch(parameters, resolution, access))
+        return resolution
+
+
+def test_content_that_was_read_to_resolve_it_is_not_fetched_again(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = Reading(CONTENTS)
+    monkeypatch.setattr(desired, "source_of", lambda _kind: reading)
+    builder.resolve(shelved("a"), (None,), threading.Event())
+    build(builder, "a")
+    assert reading.calls == ["resolve a", "fetch a"]
+
+
+def test_a_source_gets_credentials_and_its_last_resolution_and_how_it_ended_is_told(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = Reading(CONTENTS)
+    monkeypatch.setattr(desired, "source_of", lambda _kind: reading)
+    ended: dict[int, BundleError | None] = {}
+    source_spec = shelved("a", "absent")
+    aid = Aid(
+        credentials=lambda index, _source: Credentials(username=f"user-{index}"),
+        ended=ended.__setitem__,
+        previous=builder_pins(source_spec),
+    )
+    builder.resolve(source_spec, (None, None), threading.Event(), aid)
+    assert reading.access is not None
+    assert reading.access.credentials is not None
+    assert reading.access.credentials.username == "user-0"
+    assert reading.access.previous == Resolution(pinned="x", digest=DIGEST)
+    assert ended == {0: None, 1: ABSENT}
+
+
+def test_credentials_that_cannot_be_read_are_the_failure_of_their_source(builder: Builder, shelf: Shelf) -> None:
+    missing = BundleError(Reason.SECRET_NOT_FOUND, "spec.sources[0].parameters.auth: no Secret")
+
+    def read(_index: int, _source: object) -> Credentials | None:
+        raise missing
+
+    ended: dict[int, BundleError | None] = {}
+    resolved = builder.resolve(shelved("a"), (None,), threading.Event(), Aid(credentials=read, ended=ended.__setitem__))
+    assert (resolved.failure, ended, shelf.calls) == (missing, {0: missing}, [])

@@ -114,3 +114,9 @@ def test_the_end_cancels_everything() -> None:
     pool.preparations.take("shop", "t1", lambda cancelled: cancellations.put(cancelled.wait(SECONDS)))
     pool.preparations.stop()
     assert cancellations.get(timeout=SECONDS)
+
+
+def test_a_pass_that_asks_after_the_end_starts_nothing(pool: Pool) -> None:
+    pool.preparations.stop()
+    assert pool.preparations.take("shop", "t1", lambda _: "made") is None
+    assert pool.finished.empty()

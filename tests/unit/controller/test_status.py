@@ -187,6 +187,21 @@ ROWS = [
         status=HEALTHY_BEFORE,
     ),
     Case(
+        "a poll that failed takes nothing away from what is installed, and is tried again",
+        replace(DONE, poll_failure=BundleError(Reason.UNREACHABLE, "spec.sources[0].image: no answer")),
+        {**OK, "Unpacked": "False Unreachable", "Reconciling": "True Unreachable"},
+    ),
+    Case(
+        "a poll that somebody has to see to",
+        replace(DONE, poll_failure=NOT_FOUND),
+        {**OK, "Unpacked": "False NotFound", "Stalled": "True NotFound"},
+    ),
+    Case(
+        "of a poll that failed and an object that is refused the poll is told first",
+        replace(DONE, poll_failure=NOT_FOUND, outcomes=(outcome(REFUSED),), applied=False),
+        waiting("False NotFound", "False Refused", "True Healthy", "False NotFound", Stalled="True NotFound"),
+    ),
+    Case(
         "paused, and nothing has changed",
         replace(DONE, applied=False, wanted=OLD, revision=OLD),
         {**OK, "Paused": "True Paused"},

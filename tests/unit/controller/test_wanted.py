@@ -238,6 +238,59 @@ def test_a_revision_that_is_too_large_to_keep_is_not_used(search: Search, monkey
     assert "APPLY revision" not in search.requests()
 
 
+# what is learnt on the way
+
+
+def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
+    search.wish("v1")
+    search.preparations.busy = True
+    search.find()
+    search.memory.attempt.text = "spec.sources[0]: 5 of 10 MiB"
+    assert search.find().fetching == "the sources are being resolved (spec.sources[0]: 5 of 10 MiB)"
+    search.wish("v2")
+    assert search.find().fetching == "the sources are being resolved"
+
+
+def test_a_spec_that_cannot_be_served_ends_what_goes_on(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled: list[str | None] = []
+    monkeypatch.setattr(search.preparations, "cancel", lambda name, *, purpose=None: cancelled.append(purpose))
+    search.wish("v1")
+    search.preparations.busy = True
+    search.find()
+    search.wish("v1", format="example.com/unknown")
+    search.find()
+    assert cancelled == [""]
+
+
+class Polls(NamedTuple):
+    name: str
+    spec: dict[str, Any]
+    annotation: str | None
+    expect: bool
+
+
+FLOATING = {"sources": [{"kind": "image", "pollInterval": "30s", "image": {"ref": "v1"}}]}
+POLLS = [
+    Polls("with an interval it is polled", FLOATING, None, True),
+    Polls("without one it is not", {}, None, False),
+    Polls("nor while somebody asks for a new resolution", FLOATING, "now", False),
+    Polls("nor while the spec cannot be served", {**FLOATING, "format": "example.com/unknown"}, None, False),
+    Polls("nor while it is paused", {**FLOATING, "paused": True}, None, False),
+]
+
+
+@pytest.mark.parametrize("case", POLLS, ids=attrgetter("name"))
+def test_when_a_source_is_polled(case: Polls, search: Search) -> None:
+    search.install("v1")
+    search.shelf.put("v1", config_map("moved"))
+    search.seconds = 60.0
+    search.wish("v1", **case.spec)
+    search.ask(case.annotation)
+    polled = search.reconciler._finder.poll(search.deployment, search.memory)
+    assert search.shelf.calls == (["resolve v1"] if case.expect else [])
+    assert (polled.status.sources[0].digest == search.shelf.tags["v1"]) is case.expect
+
+
 # the revision before
 
 

@@ -339,6 +339,15 @@ def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) ->
     world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed anew")
 
 
+def test_what_a_watch_tells_after_its_end_is_not_kept(world: World) -> None:
+    world.managed()
+    world.know(CONFIG_MAP)
+    ended = world.watches._kinds["", "ConfigMap"]
+    world.watches.need_only("shop", [WORKLOAD])
+    world.watches._index(KEY, ended)
+    assert world.watches.managed("shop") == {}
+
+
 # what ends a wait
 
 
