@@ -535,8 +535,9 @@ def test_stop_returns_at_once_and_ends_an_idle_watch(client: Client, namespace: 
 
 
 def test_what_may_not_be_listed_is_told(client: Client, cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    cluster.kubectl("create", "serviceaccount", "nobody", "-n", namespace)  # "default" comes a moment later by itself
     token = client.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}}
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/nobody/token", {"spec": {"expirationSeconds": 600}}
     ).value["status"]["token"]
     config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
     config["users"][0]["user"] = {"token": token}
@@ -547,7 +548,7 @@ def test_what_may_not_be_listed_is_told(client: Client, cluster: Cluster, namesp
     reflector.start()
     wait(lambda: reflector.denied)
     reflector.stop()
-    assert f"system:serviceaccount:{namespace}:default" in reflector.denied
+    assert f"system:serviceaccount:{namespace}:nobody" in reflector.denied
     assert token not in reflector.denied
 
 
