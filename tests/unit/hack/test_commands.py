@@ -79,7 +79,8 @@ def set_up(clone: Path, tools: Path) -> Path:
 
 def test_one_part_runs_nothing_else(set_up: Path, tools: Path) -> None:
     done = run(set_up / "hack/test", "integration", "-k", "color", path=str(tools))
-    assert done.stdout == f"== integration\n{set_up}: -m pytest tests/integration -k color\n"
+    command = "-m pytest --numprocesses=auto --dist=loadfile tests/integration -k color"
+    assert done.stdout == f"== integration\n{set_up}: {command}\n"
 
 
 def test_a_path_takes_the_place_of_the_whole_part(set_up: Path, tools: Path) -> None:
