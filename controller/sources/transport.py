@@ -124,9 +124,11 @@ def _unreachable(subject: str, host: str, problem: str, retry_after: float | Non
 
 
 def is_certificate_data(pem: str) -> bool:
-    """Return whether text is a bundle of PEM certificates."""
+    """Return whether text is a bundle of PEM certificates, or '' for the usual ones."""
+    if not pem:
+        return True
     try:
-        ssl.create_default_context(cadata=pem)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)  # a default one would load its own
     except (ssl.SSLError, ValueError):
         return False
     return True
