@@ -252,7 +252,8 @@ class Reconciler:
         self._publisher.say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
-        finished = applied and (not waiting or deployment.spec.prune == "Never") and self._is_as_left(job)
+        observed = self._watches.managed(job.owner.name)
+        finished = applied and (not waiting or deployment.spec.prune == "Never") and _is_as_left(job, observed)
         kinds = {*job.wanted.kinds, *_kinds_of(waiting, deployment)}
         report = replace(
             self._report(deployment, wanted),
@@ -264,7 +265,9 @@ class Reconciler:
             conflicts=tuple(memory.ledger.conflicts()),
             progress=progress,
             install_namespace=job.install_namespace,
-            managed_state=self._finish(deployment, job, kinds, memory) if finished else deployment.status.managed_state,
+            managed_state=self._finish(deployment, job, kinds, observed, memory)
+            if finished
+            else deployment.status.managed_state,
             warnings=_warnings(outcomes),
         )
         if not finished:
@@ -272,19 +275,24 @@ class Reconciler:
         memory.rest("" if wanted.current else job.wanted.revision)
         return replace(report, managed_kinds=_merge_kinds((), kinds))
 
-    def _is_as_left(self, job: Job) -> bool:
-        """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
-        return not any(key in job.wanted.by_key for key in job.ledger.drifted(self._watches.managed(job.owner.name)))
+    def _finish(
+        self,
+        deployment: BundleDeployment,
+        job: Job,
+        kinds: Iterable[GroupVersionKind],
+        observed: Mapping[ObjectKey, Record],
+        memory: Memory,
+    ) -> str:
+        """Nothing is left to do: expect everything as it was compared, and drop the revisions that nobody needs.
 
-    def _finish(self, deployment: BundleDeployment, job: Job, kinds: Iterable[GroupVersionKind], memory: Memory) -> str:
-        """Nothing is left to do: expect everything as it is now, and drop the revisions that nobody needs."""
-        observed = self._watches.managed(job.owner.name)
-        records = [record for key, record in observed.items() if key in job.wanted.by_key]
-        memory.ledger.expect_all(own_records({record.key: record for record in records}, deployment))
+        Not as it is by now: an edit that has come since would pass for expected, and never be repaired.
+        """
+        records = {key: record for key, record in observed.items() if key in job.wanted.by_key}
+        memory.ledger.expect_all(own_records(records, deployment))
         if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
             self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
         self._watches.need_only(job.owner.name, kinds)
-        return managed_state(own_records({record.key: record for record in records}, deployment))
+        return managed_state(own_records(records, deployment))
 
     def _progress(self, deployment: BundleDeployment, job: Job, memory: Memory) -> Progress:
         observed = self._watches.managed(job.owner.name)
@@ -356,6 +364,11 @@ class Reconciler:
         self._retries.forget(name)
         self._memories.forget(name)
         return NEVER
+
+
+def _is_as_left(job: Job, observed: Mapping[ObjectKey, Record]) -> bool:
+    """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
+    return not any(key in job.wanted.by_key for key in job.ledger.drifted(observed))
 
 
 def _kinds_of(records: Iterable[Record], deployment: BundleDeployment) -> list[GroupVersionKind]:

@@ -142,10 +142,10 @@ class ControlPlane(Cluster):
         A watch is there twice: when it is opened (stage ResponseStarted) and when it ends (ResponseComplete).
         """
         with self._audit_log().open("rb") as log:
-            log.seek(since)
+            log.seek(max(since - 1, 0))
             written = log.read()
-        # What follows the last line end is being written now.
-        return [json.loads(line) for line in written.split(b"\n")[:-1]]
+        # A line may have been half written at that position, and the last one may be so now.
+        return [json.loads(line) for line in written.split(b"\n")[1 if since else 0 : -1]]
 
     def _audit_log(self) -> Path:
         if self._audit is None:
