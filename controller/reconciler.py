@@ -17,7 +17,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.apply.execute import Applier
 from controller.apply.ledger import Ledger
 from controller.apply.outcome import Job, Outcome
-from controller.apply.plan import Action, Plan, is_finished, make_plan
+from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
 from controller.apply.prune import Cause, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
 from controller.deletion import Deleter
@@ -152,7 +152,7 @@ class Reconciler:
         outcomes = self._applier.execute(plan, job)
         _remember(memory.ledger, outcomes)
         return self._conclude(
-            deployment=deployment, wanted=wanted, plan=plan, job=job, outcomes=outcomes, memory=memory
+            deployment=deployment, wanted=wanted, job=job, outcomes=outcomes, memory=memory
         ), deployment
 
     def _to_work_on(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> Revision | None:
@@ -237,7 +237,6 @@ class Reconciler:
         *,
         deployment: BundleDeployment,
         wanted: Wanted,
-        plan: Plan,
         job: Job,
         outcomes: list[Outcome],
         memory: Memory,
@@ -248,10 +247,12 @@ class Reconciler:
         prune_now = (
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
-        removals = self._remover.remove(plan.prune, job.owner.name, Cause.PRUNE) if prune_now else []
+        # As it is after applying: what was only in the revision before may just have been repaired from it.
+        surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
+        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE) if prune_now else []
         self._publisher.say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
-        waiting = [record for record in plan.prune if not prune_now] + [r.record for r in removals if r.error]
+        waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
         observed = self._watches.managed(job.owner.name)
         finished = applied and (not waiting or deployment.spec.prune == "Never") and _is_as_left(job, observed)
         kinds = {*job.wanted.kinds, *_kinds_of(waiting, deployment)}

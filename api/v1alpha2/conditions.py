@@ -276,7 +276,7 @@ class Reason(str, Enum):
         "Immutable",
         Retry.PERMANENT,
         "a field that cannot be changed differs",
-        "delete the object, or let it be recreated by the annotation core.rukpak.io/recreate",
+        "delete the object: it is applied anew at once",
     )
     TOO_LARGE = "TooLarge", Retry.PERMANENT, "an object or the revision is larger than the cluster can keep", "split it"
     UNSAFE_CRD_UPGRADE = (

@@ -135,8 +135,14 @@ def make_plan(
     for planned in tasks:
         by_position.setdefault(order.step_of(planned.target.key), []).append(planned)
     steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
-    surplus = [r for key, r in observed.items() if key not in wanted.by_key and _is_surplus(r, owner, orphan=orphan)]
-    return Plan(steps=tuple(steps), prune=tuple(surplus))
+    return Plan(steps=tuple(steps), prune=tuple(find_surplus(wanted, observed, owner, orphan=orphan)))
+
+
+def find_surplus(
+    wanted: TargetSet, observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan: bool
+) -> list[Record]:
+    """Return the objects of ours that a revision does not want."""
+    return [r for key, r in observed.items() if key not in wanted.by_key and _is_surplus(r, owner, orphan=orphan)]
 
 
 def is_finished(target: Target, record: Record | None, *, installed: bool) -> bool:

@@ -6,6 +6,7 @@ of that (reference/apply.md 7). Runs on the threads of the pool, and asks nothin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -33,6 +34,8 @@ from controller.observe.watches import NOT_OBSERVED, Watches
 from controller.retries import Retries
 
 NOT_SERVED_YET_SECONDS = 0.3
+log = logging.getLogger(__name__)
+
 _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
 
 
@@ -96,6 +99,8 @@ class Sender:
     def fail(self, task: Task, error: BundleError, job: Job) -> Outcome:
         """Note a failure, and return it."""
         self._retries.failed(job.owner.name, task.target.key, job.attempt(task.target), error)
+        about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
+        log.warning("object not applied", extra={**about, "reason": error.reason.value, "problem": error.message})
         if error.reason in _NAMESPACE_GONE:  # so that it is looked at before the next try
             job.ledger.used.discard(_namespace_of(task))
         return Outcome(task=task, error=error, tried=True)
@@ -192,6 +197,8 @@ class Sender:
         self._retries.succeeded(job.owner.name, task.target.key)
         if task.target.bare:
             return Outcome(task=task, tried=True, warnings=reply.warnings)
+        about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
+        log.info("object applied", extra={**about, "action": task.action.value})
         record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
         if task.action is Action.REPAIR or (task.action is Action.CREATE and task.target.key in job.ledger.left):
             job.ledger.repaired(task.target.key)

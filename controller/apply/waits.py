@@ -50,7 +50,10 @@ class Waits:
         target = task.target
         if not job.proceed():
             return out_of_date(task)
-        if held := self._retries.holding(job.owner.name, target.key, job.attempt(target)):
+        held = self._retries.holding(job.owner.name, target.key, job.attempt(target))
+        if held and not (
+            held.reason is Reason.IMMUTABLE and task.record is None
+        ):  # gone: nothing is immutable any more
             return held
         if error := progress.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
             return BundleError(Reason.APPLYING, f"{target.key}: waits for its namespace: {error.message}")
