@@ -88,7 +88,9 @@ def test_a_kind_is_watched_once_however_many_objects_it_has(installed: Installed
 def test_nothing_is_asked_for_while_nothing_happens(installed: Installed) -> None:
     since = installed.world.position()
     requests = installed.requests_since(since)
-    assert _except_discovery(requests) == []
+    # The Events about its installation are sent by a thread of their own, and may come a moment later.
+    asked = [each for each in _except_discovery(requests) if not each.startswith("create events ")]
+    assert asked == []
 
 
 def test_a_repair_is_a_handful_of_requests_and_no_write_of_status(installed: Installed) -> None:

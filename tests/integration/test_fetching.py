@@ -134,31 +134,31 @@ def test_equal_content_is_fetched_once_and_each_asks_for_itself(world: World, re
 def test_a_fetch_that_nobody_waits_for_any_more_is_given_up(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
     deployed = deploy(world, gate.put("large", LARGE * 100))
-    assert gate.begun.wait(20)
+    assert gate.begun.wait(60)
     other = new_name()
     ref = world.push(other, BLUE)
     deployed.change(sources=[image(ref)])
     deployed.wait_ready()
-    assert gate.hung_up.wait(10)
+    assert gate.hung_up.wait(40)
     deployed.wait(lambda: not staged(world), "nothing left")
 
 
 def test_so_is_one_of_a_bundle_deployment_that_goes(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
     deployed = deploy(world, gate.put("large", LARGE * 100))
-    assert gate.begun.wait(20)
+    assert gate.begun.wait(60)
     deployed.delete()
     deployed.wait_gone()
-    assert gate.hung_up.wait(10)
+    assert gate.hung_up.wait(40)
 
 
 def test_so_is_one_whose_spec_cannot_be_served_any_more(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
     deployed = deploy(world, gate.put("large", LARGE * 100))
-    assert gate.begun.wait(20)
+    assert gate.begun.wait(60)
     deployed.change(config={"unknown": True})
     deployed.wait_for("Installed", "False", "InvalidConfig")
-    assert gate.hung_up.wait(10)
+    assert gate.hung_up.wait(40)
 
 
 def test_a_long_fetch_tells_how_far_it_is_every_five_seconds(world: World, gate: Gate) -> None:
@@ -180,7 +180,7 @@ def test_a_kill_in_the_middle_leaves_no_half_content(world: World, gate: Gate) -
     gate.go_on = lambda: gate.end.wait(0.5)
     before = entries(world)
     deployed = deploy(world, gate.put("large", LARGE + bytes(512)))  # content that no other test has
-    assert gate.begun.wait(20)
+    assert gate.begun.wait(60)
     world.controller.kill()
     assert entries(world) == before
 
@@ -270,7 +270,7 @@ def test_sources_that_hang_hold_up_nobody_else(world: World, gate: Gate, tmp_pat
         server.faults = GitFaults(silent=True)
         repository = {"kind": "git", "git": {"repository": f"{server.url}/x.git"}}
         hanging = [deploy(world, gate.put("large", LARGE)), deploy(world, repository)]
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         deploy(world, image(world.push(new_name(), BLUE))).wait_ready()
         reasons = [each.wait_for("Unpacked", "False")["reason"] for each in hanging]
         assert reasons == ["Fetching", "Fetching"]
