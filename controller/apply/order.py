@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
+from controller.kube.resources import BUILT_IN_GROUPS
 from controller.observe.records import ObjectKey
 
 Item = TypeVar("Item")
@@ -99,36 +100,6 @@ _STEPS: Mapping[tuple[str, str], Step] = {
     ("apiregistration.k8s.io", "APIService"): _GATES,
 }
 
-# Groups that the API server serves itself. By name, since custom ones may end in k8s.io, too
-# (gateway.networking.k8s.io).
-_BUILT_IN = frozenset(
-    {
-        "",
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
-
 
 def step_of(key: ObjectKey) -> Step:
     """Return the stage of a kind, and its rank in it."""
@@ -137,7 +108,7 @@ def step_of(key: ObjectKey) -> Step:
 
 def is_custom(key: ObjectKey) -> bool:
     """Whether a kind is not the API server's own: of a CustomResourceDefinition, or of an aggregated API."""
-    return key.group not in _BUILT_IN
+    return key.group not in BUILT_IN_GROUPS
 
 
 def teardown_step(key: ObjectKey) -> tuple[bool, Step]:

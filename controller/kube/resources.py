@@ -83,6 +83,36 @@ class Resource:
         return "/".join([*parts, self.plural, *([_quote(name)] if name else [])])
 
 
+# Groups that the API server serves itself. By name, since custom ones may end in k8s.io, too
+# (gateway.networking.k8s.io).
+BUILT_IN_GROUPS = frozenset(
+    {
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from controller.kube.resources import BUILT_IN_GROUPS
 from controller.observe.health.availability import horizontal_pod_autoscaler, pod_disruption_budget
 from controller.observe.health.batch import job
 from controller.observe.health.checks import always_healthy, concerns, judge_by_checks
@@ -44,35 +45,6 @@ _RULES: Mapping[tuple[str, str], Callable[[Subject], Verdict]] = {
     (_GATEWAY_API, "UDPRoute"): route,
 }
 
-# Groups that the API server serves itself. By name, since custom ones may end in k8s.io, too.
-_BUILT_IN = frozenset(
-    {
-        "",
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
-
 
 def assess(manifest: Manifest, context: Context) -> Verdict:
     """Judge an object as it is on the cluster.
@@ -93,7 +65,7 @@ def needs_full_object(group: str, kind: str, checks: Iterable[Manifest] = ()) ->
         kind: of the objects.
         checks: `spec.healthChecks` of whoever has such objects.
     """
-    if (group, kind) in _RULES or group not in _BUILT_IN:
+    if (group, kind) in _RULES or group not in BUILT_IN_GROUPS:
         return True
     return any(concerns(check, group, kind) and not check.get("always") for check in checks)
 
@@ -140,7 +112,7 @@ def _by_ready(subject: Subject) -> Verdict | None:
 def _status_not_reported(subject: Subject) -> Verdict | None:
     """Doubt a custom resource whose schema announces a status that nobody has written: its operator may be down."""
     reported = subject.conditions or subject.outdated or subject.observed_generation is not None
-    if reported or subject.group in _BUILT_IN or not subject.context.reports_status:
+    if reported or subject.group in BUILT_IN_GROUPS or not subject.context.reports_status:
         return None
     message = "its controller has reported no status; if it never does, say always: Healthy in spec.healthChecks"
     return progressing("StatusNotReported", message, deadline=False)
