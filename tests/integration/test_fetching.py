@@ -25,6 +25,7 @@ MEBIBYTE = 1 << 20
 BLUE = config_map("settings", color="blue")
 BODY = pack(bundle_of(BLUE))
 LARGE = pack({"other.bin": bytes(12 * MEBIBYTE), **bundle_of(BLUE)})
+# Slow to send in steps, and within the budget of 512 MiB: what is over it is refused before it begins.
 
 
 class Gate:
@@ -133,7 +134,7 @@ def test_equal_content_is_fetched_once_and_each_asks_for_itself(world: World, re
 
 def test_a_fetch_that_nobody_waits_for_any_more_is_given_up(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
-    deployed = deploy(world, gate.put("large", LARGE * 100))
+    deployed = deploy(world, gate.put("large", LARGE * 40))
     assert gate.begun.wait(60)
     other = new_name()
     ref = world.push(other, BLUE)
@@ -145,7 +146,7 @@ def test_a_fetch_that_nobody_waits_for_any_more_is_given_up(world: World, gate: 
 
 def test_so_is_one_of_a_bundle_deployment_that_goes(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
-    deployed = deploy(world, gate.put("large", LARGE * 100))
+    deployed = deploy(world, gate.put("large", LARGE * 40))
     assert gate.begun.wait(60)
     deployed.delete()
     deployed.wait_gone()
@@ -154,7 +155,7 @@ def test_so_is_one_of_a_bundle_deployment_that_goes(world: World, gate: Gate) ->
 
 def test_so_is_one_whose_spec_cannot_be_served_any_more(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
-    deployed = deploy(world, gate.put("large", LARGE * 100))
+    deployed = deploy(world, gate.put("large", LARGE * 40))
     assert gate.begun.wait(60)
     deployed.change(config={"unknown": True})
     deployed.wait_for("Installed", "False", "InvalidConfig")
