@@ -7,7 +7,7 @@ cluster, a Secret object or a path to write content to: it gets values and yield
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -205,8 +205,30 @@ class RenderRequest:
     capabilities: Capabilities
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """An object that is run at a point of installing or tearing down; not a managed object. The words are Helm's."""
+
+    manifest: dict[str, Any]
+    events: tuple[str, ...]
+    """pre-install, post-install, pre-upgrade, post-upgrade, pre-delete, post-delete."""
+    weight: int = 0
+    """Those of one event run in ascending order, each waited for."""
+    delete_policies: tuple[str, ...] = ("before-hook-creation",)
+    """before-hook-creation, hook-succeeded, hook-failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """What a format makes of a content tree."""
+
+    objects: Sequence[dict[str, Any]]
+    """In bundle order, as plain dictionaries of Kubernetes JSON."""
+    hooks: Sequence[Hook] = ()
+
+
 class Format(Protocol):
-    """A way to make objects from a content tree. Pure: equal requests give equal objects."""
+    """A way to make objects from a content tree. Pure: equal requests give equal renderings."""
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with `spec.config`, each beginning with its field path."""
@@ -214,8 +236,8 @@ class Format(Protocol):
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:
         """Return the install namespace where the spec names none."""
 
-    def render(self, request: RenderRequest) -> list[dict[str, Any]]:
-        """Return the objects in bundle order, as plain dictionaries of Kubernetes JSON.
+    def render(self, request: RenderRequest) -> Rendering:
+        """Return the objects and hooks.
 
         Raises: BundleError with a reason of Installed.
         """

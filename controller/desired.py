@@ -27,8 +27,10 @@ from api.plugins import (
     ContentTree,
     Credentials,
     Entry,
+    Hook,
     Limits,
     Network,
+    Rendering,
     RenderRequest,
     Resolution,
 )
@@ -38,7 +40,7 @@ from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
 from controller.extensions import format_of, source_of
-from controller.formats.applicable import make_applicable, revision_digest
+from controller.formats.applicable import make_applicable, revision_digest, scopes_of_crds
 from controller.revision import Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
@@ -215,13 +217,13 @@ class Builder:
         with self._using(_content_keys(request)), self._store.scratch() as scratch:
             tree = assemble(self._parts(request, cancelled, aid), scratch / "tree")
             install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
-            objects = self._render(request, tree, install_namespace, capabilities)
+            rendering = self._render(request, tree, install_namespace, capabilities)
         terms = Terms(
             inputs=inputs_digest(request),
             install_namespace=install_namespace,
             pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
         )
-        return Revision(digest=revision_digest(objects), objects=tuple(objects), terms=terms)
+        return _revision_of(rendering, terms, capabilities)
 
     @contextmanager
     def _using(self, keys: Sequence[str]) -> Iterator[None]:
@@ -238,19 +240,15 @@ class Builder:
 
     def _render(
         self, request: Request, tree: ContentTree, install_namespace: str, capabilities: Capabilities
-    ) -> list[dict[str, Any]]:
-        render_request = RenderRequest(
-            name=request.name,
-            install_namespace=install_namespace,
-            tree=tree,
-            config=request.spec.config,
-            capabilities=capabilities,
-        )
-        rendered = format_of(request.spec.format).render(render_request)
-        return make_applicable(
-            rendered,
-            install_namespace=install_namespace,
-            is_namespaced=lambda group, version, kind: capabilities.is_namespaced(group, kind),  # noqa: ARG005 - the scope is of the kind
+    ) -> Rendering:
+        return format_of(request.spec.format).render(
+            RenderRequest(
+                name=request.name,
+                install_namespace=install_namespace,
+                tree=tree,
+                config=request.spec.config,
+                capabilities=capabilities,
+            )
         )
 
     def _parts(self, request: Request, cancelled: threading.Event, aid: Aid) -> list[tuple[str, str, Path]]:
@@ -301,6 +299,32 @@ class Builder:
             previous=_resolution(previous) if previous else None,
             progress=lambda done, total: aid.progress(index, done, total),
         )
+
+
+def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:
+    """Make what a format rendered applicable, and name it."""
+    scopes = scopes_of_crds(rendering.objects)
+
+    def applicable(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return make_applicable(
+            objects,
+            install_namespace=terms.install_namespace,
+            is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
+        )
+
+    objects = applicable(rendering.objects)
+    # Each by itself: two hooks may have one name, as they are not there at the same time.
+    hooks = [_hook(hook, applicable([hook.manifest])[0]) for hook in rendering.hooks]
+    return Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=tuple(hooks), terms=terms)
+
+
+def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "manifest": manifest,
+        "events": list(hook.events),
+        "weight": hook.weight,
+        "deletePolicies": list(hook.delete_policies),
+    }
 
 
 def _resolution(pin: SourcePin) -> Resolution:

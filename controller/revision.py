@@ -36,6 +36,7 @@ class Revision:
     """`sha256:…` over objects and hooks."""
     objects: tuple[dict[str, Any], ...]
     hooks: tuple[dict[str, Any], ...] = ()
+    """As JSON: the manifest, made applicable, with `events`, `weight` and `deletePolicies` of `api.plugins.Hook`."""
     terms: Terms
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import ContentTree, RenderRequest
+from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.formats.composer import NodeBudget
 from controller.formats.manifests import Document, read_documents
@@ -42,7 +42,7 @@ class PlainFormat:
         """Return what kubectl takes where nobody says."""
         return "default"
 
-    def render(self, request: RenderRequest) -> list[dict[str, Any]]:
+    def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of all destinations, in order of sources, file names and documents.
 
         Raises: BundleError (InvalidBundle with file and line; NoContent).
@@ -51,7 +51,7 @@ class PlainFormat:
         objects = collect_objects(manifests.documents())
         if not objects:
             raise manifests.no_content()
-        return objects
+        return Rendering(objects=objects)
 
 
 class _Manifests:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -25,12 +25,12 @@ def manifest(name: str) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
 
 
-def render(root: Path, *destinations: str) -> list[dict[str, Any]]:
+def render(root: Path, *destinations: str) -> Sequence[dict[str, Any]]:
     tree = ContentTree(root=root, destinations=destinations or ("",))
     capabilities = Capabilities(kubernetes_version="v1.36.3")
     return FORMAT.render(
         RenderRequest(name="b", install_namespace="default", tree=tree, config={}, capabilities=capabilities)
-    )
+    ).objects
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
