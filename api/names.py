@@ -18,6 +18,8 @@ DRIFT = f"{GROUP}/drift"
 RECREATE = f"{GROUP}/recreate"
 OPTIONAL = f"{GROUP}/optional"
 PRUNE = f"{GROUP}/prune"
+HOOK_RUN = f"{GROUP}/hook-run"
+"""Annotation on the object of a hook: the event and the revision that it was made for. It is no managed object."""
 SAFE_CRD_UPGRADE_VALIDATION = f"{GROUP}/safe-crd-upgrade-validation"
 
 FINALIZER = f"{GROUP}/teardown"

@@ -14,14 +14,17 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
+from controller.apply.hooks import Event
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
+from controller.hooks import Hooks
 from controller.kube.client import ApiError
 from controller.memory import Memory
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
 from controller.questions import owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
+from controller.retries import SLOW_SECONDS
 from controller.revisions import RevisionStore
 from controller.status import notes_on_removals, summarize_deletion
 
@@ -43,11 +46,12 @@ class Deleter:
         *,
         watches: Watches,
         remover: Remover,
+        hooks: Hooks,
         revisions: RevisionStore,
         publisher: Publisher,
         now: Callable[[], datetime],
     ) -> None:
-        self._watches, self._remover, self._revisions = watches, remover, revisions
+        self._watches, self._remover, self._hooks, self._revisions = watches, remover, hooks, revisions
         self._publisher, self._now = publisher, now
 
     def tear_down(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
@@ -61,6 +65,10 @@ class Deleter:
             return NEVER
         if self._watches.need(name, recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)
+        return self._take_away(deployment, memory)
+
+    def _take_away(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
+        name = deployment.metadata.name
         if unreachable := self._watches.unreachable(recorded_kinds(deployment)):
             message = f"{', '.join(unreachable)}: the API group does not answer discovery; see its APIService"
             deletion = Deletion(remaining=0, error=BundleError(Reason.API_UNAVAILABLE, message))
@@ -68,6 +76,10 @@ class Deleter:
             return Requeue(failed=True)
         orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
         teardown = plan_teardown(self._watches.managed(name), owner_of(deployment), orphan=orphan)
+        event = Event.PRE_DELETE if teardown.remaining else Event.POST_DELETE
+        hook_failure = None if orphan else self._hooks.around_teardown(deployment, event, memory)
+        if hook_failure:
+            return self._await_hook(deployment, teardown, hook_failure, memory)
         if not teardown.remaining:
             return self._let_go(deployment)
         removals = self._remover.remove(teardown.now, name, Cause.ORPHAN if orphan else Cause.TEARDOWN)
@@ -79,6 +91,14 @@ class Deleter:
             return Requeue(after=deletion.error.retry_after, failed=True)
         # What changed meanwhile was not deleted (409), and where only its status did no event says so.
         return Requeue(after=LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS)
+
+    def _await_hook(
+        self, deployment: BundleDeployment, teardown: Teardown, failure: BundleError, memory: Memory
+    ) -> Requeue:
+        deletion = Deletion(remaining=len(teardown.remaining), error=failure)
+        self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
+        memory.waits = True
+        return Requeue(after=SLOW_SECONDS, failed=failure.reason is not Reason.WAITING_FOR_HOOK)
 
     def _deletion(self, deployment: BundleDeployment, teardown: Teardown, removals: Iterable[Removal]) -> Deletion:
         begun = deployment.metadata.deletion_timestamp

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from api.v1alpha2.types import ObjectMeta
+from controller.apply.hook_runner import HookMemory
 from controller.apply.ledger import Ledger
 from controller.apply.targets import TargetSet
 from controller.assistance import Attempt
@@ -38,6 +39,7 @@ class Memory:
     poll: PollMemory = field(default_factory=PollMemory)
     attempt: Attempt = field(default_factory=Attempt)
     """What is known of the sources that are being resolved or fetched."""
+    hooks: HookMemory = field(default_factory=HookMemory)
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
     unknown_since: float | None = None
@@ -50,16 +52,18 @@ class Memory:
             self.unknown_since = now
         return now - self.unknown_since < SOON_SECONDS
 
-    def rest(self, working_on: str = "") -> None:
+    def rest(self, working_on: Collection[str] = ()) -> None:
         """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on.
 
         Args:
-            working_on: digest of a revision that every pass compares with, since the wanted one cannot be had.
+            working_on: digests of the revisions that every pass needs while the wanted one is not installed.
         """
         self.unknown_since = None
         self.before.clear()
-        self.revisions = {digest: each for digest, each in self.revisions.items() if digest == working_on}
-        self.targets = {key: each for key, each in self.targets.items() if key[0] == working_on}
+        if not working_on:
+            self.hooks = HookMemory()
+        self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
+        self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
 
 
 class Memories:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
-from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.types import BundleDeployment, Status
 from controller.apply.execute import Applier
 from controller.apply.ledger import Ledger
 from controller.apply.outcome import Job, Outcome
@@ -21,6 +21,7 @@ from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_
 from controller.apply.prune import Cause, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
 from controller.deletion import Deleter
+from controller.hooks import Hooks
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
@@ -51,13 +52,14 @@ class Reconciler:
         applier: Applier,
         remover: Remover,
         deleter: Deleter,
+        hooks: Hooks,
         publisher: Publisher,
         revisions: RevisionStore,
         retries: Retries,
         now: Callable[[], datetime],
     ) -> None:
         self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
-        self._deleter, self._publisher = deleter, publisher
+        self._deleter, self._hooks, self._publisher = deleter, hooks, publisher
         self._revisions, self._retries, self._now = revisions, retries, now
         self._memories = Memories()
 
@@ -136,6 +138,7 @@ class Reconciler:
 
     def _advance(self, deployment: BundleDeployment, memory: Memory) -> tuple[Report, BundleDeployment]:
         wanted, deployment = self._finder.find(deployment, memory)
+        wanted = self._hooks.before_upgrade(deployment, wanted, memory)
         revision = self._to_work_on(deployment, wanted, memory)
         if revision is None:
             return self._report(deployment, wanted), deployment
@@ -143,7 +146,7 @@ class Reconciler:
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *recorded_kinds(deployment)}
         if unknown := self._watches.need(deployment.metadata.name, kinds):
             return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
-        job = self._job(deployment, revision, targets, memory)
+        job = self._job(deployment, wanted, revision, targets, memory)
         plan = self._plan(job, leftovers)
         if deployment.spec.paused:
             return self._survey(deployment, wanted, plan, job, memory), deployment
@@ -179,7 +182,9 @@ class Reconciler:
             )
         return memory.targets[identity]
 
-    def _job(self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory) -> Job:
+    def _job(
+        self, deployment: BundleDeployment, wanted: Wanted, revision: Revision, targets: TargetSet, memory: Memory
+    ) -> Job:
         return Job(
             owner=owner_of(deployment),
             orphan=deployment.spec.deletion_policy == "Orphan",
@@ -191,6 +196,7 @@ class Reconciler:
             ledger=memory.ledger,
             exists=self._watches.exists,
             proceed=lambda: is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
+            gate=self._hooks.before_install(deployment, wanted, targets, memory),
         )
 
     def _plan(self, job: Job, leftovers: tuple[Target, ...]) -> Plan:
@@ -243,6 +249,8 @@ class Reconciler:
     ) -> Report:
         """Prune if it is time, and say what is left to do."""
         applied = not any(outcome.error for outcome in outcomes)
+        hook_failure = self._hooks.after_apply(deployment, wanted, memory) if applied else None
+        applied = applied and hook_failure is None
         progress = self._progress(deployment, job, memory)
         prune_now = (
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
@@ -258,6 +266,7 @@ class Reconciler:
         kinds = {*job.wanted.kinds, *_kinds_of(waiting, deployment)}
         report = replace(
             self._report(deployment, wanted),
+            failure=wanted.failure or hook_failure,
             revision=job.wanted.revision,
             applied=applied,
             outcomes=tuple(outcomes),
@@ -266,19 +275,23 @@ class Reconciler:
             conflicts=tuple(memory.ledger.conflicts()),
             progress=progress,
             install_namespace=job.install_namespace,
-            managed_state=self._finish(deployment, job, kinds, observed, memory)
+            managed_state=self._finish(
+                deployment=deployment, wanted=wanted, job=job, kinds=kinds, observed=observed, memory=memory
+            )
             if finished
             else deployment.status.managed_state,
             warnings=_warnings(outcomes),
         )
         if not finished:
             return report
-        memory.rest("" if wanted.current else job.wanted.revision)
+        memory.rest(() if wanted.current else (job.wanted.revision, wanted.pending))
         return replace(report, managed_kinds=_merge_kinds((), kinds))
 
     def _finish(
         self,
+        *,
         deployment: BundleDeployment,
+        wanted: Wanted,
         job: Job,
         kinds: Iterable[GroupVersionKind],
         observed: Mapping[ObjectKey, Record],
@@ -290,9 +303,10 @@ class Reconciler:
         """
         records = {key: record for key, record in observed.items() if key in job.wanted.by_key}
         memory.ledger.expect_all(own_records(records, deployment))
-        if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
-            self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
-        self._watches.need_only(job.owner.name, kinds)
+        if not wanted.pending:
+            if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
+                self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
+            self._watches.need_only(job.owner.name, kinds)
         return managed_state(own_records(records, deployment))
 
     def _progress(self, deployment: BundleDeployment, job: Job, memory: Memory) -> Progress:
@@ -311,7 +325,7 @@ class Reconciler:
         """Return what is known before anything is compared: the rest stays as status has it."""
         status = deployment.status
         return Report(
-            wanted=wanted.revision.digest if wanted.current and wanted.revision else "",
+            wanted=wanted.revision.digest if wanted.current and wanted.revision else _pending(status, wanted),
             failure=wanted.failure,
             fetching=wanted.fetching,
             install_namespace=status.install_namespace,
@@ -365,6 +379,11 @@ class Reconciler:
         self._retries.forget(name)
         self._memories.forget(name)
         return NEVER
+
+
+def _pending(status: Status, wanted: Wanted) -> str:
+    """Return the revision that waits for its hooks; nothing where status has to tell which one was begun."""
+    return wanted.pending if status.managed_state else ""
 
 
 def _is_as_left(job: Job, observed: Mapping[ObjectKey, Record]) -> bool:

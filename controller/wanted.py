@@ -44,6 +44,8 @@ class Wanted:
     current: bool = False
     """Whether the revision is the one that the spec asks for."""
     failure: BundleError | None = None
+    pending: str = ""
+    """Digest of the one that the spec asks for, where hooks have to run before it is worked on."""
     fetching: str = ""
     """What is being done to get the one that the spec asks for."""
 

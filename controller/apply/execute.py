@@ -12,6 +12,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.look import Looker, run_each
+from controller.apply.order import Stage
 from controller.apply.outcome import Job, Outcome
 from controller.apply.plan import Action, Plan, Step, Task
 from controller.apply.rights import MissingRightsError, list_all
@@ -50,7 +51,11 @@ class Applier:
         Raises: ApiError if discovery does not answer.
         """
         progress = Progress()
-        for step in plan.steps:
+        definitions = [step for step in plan.steps if step.position.stage is Stage.DEFINITIONS]
+        for step in definitions:
+            progress.add(self._run_step(step, job, progress))
+        progress.gate = job.gate()
+        for step in plan.steps[len(definitions) :]:
             progress.add(self._run_step(step, job, progress))
         return _with_all_rights(progress.outcomes)
 
@@ -83,7 +88,7 @@ class Applier:
             return Outcome(task=task)
         if job.ledger.postpones(task.target.key, task.target.digest):
             return Outcome(task=task, postponed=True)
-        error = self._waits.hindrance(task, step, job, progress)
+        error = progress.gate or self._waits.hindrance(task, step, job, progress)
         return Outcome(task=task, error=error) if error else None
 
     def _resource(self, task: Task, job: Job) -> Resource | None:

@@ -47,6 +47,8 @@ class Job:
     exists: Exists
     proceed: Callable[[], bool]
     """False as soon as the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
+    gate: Callable[[], BundleError | None] = lambda: None
+    """Asked once, before anything but Namespaces, CustomResourceDefinitions and classes is sent: why that waits."""
 
     def attempt(self, target: Target) -> str:
         """Return what is tried with an object: its failures are remembered by that."""

@@ -27,6 +27,8 @@ class Progress:
     outcomes: list[Outcome] = field(default_factory=list)
     failed: dict[ObjectKey, BundleError] = field(default_factory=dict)
     created_namespaces: set[str] = field(default_factory=set)
+    gate: BundleError | None = None
+    """Why everything that is still to come has to wait."""
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Note what a step has done."""

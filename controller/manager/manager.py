@@ -11,11 +11,13 @@ from importlib.metadata import version
 from api import names
 from api.plugins import Limits
 from controller.apply.execute import Applier
+from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
 from controller.assistance import Assistant
 from controller.content.store import ContentStore
 from controller.deletion import Deleter
 from controller.desired import Builder
+from controller.hooks import Hooks
 from controller.kube.client import ApiError, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
@@ -158,12 +160,16 @@ def make_manager(settings: Settings) -> Manager:
         publisher=publisher,
         now=_now,
     )
+    hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder)
     reconciler = Reconciler(
         watches=watches,
         finder=finder,
         applier=applier,
         remover=remover,
-        deleter=Deleter(watches=watches, remover=remover, revisions=revisions, publisher=publisher, now=_now),
+        deleter=Deleter(
+            watches=watches, remover=remover, hooks=hooks, revisions=revisions, publisher=publisher, now=_now
+        ),
+        hooks=hooks,
         publisher=publisher,
         revisions=revisions,
         retries=retries,

@@ -34,7 +34,8 @@ WORKLOADS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True,
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, verbs=VERBS
 )
-SERVED = (CONFIG_MAPS, SECRETS, NAMESPACES, CLAIMS, WORKLOADS, DEFINITIONS)
+JOBS = Resource("batch", "v1", "Job", "jobs", namespaced=True, verbs=VERBS)
+SERVED = (CONFIG_MAPS, SECRETS, NAMESPACES, CLAIMS, WORKLOADS, JOBS, DEFINITIONS)
 
 Json = dict[str, Any]
 
@@ -136,7 +137,9 @@ class FakeCluster:
         found = self._select(path, label_selector)
         return found[:limit], len(found) > limit
 
-    def apply(self, path: str, body: Mapping[str, Any], *, manager: str, force: bool) -> Response:
+    def apply(
+        self, path: str, body: Mapping[str, Any], *, manager: str, force: bool, metadata: bool = True
+    ) -> Response:
         self._note(f"{'APPLY' if force else 'TRY'} {path}")
         known = self.objects.get(path)
         version = body["metadata"].get("resourceVersion")

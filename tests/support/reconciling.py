@@ -18,11 +18,13 @@ from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.apply.execute import Applier
+from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
 from controller.assistance import Assistant, Attempt
 from controller.deletion import Deleter
 from controller.desired import Aid, Builder, Pins, Request, Resolved, inputs_digest, spec_digest
 from controller.formats.applicable import make_applicable, revision_digest
+from controller.hooks import Hooks
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
@@ -51,12 +53,13 @@ class Shelf:
         """Tag to digest."""
         self.contents: dict[str, list[Json] | BundleError] = {}
         """Digest to objects, or to what goes wrong in making them."""
+        self.hooks: dict[str, tuple[Json, ...]] = {}
         self.calls: list[str] = []
 
-    def put(self, tag: str, *objects: Json) -> None:
-        """Have objects under a tag."""
-        digest = revision_digest(objects)
-        self.tags[tag], self.contents[digest] = digest, list(objects)
+    def put(self, tag: str, *objects: Json, hooks: Iterable[Json] = ()) -> None:
+        """Have objects under a tag, and hooks as a revision has them."""
+        digest = revision_digest(objects, found := tuple(hooks))
+        self.tags[tag], self.contents[digest], self.hooks[digest] = digest, list(objects), found
 
     def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid) -> Resolved:
         found = [pin or self._pin(spec, index) for index, pin in enumerate(pins)]
@@ -91,7 +94,8 @@ class Shelf:
             is_namespaced=lambda group, _, kind: capabilities.is_namespaced(group, kind),
         )
         terms = Terms(inputs=inputs_digest(request), install_namespace=request.install_namespace)
-        return Revision(digest=revision_digest(objects), objects=tuple(objects), terms=terms)
+        hooks = tuple(hook for pin in request.pins for hook in self.hooks.get(pin.digest, ()))
+        return Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=hooks, terms=terms)
 
 
 class AtOnce:
@@ -161,12 +165,16 @@ class World:
             publisher=publisher,
             now=self.now,
         )
+        hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder)
         self.reconciler = Reconciler(
             watches=watches,
             finder=finder,
             applier=self.applier,
             remover=remover,
-            deleter=Deleter(watches=watches, remover=remover, revisions=revisions, publisher=publisher, now=self.now),
+            deleter=Deleter(
+                watches=watches, remover=remover, hooks=hooks, revisions=revisions, publisher=publisher, now=self.now
+            ),
+            hooks=hooks,
             publisher=publisher,
             revisions=revisions,
             retries=self.retries,
@@ -239,6 +247,10 @@ class World:
     def conditions(self) -> dict[str, str]:
         """Each condition as `status reason`."""
         return {each.type: f"{each.status} {each.reason}" for each in self.deployment.status.conditions}
+
+    def message(self, condition: str) -> str:
+        """Return what a condition says."""
+        return next(each.message for each in self.deployment.status.conditions if each.type == condition)
 
     def exists(self, *path: str) -> bool:
         """Whether an object is there."""

@@ -52,7 +52,7 @@ def test_while_the_wanted_revision_cannot_be_had_the_one_that_every_pass_compare
     for digest in ("sha256:a", "sha256:b"):
         terms = Terms(inputs="", install_namespace="shop")
         memory.revisions[digest] = Revision(digest=digest, objects=(), terms=terms)
-    memory.rest("sha256:a")
+    memory.rest(["sha256:a"])
     assert list(memory.revisions) == ["sha256:a"]
 
 

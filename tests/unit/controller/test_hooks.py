@@ -1,0 +1,267 @@
+"""When hooks are run, what waits for them, and what becomes of them: with all real parts over a cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.reconciling import World
+
+JOBS = "/apis/batch/v1/namespaces/shop/jobs"
+OBJECTS = "/api/v1/namespaces/shop/configmaps"
+MIGRATE, A, B = f"{JOBS}/migrate", f"{OBJECTS}/a", f"{OBJECTS}/b"
+COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
+FAILED = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
+
+
+def hook(*events: str, name: str = "migrate", kind: str = "Job", policies: str = "before-hook-creation") -> Any:
+    api_version = "batch/v1" if kind == "Job" else "v1"
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}}
+    return {"manifest": manifest, "events": list(events), "weight": 0, "deletePolicies": policies.split()}
+
+
+def config_map(name: str) -> Any:
+    metadata = {"name": name, "namespace": "shop"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.applier.stop()
+
+
+def install(world: World, *hooks: Any, tag: str = "v1", name: str = "a", **spec: Any) -> None:
+    world.shelf.put(tag, config_map(name), hooks=hooks)
+    world.wish(tag, installNamespace="shop", **spec)
+    world.settle()
+
+
+def finish(world: World, path: str = MIGRATE, status: Any = COMPLETE) -> None:
+    world.cluster.patch(path, {"status": status})
+    world.settle()
+
+
+def installed(world: World) -> str:
+    return world.conditions["Installed"]
+
+
+# around installing
+
+
+def test_a_first_install_waits_for_its_hook(world: World) -> None:
+    install(world, hook("pre-install"))
+    assert world.exists(MIGRATE)
+    assert not world.exists(A)
+    assert installed(world) == "False WaitingForHook"
+    finish(world)
+    assert world.exists(A)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_what_comes_after_installing_holds_up_installed(world: World) -> None:
+    install(world, hook("post-install"))
+    assert world.exists(A, MIGRATE)
+    assert installed(world) == "False WaitingForHook"
+    assert not world.deployment.status.installed_revision
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_hooks_run_one_after_the_other(world: World) -> None:
+    install(world, hook("pre-install", name="first"), hook("pre-install", name="second"))
+    assert not world.exists(f"{JOBS}/second")
+    finish(world, f"{JOBS}/first")
+    assert world.exists(f"{JOBS}/second")
+
+
+def test_a_hook_that_is_no_job_is_done_when_it_is_there(world: World) -> None:
+    install(world, hook("pre-install", name="prepared", kind="ConfigMap"))
+    assert world.exists(f"{OBJECTS}/prepared", A)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_the_namespace_of_the_hooks_is_made_first(world: World) -> None:
+    install(world, hook("pre-install"))
+    assert world.exists("/api/v1/namespaces/shop")
+
+
+def test_drift_and_a_restart_run_no_hook(world: World) -> None:
+    install(world, hook("pre-install", "post-install", policies="before-hook-creation hook-succeeded"))
+    finish(world)
+    finish(world)
+    assert not world.exists(MIGRATE)
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    world.restart()
+    world.settle()
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+    assert not world.exists(MIGRATE)
+
+
+def test_paused_means_that_no_hook_is_run(world: World) -> None:
+    world.shelf.put("v1", config_map("a"), hooks=[hook("pre-install")])
+    world.wish("v1", installNamespace="shop", paused=True)
+    for _ in range(3):
+        world.reconcile()
+    assert not world.exists(MIGRATE)
+
+
+# failing
+
+
+def test_a_failed_hook_is_told_and_nothing_is_applied(world: World) -> None:
+    install(world, hook("pre-install"))
+    finish(world, status=FAILED)
+    assert installed(world) == "False HookFailed"
+    assert "Job shop/migrate: pre-install hook failed (BackoffLimitExceeded)" in world.message("Installed")
+    assert not world.exists(A)
+
+
+def test_a_failed_hook_is_run_again_after_five_minutes(world: World) -> None:
+    install(world, hook("pre-install"))
+    finish(world, status=FAILED)
+    first = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    world.seconds += 299
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == first
+    world.seconds += 2
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != first
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_or_at_once_when_somebody_asks(world: World) -> None:
+    install(world, hook("pre-install"))
+    finish(world, status=FAILED)
+    first = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    world.ask("now")
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != first
+
+
+def test_a_hook_may_be_removed_when_it_fails(world: World) -> None:
+    install(world, hook("pre-install", policies="hook-failed"))
+    finish(world, status=FAILED)
+    assert not world.exists(MIGRATE)
+    assert installed(world) == "False HookFailed"
+
+
+def test_one_that_has_succeeded_goes_when_all_have(world: World) -> None:
+    account = hook("pre-install", name="account", kind="ConfigMap", policies="before-hook-creation hook-succeeded")
+    install(world, account, hook("pre-install"))
+    assert world.exists(f"{OBJECTS}/account")
+    finish(world)
+    assert not world.exists(f"{OBJECTS}/account")
+    assert world.exists(MIGRATE, A)
+
+
+def test_what_somebody_else_has_there_is_not_touched(world: World) -> None:
+    world.cluster.put({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate", "namespace": "shop"}})
+    install(world, hook("pre-install"))
+    assert installed(world) == "False Collision"
+    world.cluster.remove(MIGRATE)
+    world.seconds += 400
+    world.settle()
+    assert installed(world) == "False WaitingForHook"
+
+
+def test_a_kind_that_is_not_served_is_told(world: World) -> None:
+    manifest = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
+    install(world, {**hook("pre-install"), "manifest": manifest})
+    assert installed(world) == "False KindNotServed"
+
+
+# upgrades
+
+
+def test_while_an_upgrade_waits_for_its_hook_what_is_installed_is_repaired(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    assert installed(world) == "False WaitingForHook"
+    assert "is installed; Job shop/migrate: pre-upgrade hook has not finished yet" in world.message("Installed")
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+    assert not world.exists(B)
+    finish(world)
+    assert world.exists(B)
+    assert not world.exists(A)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_a_restart_while_an_upgrade_waits_forgets_nothing(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    built = len(world.shelf.calls)
+    world.restart()
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
+    finish(world)
+    assert world.exists(B)
+    assert len(world.shelf.calls) == built
+
+
+def test_another_revision_runs_the_hook_again(world: World) -> None:
+    migration = hook("pre-install", "pre-upgrade")
+    install(world, migration)
+    finish(world)
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    install(world, migration, tag="v2", name="b")
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != uid
+    assert installed(world) == "False WaitingForHook"
+
+
+def test_an_upgrade_that_was_paused_before_it_began_runs_its_hook_when_resumed(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b", paused=True)
+    assert not world.exists(MIGRATE)
+    world.wish("v2", installNamespace="shop")
+    world.settle()
+    assert world.exists(MIGRATE)
+    assert not world.exists(B)
+
+
+def test_the_hook_of_one_revision_may_be_an_object_of_the_next(world: World) -> None:
+    install(world, hook("pre-install", name="b", kind="ConfigMap"))
+    install(world, tag="v2", name="b")
+    assert world.conditions["Ready"] == "True Ready"
+
+
+# teardown
+
+
+def test_a_teardown_begins_when_its_hook_has_finished(world: World) -> None:
+    install(world, hook("pre-delete"))
+    world.delete()
+    world.settle()
+    assert world.exists(MIGRATE, A)
+    assert world.conditions["Ready"] == "False WaitingForHook"
+    world.cluster.patch(MIGRATE, {"status": COMPLETE})
+    world.settle()
+    assert not world.exists(A)
+    assert world.watches.deployment("shop") is None
+
+
+def test_a_hook_after_the_teardown_is_waited_for(world: World) -> None:
+    install(world, hook("post-delete"))
+    world.delete()
+    world.settle()
+    assert not world.exists(A)
+    assert world.watches.deployment("shop")
+    world.cluster.patch(MIGRATE, {"status": COMPLETE})
+    world.settle()
+    assert world.watches.deployment("shop") is None
+
+
+def test_objects_that_stay_run_no_hook_of_the_teardown(world: World) -> None:
+    install(world, hook("pre-delete"), deletionPolicy="Orphan")
+    world.delete()
+    world.settle()
+    assert not world.exists(MIGRATE)
+    assert world.exists(A)
