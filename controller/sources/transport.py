@@ -251,7 +251,7 @@ class Transport:
 
     def _judge(self, raw: requests.Response, host: str) -> None:
         if raw.status_code in _TRANSIENT_STATUS or raw.status_code >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-            wait = _seconds(raw.headers.get("Retry-After", ""), time.time())
+            wait = read_retry_after(raw.headers.get("Retry-After", ""), time.time())
             raise _unreachable(self._access.path, host, f"it answers with status {raw.status_code}", wait)
         if sum(len(name) + len(value) for name, value in raw.headers.items()) > _HEADER_BYTES:
             problem = f"the header of its answer is over {describe_bytes(_HEADER_BYTES)}"
@@ -328,7 +328,7 @@ _BACKOFF: Callable[[tenacity.RetryCallState], float] = tenacity.wait_exponential
 )
 
 
-def _seconds(retry_after: str, now: float) -> float | None:
+def read_retry_after(retry_after: str, now: float) -> float | None:
     """Read either form of Retry-After (RFC 9110, section 10.2.3); `now` in seconds since the epoch."""
     if retry_after.isascii() and retry_after.isdigit():
         return float(retry_after)

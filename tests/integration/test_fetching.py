@@ -204,6 +204,13 @@ class Cut:
     mend: Callable[[], None]
 
 
+@dataclass(kw_only=True)
+class Stuck(Cut):
+    """A source that hangs in the middle of what it brings, until it is mended."""
+
+    is_stuck: Callable[[], object]
+
+
 @pytest.fixture
 def cut_image() -> Iterator[Cut]:
     with FaultyRegistry() as registry:
@@ -231,6 +238,35 @@ def cut_git(tmp_path: Path) -> Iterator[Cut]:
 
 
 @pytest.fixture
+def stuck_image() -> Iterator[Stuck]:
+    with FaultyRegistry() as registry:
+        registry.add_image("v1", LARGE + bytes(1024), compression="")  # content that no other test has
+        registry.faults = RegistryFaults(where="/blobs/", trickle="body")
+
+        def mend() -> None:
+            registry.faults = RegistryFaults()
+
+        def is_stuck() -> bool:
+            return any("/blobs/" in path for _, path, _ in registry.requests)
+
+        yield Stuck(source=image(f"{registry.host}/bundle:v1"), mend=mend, is_stuck=is_stuck)
+
+
+@pytest.fixture
+def stuck_git(tmp_path: Path) -> Iterator[Stuck]:
+    with GitHttpServer(tmp_path / "git") as server:
+        repository = GitRepository(tmp_path / "git" / "bundle.git", config=FORGE)
+        commit_bundle(repository, config_map("settings", only="here"))
+        server.faults = GitFaults(where="/git-upload-pack", hang_after=600)
+
+        def mend() -> None:
+            server.faults = GitFaults()
+
+        address = {"repository": f"{server.url}/bundle.git", "ref": "main", "directory": "deploy"}
+        yield Stuck(source={"kind": "git", "git": address}, mend=mend, is_stuck=server.hanging.is_set)
+
+
+@pytest.fixture
 def cut_http() -> Iterator[Cut]:
     with FaultyServer() as server:
         file = server.add("/bundle", LARGE, cuts=[1000] * 1000)
@@ -251,6 +287,23 @@ def test_a_network_that_is_cut_in_the_middle_is_survived(
 
     deployed.wait_ready()
     assert "settings" in deployed.objects()
+
+
+@pytest.mark.parametrize("kind", ["image", "git"])
+def test_so_is_a_kill_in_the_middle(kind: str, world: World, request: pytest.FixtureRequest) -> None:
+    stuck: Stuck = request.getfixturevalue(f"stuck_{kind}")
+    before = entries(world)
+    deployed = deploy(world, stuck.source)
+    world.wait(stuck.is_stuck, "the middle")
+    world.controller.kill()
+    assert entries(world) == before
+
+    stuck.mend()
+    world.controller.start()
+
+    deployed.wait_ready()
+    assert len(entries(world)) == len(before) + 1
+    deployed.wait(lambda: not staged(world), "nothing left")
 
 
 def test_a_file_that_is_cut_is_continued(world: World) -> None:

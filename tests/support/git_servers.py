@@ -116,6 +116,8 @@ class Faults:
     """Sent again and again after the body."""
     cut_after: int = -1
     """Bytes of the body, then the connection ends."""
+    hang_after: int = -1
+    """Bytes of the body, then nothing more until the server ends."""
     silent: bool = False
     """No answer, until the server ends."""
 
@@ -136,6 +138,8 @@ class GitHttpServer:
         self.requests: list[tuple[str, str, str]] = []
         """Method, path with query, Authorization."""
         self.stop = threading.Event()
+        self.hanging = threading.Event()
+        """A body hangs in the middle."""
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"outer": self}))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
@@ -186,7 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(faults.endless)
         else:
             status, headers, content = self._ask_git(body)
-            self._send(status, headers, content, cut_after=faults.cut_after)
+            self._send(status, headers, content, cut_after=max(faults.cut_after, faults.hang_after))
+            if faults.hang_after >= 0:
+                self.outer.hanging.set()
+                self.outer.stop.wait()
 
     do_POST = do_GET  # noqa: N815 - http.server's name
 

@@ -142,7 +142,7 @@ def test_a_long_wait_is_left_to_the_queue(registry: FaultyRegistry, access: Acce
     ("text", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("-1", None), ("Thu, 01 Jan 1970 00:01:40 GMT", 40.0)]
 )
 def test_both_forms_of_retry_after(text: str, seconds: float | None) -> None:
-    assert module._seconds(text, now=60) == seconds
+    assert module.read_retry_after(text, now=60) == seconds
 
 
 @pytest.mark.parametrize("where", ["header", "body"])
