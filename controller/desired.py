@@ -35,7 +35,7 @@ from api.plugins import (
     Resolution,
 )
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Source, SourcePin, Spec
+from api.v1alpha2.types import Drift, Source, SourcePin, Spec
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
@@ -123,6 +123,24 @@ def inputs_digest(request: Request) -> str:
             "installNamespace": request.spec.install_namespace or "",
             "requestedAt": request.requested_at,
         }
+    )
+
+
+def terms_of(request: Request, install_namespace: str) -> Terms:
+    """Return what is kept beside the objects of a revision, as the spec has it now (DESIGN, rule 2).
+
+    Args:
+        request: what the revision is, or was, made from.
+        install_namespace: the one that counts.
+    """
+    spec = request.spec
+    return Terms(
+        inputs=inputs_digest(request),
+        install_namespace=install_namespace,
+        service_account_name=spec.service_account_name,
+        pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
+        drift=spec.drift.model_dump(mode="json", by_alias=True) if spec.drift != Drift() else None,
+        optional=tuple(kind.model_dump(mode="json", by_alias=True) for kind in spec.optional),
     )
 
 
@@ -218,12 +236,7 @@ class Builder:
             tree = assemble(self._parts(request, cancelled, aid), scratch / "tree")
             install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
             rendering = self._render(request, tree, install_namespace, capabilities)
-        terms = Terms(
-            inputs=inputs_digest(request),
-            install_namespace=install_namespace,
-            pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
-        )
-        return _revision_of(rendering, terms, capabilities)
+        return _revision_of(rendering, terms_of(request, install_namespace), capabilities)
 
     @contextmanager
     def _using(self, keys: Sequence[str]) -> Iterator[None]:

@@ -52,6 +52,11 @@ class Memory:
             self.unknown_since = now
         return now - self.unknown_since < SOON_SECONDS
 
+    def learn(self, revision: Revision) -> None:
+        """Take over a revision that was made, or of which the terms have changed: its targets depend on both."""
+        self.revisions[revision.digest] = revision
+        self.targets = {key: each for key, each in self.targets.items() if key[0] != revision.digest}
+
     def rest(self, working_on: Collection[str] = ()) -> None:
         """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on.
 

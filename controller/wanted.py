@@ -7,7 +7,7 @@ Pins are recorded in status before anything is made of them, so that a kill lose
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Event
 from typing import TypeVar
@@ -16,7 +16,7 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.assistance import Assistant, Attempt
-from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins
+from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, terms_of
 from controller.kube.discovery import Discovery
 from controller.memory import Memory
 from controller.polling import PURPOSE as POLL
@@ -225,12 +225,25 @@ class Finder:
             if kept and kept.terms.inputs == inputs:
                 self._preparations.cancel(name, purpose="")
                 self._retries.succeeded(name, PREPARATION)
-                return kept
+                return self._with_terms_of(request, kept, memory)
         ticket = f"build {inputs}"
         made = self._prepare(deployment, ticket, memory, lambda cancelled, aid: self._make(request, cancelled, aid))
         if made:
             self._keep(deployment, ticket, made, memory)
         return made
+
+    def _with_terms_of(self, request: Request, kept: Revision, memory: Memory) -> Revision:
+        """Return a revision as the spec wants it treated now; what has changed is kept before it is acted upon.
+
+        Objects and their digest stay: account, drift rules and optional kinds make no other revision (DESIGN, rule 2).
+        """
+        terms = terms_of(request, kept.terms.install_namespace)
+        if terms == kept.terms:
+            return kept
+        revised = replace(kept, terms=terms)
+        self._revisions.write(request.name, revised)
+        memory.learn(revised)
+        return revised
 
     def _keep(self, deployment: BundleDeployment, ticket: str, made: Revision, memory: Memory) -> None:
         name = deployment.metadata.name
@@ -239,7 +252,7 @@ class Finder:
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         self._retries.succeeded(name, PREPARATION)
-        memory.revisions[made.digest] = made
+        memory.learn(made)
 
     def _make(self, request: Request, cancelled: Event, aid: Aid) -> Revision:
         return self._builder.build(request, self._discovery.capabilities(), cancelled, aid)

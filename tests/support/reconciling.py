@@ -22,7 +22,7 @@ from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
 from controller.assistance import Assistant, Attempt
 from controller.deletion import Deleter
-from controller.desired import Aid, Builder, Pins, Request, Resolved, inputs_digest, spec_digest
+from controller.desired import Aid, Builder, Pins, Request, Resolved, spec_digest, terms_of
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.hooks import Hooks
 from controller.kube.events import EventRecorder, Note, Regarding
@@ -33,7 +33,7 @@ from controller.publisher import Publisher
 from controller.reconciler import Reconciler
 from controller.report import Requeue
 from controller.retries import Retries
-from controller.revision import Revision, Terms
+from controller.revision import Revision
 from controller.revisions import RevisionStore
 from controller.wanted import Finder
 from tests.support.deployments import manifest
@@ -93,7 +93,7 @@ class Shelf:
             install_namespace=request.install_namespace,
             is_namespaced=lambda group, _, kind: capabilities.is_namespaced(group, kind),
         )
-        terms = Terms(inputs=inputs_digest(request), install_namespace=request.install_namespace)
+        terms = terms_of(request, request.install_namespace)
         hooks = tuple(hook for pin in request.pins for hook in self.hooks.get(pin.digest, ()))
         return Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=hooks, terms=terms)
 

@@ -9,7 +9,7 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller import revisions
+from controller import desired, revisions
 from controller.memory import Memory
 from controller.revision import Revision, Terms
 from controller.wanted import Wanted, requested_at
@@ -100,6 +100,35 @@ def test_what_was_made_for_a_spec_that_was_given_up_is_not_made_again(search: Se
     found = search.find()
     assert (found.current, found.revision and found.revision.digest) == (True, digest)
     assert search.shelf.calls == ["resolve v2", "build v2", "resolve v1"]
+
+
+def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desired, "unsupported", lambda _spec: [])
+    digest = search.install("v1")
+    report = {"mode": "Report", "ignore": []}
+    search.wish("v1", serviceAccountName="deployer", optional=[{"group": "g", "kind": "K"}], drift=report)
+    found = search.find()
+    assert search.requests() == ["GET revision", "APPLY revision"]
+    assert found.revision is not None
+    assert found.revision.digest == digest
+    assert found.revision == search.revisions.read(NAME, digest)
+    terms = found.revision.terms
+    assert (terms.service_account_name, terms.drift) == ("deployer", report)
+    assert terms.optional == ({"group": "g", "kind": "K"},)
+
+
+def test_what_is_kept_with_the_same_objects_is_written_once(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desired, "unsupported", lambda _spec: [])
+    search.install("v1")
+    search.wish("v1", serviceAccountName="deployer")
+    search.find()
+    search.cluster.taken()
+    search.find()
+    search.memory.rest()
+    search.find()
+    assert search.requests() == ["GET revision"]
 
 
 def test_what_goes_on_is_said_and_what_is_installed_is_worked_on_meanwhile(search: Search) -> None:
