@@ -15,8 +15,9 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status
 from controller.apply.execute import Applier
+from controller.apply.job import Job
 from controller.apply.ledger import Ledger
-from controller.apply.outcome import Job, Outcome
+from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
 from controller.apply.prune import Cause, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
@@ -147,7 +148,7 @@ class Reconciler:
         if unknown := self._watches.need(deployment.metadata.name, kinds):
             return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
         job = self._job(deployment, wanted, revision, targets, memory)
-        plan = self._plan(job, leftovers)
+        plan = make_plan(job, leftovers, self._watches.managed(job.owner.name))
         if deployment.spec.paused:
             return self._survey(deployment, wanted, plan, job, memory), deployment
         if plan.writes:
@@ -197,19 +198,6 @@ class Reconciler:
             exists=self._watches.exists,
             proceed=lambda: is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
             gate=self._hooks.before_install(deployment, wanted, targets, memory),
-        )
-
-    def _plan(self, job: Job, leftovers: tuple[Target, ...]) -> Plan:
-        return make_plan(
-            job.wanted,
-            leftovers,
-            self._watches.managed(job.owner.name),
-            owner=job.owner,
-            exists=job.exists,
-            ledger=job.ledger,
-            collision_protection=job.collision_protection,
-            orphan=job.orphan,
-            installed=job.installed,
         )
 
     def _announce(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job) -> BundleDeployment:

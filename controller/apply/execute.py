@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.apply.job import Job
 from controller.apply.look import Looker, run_each
 from controller.apply.order import Stage
-from controller.apply.outcome import Job, Outcome
+from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, Step, Task
 from controller.apply.rights import MissingRightsError, list_all
 from controller.apply.sender import Sender

@@ -1,15 +1,11 @@
-"""For whom a plan is carried out, and what became of each of its tasks: the values around execute.py."""
+"""What became of each task of a plan: the values that carrying it out (execute.py) ends with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from controller.apply.ledger import Ledger
-from controller.apply.ownership import Exists, Owner
 from controller.apply.plan import Task
-from controller.apply.targets import Target, TargetSet
 from controller.observe.records import Record
 
 
@@ -28,28 +24,3 @@ class Outcome:
     """The object as the reply to our write showed it."""
     warnings: tuple[str, ...] = ()
     """Of the API server."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """For whom, and under which rules, a plan is carried out."""
-
-    owner: Owner
-    orphan: bool
-    collision_protection: str
-    install_namespace: str
-    wish: str
-    """Generation and annotation: another one lets everything that failed be tried again at once."""
-    wanted: TargetSet
-    installed: bool
-    """The wanted revision is installed in full already."""
-    ledger: Ledger
-    exists: Exists
-    proceed: Callable[[], bool]
-    """False as soon as the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
-    gate: Callable[[], BundleError | None] = lambda: None
-    """Asked once, before anything but Namespaces, CustomResourceDefinitions and classes is sent: why that waits."""
-
-    def attempt(self, target: Target) -> str:
-        """Return what is tried with an object: its failures are remembered by that."""
-        return f"{target.digest} {self.wish}"

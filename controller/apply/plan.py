@@ -14,8 +14,9 @@ from enum import Enum
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
+from controller.apply.job import Job
 from controller.apply.ledger import Ledger
-from controller.apply.ownership import Exists, Owner, Situation, is_ours, judge, loses_reference
+from controller.apply.ownership import Owner, Situation, is_ours, judge, loses_reference
 from controller.apply.targets import Target, TargetSet
 from controller.observe.health import State, assess_absent
 from controller.observe.records import ObjectKey, Record
@@ -94,48 +95,28 @@ class Plan:
         return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
 
 
-def make_plan(
-    wanted: TargetSet,
-    leftovers: Iterable[Target],
-    observed: Mapping[ObjectKey, Record],
-    *,
-    owner: Owner,
-    exists: Exists,
-    ledger: Ledger,
-    collision_protection: str,
-    orphan: bool,
-    installed: bool,
-) -> Plan:
+def make_plan(job: Job, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
     """Decide what is to be done about each object.
 
     Args:
-        wanted: the wanted revision: from its first write on, the target of every object it contains (DESIGN, rule 6).
+        job: whose plan it is; its revision is the target of every object it contains (DESIGN, rule 6).
         leftovers: targets of the revision before that the wanted one lacks.
         observed: what carries our label.
-        owner: the BundleDeployment.
-        exists: whether there is a BundleDeployment of a name and UID.
-        ledger: how the objects were left.
-        collision_protection: spec.collisionProtection.
-        orphan: the deletionPolicy is Orphan.
-        installed: the wanted revision is installed in full already.
     """
 
     def task(target: Target, *, installed: bool) -> Task:
         record = observed.get(target.key)
         if is_finished(target, record, installed=installed):
             return Task(target=target, action=Action.NONE)
-        return decide(
-            target, record, owner=owner, exists=exists, ledger=ledger, collision_protection=collision_protection
-        )
+        return decide(target, record, job)
 
-    present = [target for target in leftovers if target.key not in wanted.by_key]
-    tasks = [task(target, installed=installed) for target in wanted.targets]
-    tasks += [task(target, installed=True) for target in present]
+    tasks = [task(target, installed=job.installed) for target in job.wanted.targets]
+    tasks += [task(target, installed=True) for target in leftovers if target.key not in job.wanted.by_key]
     by_position: dict[order.Step, list[Task]] = {}
     for planned in tasks:
         by_position.setdefault(order.step_of(planned.target.key), []).append(planned)
     steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
-    return Plan(steps=tuple(steps), prune=tuple(find_surplus(wanted, observed, owner, orphan=orphan)))
+    return Plan(steps=tuple(steps), prune=tuple(find_surplus(job.wanted, observed, job.owner, orphan=job.orphan)))
 
 
 def find_surplus(
@@ -156,40 +137,22 @@ def is_finished(target: Target, record: Record | None, *, installed: bool) -> bo
     return record is None and assess_absent(target.manifest, installed=installed).state is State.HEALTHY
 
 
-def decide(
-    target: Target,
-    record: Record | None,
-    *,
-    owner: Owner,
-    exists: Exists,
-    ledger: Ledger,
-    collision_protection: str,
-) -> Task:
+def decide(target: Target, record: Record | None, job: Job) -> Task:
     """Decide about one object by what the watches know of it; LOOK where they know nothing."""
-    if target.key in ledger.used:
+    if target.key in job.ledger.used:
         return Task(target=target, action=Action.USE)
     if record is None:
         return Task(target=target, action=Action.LOOK)
-    return decide_about(
-        record, target, owner=owner, exists=exists, ledger=ledger, collision_protection=collision_protection
-    )
+    return decide_about(target, record, job)
 
 
-def decide_about(
-    record: Record | None,
-    target: Target,
-    *,
-    owner: Owner,
-    exists: Exists,
-    ledger: Ledger,
-    collision_protection: str,
-) -> Task:
+def decide_about(target: Target, record: Record | None, job: Job) -> Task:
     """Decide about one object that was looked at: None means that it is not there."""
     judgement = judge(
         record,
-        owner,
-        exists=exists,
-        collision_protection=collision_protection,
+        job.owner,
+        exists=job.exists,
+        collision_protection=job.collision_protection,
         carries_reference=target.carries_reference,
     )
     if record is None:
@@ -203,7 +166,7 @@ def decide_about(
     if record.deleting:
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
-        return Task(target=target, action=_compare(target, record, ledger), record=record)
+        return Task(target=target, action=_compare(target, record, job.ledger), record=record)
     return Task(target=target, action=Action.TAKE_BACK, record=record, evicts=judgement.evicts)
 
 

@@ -16,8 +16,9 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import heal
+from controller.apply.job import Job
 from controller.apply.look import Looker
-from controller.apply.outcome import Job, Outcome
+from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body
 from controller.apply.plan import Action, Task, decide_about
 from controller.apply.release import make_way
@@ -82,14 +83,7 @@ class Sender:
         """Settle what a task means for an object that was looked at."""
         if isinstance(found, ApiError):
             return self.refuse(task, found, job)
-        return decide_about(
-            found,
-            task.target,
-            owner=job.owner,
-            exists=job.exists,
-            ledger=job.ledger,
-            collision_protection=job.collision_protection,
-        )
+        return decide_about(task.target, found, job)
 
     def refuse(self, task: Task, error: ApiError, job: Job) -> Task:
         """Leave an object alone that could not be read."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
-from controller.apply.outcome import Job, Outcome
+from controller.apply.job import Job
+from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Step, Task
 from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey

@@ -10,8 +10,9 @@ import pytest
 from api import names
 from api.v1alpha2.conditions import Reason
 from controller.apply.execute import Applier
+from controller.apply.job import Job
 from controller.apply.ledger import Ledger
-from controller.apply.outcome import Job, Outcome
+from controller.apply.outcome import Outcome
 from controller.apply.ownership import Owner
 from controller.apply.plan import Action, Plan, make_plan
 from controller.apply.targets import TargetSet, make_targets
@@ -94,18 +95,7 @@ class Bench:
             exists=lambda name, uid: (name, uid) == ("foo", "uid-foo"),
             proceed=self.proceed,
         )
-        plan = make_plan(
-            targets,
-            (),
-            self.watches.managed("foo"),
-            owner=OWNER,
-            exists=job.exists,
-            ledger=self.ledger,
-            collision_protection=self.protection,
-            orphan=False,
-            installed=False,
-        )
-        return plan, job
+        return make_plan(job, (), self.watches.managed("foo")), job
 
     def run(self, *manifests: Any) -> dict[str, Outcome]:
         """Carry out one pass; returns the outcomes by name of the object."""

@@ -8,6 +8,7 @@ import pytest
 
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
+from controller.apply.job import Job
 from controller.apply.ledger import Ledger, Left
 from controller.apply.ownership import Owner
 from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan
@@ -85,15 +86,31 @@ SITUATIONS = [
 ]
 
 
-def decided(record: Record | None, wanted: Target, ledger: Ledger, protection: str = "Prevent") -> Task:
-    return decide(
-        record=record,
-        target=wanted,
-        owner=OWNER,
-        exists=lambda name, uid: (name, uid) == ("foo", "uid-foo"),
-        ledger=ledger,
-        collision_protection=protection,
+def job_of(*targets: Target, ledger: Ledger, **changes: Any) -> Job:
+    wanted = TargetSet(
+        revision="sha256:aa",
+        targets=targets,
+        by_key={each.key: each for each in targets},
+        resources={},
+        undecided=False,
     )
+    fields: dict[str, Any] = {
+        "owner": OWNER,
+        "orphan": False,
+        "collision_protection": "Prevent",
+        "install_namespace": "shop",
+        "wish": "1",
+        "wanted": wanted,
+        "installed": False,
+        "ledger": ledger,
+        "exists": lambda name, uid: (name, uid) == ("foo", "uid-foo"),
+        "proceed": lambda: True,
+    }
+    return Job(**{**fields, **changes})
+
+
+def decided(record: Record | None, wanted: Target, ledger: Ledger, protection: str = "Prevent") -> Task:
+    return decide(wanted, record, job_of(wanted, ledger=ledger, collision_protection=protection))
 
 
 @pytest.mark.parametrize("case", SITUATIONS, ids=attrgetter("name"))
@@ -117,9 +134,7 @@ def test_under_another_collision_protection_it_is_taken() -> None:
 
 
 def test_what_was_looked_at_and_is_not_there_is_created() -> None:
-    task = decide_about(
-        None, target(), owner=OWNER, exists=lambda *_: True, ledger=Ledger(), collision_protection="Prevent"
-    )
+    task = decide_about(target(), None, job_of(target(), ledger=Ledger()))
     assert task.action is Action.CREATE
 
 
@@ -155,24 +170,8 @@ def plan(
     orphan: bool = False,
     installed: bool = False,
 ) -> Plan:
-    wanted = TargetSet(
-        revision="sha256:aa",
-        targets=targets,
-        by_key={each.key: each for each in targets},
-        resources={},
-        undecided=False,
-    )
-    return make_plan(
-        wanted,
-        leftovers,
-        {record.key: record for record in observed},
-        owner=OWNER,
-        exists=lambda *_: True,
-        ledger=Ledger(),
-        collision_protection="Prevent",
-        orphan=orphan,
-        installed=installed,
-    )
+    job = job_of(*targets, ledger=Ledger(), orphan=orphan, installed=installed)
+    return make_plan(job, leftovers, {record.key: record for record in observed})
 
 
 def test_steps_are_in_the_order_of_applying_and_tasks_in_that_of_the_bundle() -> None:

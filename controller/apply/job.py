@@ -1,0 +1,38 @@
+"""For whom, and under which rules, a plan is made and carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from api.errors import BundleError
+from controller.apply.ledger import Ledger
+from controller.apply.ownership import Exists, Owner
+from controller.apply.targets import Target, TargetSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One BundleDeployment in one pass."""
+
+    owner: Owner
+    orphan: bool
+    """The deletionPolicy is Orphan: nothing carries an ownerReference."""
+    collision_protection: str
+    install_namespace: str
+    wish: str
+    """Generation and annotation: another one lets everything that failed be tried again at once."""
+    wanted: TargetSet
+    installed: bool
+    """The wanted revision is installed in full already."""
+    ledger: Ledger
+    """How the objects were left."""
+    exists: Exists
+    proceed: Callable[[], bool]
+    """False as soon as the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
+    gate: Callable[[], BundleError | None] = lambda: None
+    """Asked once, before anything but Namespaces, CustomResourceDefinitions and classes is sent: why that waits."""
+
+    def attempt(self, target: Target) -> str:
+        """Return what is tried with an object: its failures are remembered by that."""
+        return f"{target.digest} {self.wish}"
