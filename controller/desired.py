@@ -87,7 +87,6 @@ def unsupported(spec: Spec) -> list[str]:
         ("format", spec.format in ("registry-v1", "helm")),
         ("serviceAccountName", bool(spec.service_account_name)),
         ("drift", spec.drift.mode != "Repair" or bool(spec.drift.ignore)),
-        ("optional", bool(spec.optional)),
         ("healthChecks", bool(spec.health_checks)),
         ("crdUpgradeSafety", spec.crd_upgrade_safety != type(spec.crd_upgrade_safety)()),
     ]

@@ -17,6 +17,7 @@ from api.v1alpha2.types import BundleDeployment, Status
 from controller.apply.execute import Applier
 from controller.apply.job import Job
 from controller.apply.ledger import Ledger
+from controller.apply.optional import leave_out_missing
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
 from controller.apply.prune import Cause, Remover
@@ -35,7 +36,7 @@ from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
-from controller.status import notes_on_removals, summarize
+from controller.status import notes_on_removals, skipped_kinds, summarize
 from controller.wanted import Finder, Wanted, requested_at
 
 # Somebody was faster, or the BundleDeployment is gone: the watch tells.
@@ -121,6 +122,8 @@ class Reconciler:
             ledger.expect_all(own_records(observed, deployment))
         if not ledger.left or ledger.drifted(observed):
             return None
+        if any(self._watches.has_come(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds):
+            return None
         return Report(
             wanted=status.revision,
             revision=status.installed_revision,
@@ -167,13 +170,22 @@ class Reconciler:
         self, deployment: BundleDeployment, revision: Revision, memory: Memory
     ) -> tuple[TargetSet, tuple[Target, ...]]:
         """Return the targets of a revision, and those that only the revision before it has."""
-        wanted = self._target_set(deployment, revision, memory)
+        wanted = self._without_missing(deployment, self._target_set(deployment, revision, memory), memory)
         before = self._finder.revision_before(deployment, revision.digest, memory)
         if before is None or before.digest == revision.digest:
             return wanted, ()
-        others = self._target_set(deployment, before, memory).targets
+        others = self._without_missing(deployment, self._target_set(deployment, before, memory), memory).targets
         left = memory.ledger.left.keys() | self._watches.managed(deployment.metadata.name).keys()
         return wanted, tuple(t for t in others if not t.bare and t.key not in wanted.by_key and t.key in left)
+
+    def _without_missing(self, deployment: BundleDeployment, targets: TargetSet, memory: Memory) -> TargetSet:
+        """Skip what is optional and not served; while paused also what has come since, as it was never applied."""
+        held = deployment.status.skipped_kinds if deployment.spec.paused else ()
+        present = leave_out_missing(targets, lambda kind: str(kind) in held or self._watches.is_missing(kind))
+        memory.ledger.forget(target.key for target in present.skipped)
+        for target in present.skipped:
+            self._retries.succeeded(deployment.metadata.name, target.key)
+        return present
 
     def _target_set(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> TargetSet:
         identity = (revision.digest, deployment.spec.deletion_policy == "Orphan")
@@ -223,6 +235,7 @@ class Reconciler:
             self._report(deployment, wanted),
             revision=job.wanted.revision,
             drifted=tuple(drifted),
+            skipped_kinds=job.wanted.skipped_kinds,
             progress=self._progress(deployment, job, memory),
         )
 
@@ -251,7 +264,8 @@ class Reconciler:
         waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
         observed = self._watches.managed(job.owner.name)
         finished = applied and (not waiting or deployment.spec.prune == "Never") and _is_as_left(job, observed)
-        kinds = {*job.wanted.kinds, *_kinds_of(waiting, deployment)}
+        skipped = [observed[target.key] for target in job.wanted.skipped if target.key in observed]
+        kinds = {*job.wanted.kinds, *_kinds_of([*waiting, *skipped], deployment)}
         report = replace(
             self._report(deployment, wanted),
             failure=wanted.failure or hook_failure,
@@ -268,6 +282,7 @@ class Reconciler:
             )
             if finished
             else deployment.status.managed_state,
+            skipped_kinds=job.wanted.skipped_kinds,
             warnings=_warnings(outcomes),
         )
         if not finished:
@@ -325,7 +340,8 @@ class Reconciler:
 
     def _publish(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
         """Write what has changed in status, and say when to come back."""
-        memory.waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
+        waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
+        memory.waits = waits or bool(skipped_kinds(deployment, report))
         report = replace(report, poll_failure=memory.poll.failure)
         self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
         return self._requeue(deployment, report, memory)

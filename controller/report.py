@@ -57,6 +57,8 @@ class Report:
     install_namespace: str = ""
     managed_state: str = ""
     managed_kinds: tuple[str, ...] = ()
+    skipped_kinds: tuple[str, ...] | None = None
+    """Of optional objects that the cluster does not serve; None: as status says."""
     warnings: tuple[str, ...] | None = None
     """Of the API server; None: nothing was sent."""
 

@@ -61,6 +61,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "installed_revision": installed,
             "managed_state": report.managed_state,
             "managed_kinds": report.managed_kinds,
+            "skipped_kinds": skipped_kinds(deployment, report),
             "objects": counts,
             "display": _display(wanted, counts, status.sources),
             "not_ready": _not_ready(health, report.managed_kinds) if health else status.not_ready,
@@ -91,6 +92,11 @@ def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: da
         "conditions": _conditions(deployment, findings, now),
     }
     return deployment.status.model_copy(update=changes)
+
+
+def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
+    """Return the kinds of the optional objects that are skipped, as this pass or else the last one found them."""
+    return deployment.status.skipped_kinds if report.skipped_kinds is None else report.skipped_kinds
 
 
 def notes(before: Status, after: Status) -> list[Note]:
@@ -181,6 +187,8 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
         return no(error.reason, error.message)
     if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
         message = f"revision {_short(report.wanted)} is applied in full"
+        if skipped := skipped_kinds(deployment, report):
+            message += f" but for optional objects of kinds that the cluster does not serve: {_list(skipped)}"
         return Finding(ConditionType.INSTALLED, "True", Reason.INSTALLED, message)
     if deployment.spec.paused:
         return no(Reason.PAUSED_WITH_CHANGES, f"revision {_short(report.wanted)} waits until spec.paused is false")

@@ -127,6 +127,11 @@ class Status(Api):
         tuple[Annotated[str, Field(max_length=381)], ...], Field(max_length=1024, json_schema_extra=list_of("set"))
     ] = ()
     """Kinds of which there may be managed objects, as apiVersion/kind: apps/v1/Deployment, v1/ConfigMap."""
+    skipped_kinds: Annotated[
+        tuple[Annotated[str, Field(max_length=381)], ...], Field(max_length=1024, json_schema_extra=list_of("set"))
+    ] = ()
+    """Kinds of optional objects that are skipped, since the cluster does not serve them, as apiVersion/kind. They are
+    applied when it does."""
     objects: ObjectCounts = ObjectCounts()
     """How many managed objects there are, by state."""
     display: Display = Display()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ class Target:
     manifest: Mapping[str, Any]
     bare: bool = False
     """Created where it is missing, and never ours: the install namespace."""
+    optional: bool = False
+    """Skipped while the cluster does not serve its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,18 @@ class TargetSet:
     """(group, kind) to the resource that a CustomResourceDefinition of the revision defines."""
     undecided: bool
     """Whether the namespace of an object is not known yet, since its kind is not served."""
+    skipped: tuple[Target, ...] = ()
+    """Optional ones whose kind the cluster does not serve: in `by_key`, and not in `targets`."""
 
     @property
     def kinds(self) -> frozenset[GroupVersionKind]:
         """The kinds to watch."""
         return frozenset(target.kind for target in self.targets if not target.bare)
+
+    @property
+    def skipped_kinds(self) -> tuple[str, ...]:
+        """The kinds of what is skipped, in order."""
+        return tuple(sorted({str(target.kind) for target in self.skipped}))
 
 
 def make_targets(
@@ -58,7 +67,7 @@ def make_targets(
     """
     install_namespace = revision.terms.install_namespace
     placed = (_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects)
-    targets = [_target(manifest, owner, orphan=orphan) for manifest in placed]
+    targets = [_target(manifest, owner, revision.terms.optional, orphan=orphan) for manifest in placed]
     namespace = _install_namespace(install_namespace, targets)
     if namespace:
         targets.insert(0, namespace)
@@ -81,14 +90,23 @@ def _place(
     return {**manifest, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _target(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> Target:
+def _target(
+    manifest: Mapping[str, Any], owner: Owner, optional: Sequence[Mapping[str, str]], *, orphan: bool
+) -> Target:
     return Target(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
         digest=_digest(make_body(manifest, owner, orphan=orphan)),
         carries_reference=carries_owner_reference(manifest, orphan=orphan),
         manifest=manifest,
+        optional=_is_optional(manifest, optional),
     )
+
+
+def _is_optional(manifest: Mapping[str, Any], kinds: Sequence[Mapping[str, str]]) -> bool:
+    annotations = manifest["metadata"].get("annotations") or {}
+    kind = GroupVersionKind.of(manifest)
+    return annotations.get(names.OPTIONAL) == "true" or {"group": kind.group, "kind": kind.kind} in kinds
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ Nothing here polls: a miss and `invalidate` (call it on a CRD event, or when a k
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,9 @@ MISS_SECONDS = 5.0
 """A kind that is not known makes discovery be read again, but not sooner than this."""
 AGE_SECONDS = 2.0
 """What was read this recently is new enough for capabilities, and for a known kind after `invalidate`."""
+
+LAG_SECONDS = 0.1
+"""How often it is read again while it may be behind an event."""
 
 GroupVersion = tuple[str, str]
 Resources = Mapping[GroupVersionKind, Resource]
@@ -75,6 +79,7 @@ class Discovery:
         self._refreshing = threading.Lock()
         self._snapshot: _Snapshot | None = None
         self._invalid = False
+        self._noted_at = -math.inf
         self._version: tuple[_Snapshot, str] | None = None
 
     def resource(self, gvk: GroupVersionKind) -> Resource | None:
@@ -87,6 +92,17 @@ class Discovery:
             return self._refresh(snapshot).resources.get(gvk)
         return None
 
+    def has_come(self, gvk: GroupVersionKind) -> bool:
+        """Return whether a kind is served that was not: unlike `resource`, no miss by itself makes it read again.
+
+        It reads where kinds have come or gone, and for a while after that, since discovery may be behind.
+        """
+        snapshot = self._current()
+        behind = self._clock() - self._noted_at < MISS_SECONDS and self._is_older(snapshot, LAG_SECONDS)
+        if gvk not in snapshot.resources and (self._invalid or behind):
+            snapshot = self._refresh(snapshot)
+        return gvk in snapshot.resources
+
     def resources(self) -> tuple[Resource, ...]:
         """Return everything that is served, the preferred version of a group first."""
         return tuple(self._current().resources.values())
@@ -97,7 +113,7 @@ class Discovery:
 
     def invalidate(self) -> None:
         """Note that kinds have come or gone: the next lookup of an unknown one reads again, of a known one soon."""
-        self._invalid = True
+        self._invalid, self._noted_at = True, self._clock()
 
     def refresh(self) -> None:
         """Read again now."""

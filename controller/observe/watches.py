@@ -205,6 +205,14 @@ class Watches:
         resource = self._discovery.resource(kind)
         return resource.namespaced if resource else None
 
+    def is_missing(self, kind: GroupVersionKind) -> bool:
+        """Return whether the cluster does not serve a kind; of a group that does not answer discovery nobody knows."""
+        return self._discovery.resource(kind) is None and kind.group not in self._discovery.failed_groups()
+
+    def has_come(self, kind: GroupVersionKind) -> bool:
+        """Return whether the cluster serves a kind that it did not serve; asked for nothing while nothing changed."""
+        return self._discovery.has_come(kind)
+
     def _serving(self, kind: GroupVersionKind) -> Resource | None:
         """Return what serves a kind, at its version or else at another one."""
         if resource := self._discovery.resource(kind):

@@ -282,6 +282,12 @@ class FakeWatches:
         resource = self._cluster.resource(kind)
         return resource.namespaced if resource else None
 
+    def is_missing(self, kind: GroupVersionKind) -> bool:
+        return self.is_namespaced(kind) is None and kind.kind not in self.failing
+
+    def has_come(self, kind: GroupVersionKind) -> bool:
+        return self.is_namespaced(kind) is not None
+
     def managed(self, name: str) -> dict[ObjectKey, Record]:
         records = (_record(value) for value in self._values() if value["kind"] != names.KIND)
         seen = {record.key: record for record in records if record.owner == name} | self.behind

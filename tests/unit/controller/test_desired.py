@@ -61,7 +61,7 @@ UNSUPPORTED = [
     Unsupported("so is a file", spec({"kind": "http", "http": {"url": "https://x/y.yaml"}}), []),
     Unsupported("drift that is only reported", spec(drift={"mode": "Report"}), ["drift"]),
     Unsupported("drift that is ignored", spec(drift={"ignore": [{"kind": "Pod", "paths": ["spec.x"]}]}), ["drift"]),
-    Unsupported("kinds that may be missing", spec(optional=[{"kind": "Pod"}]), ["optional"]),
+    Unsupported("so are kinds that may be missing", spec(optional=[{"kind": "Pod"}]), []),
     Unsupported("a user's own checks", spec(healthChecks=[{"kind": "Pod", "always": "Healthy"}]), ["healthChecks"]),
     Unsupported("rules for definitions", spec(crdUpgradeSafety={"enforcement": "None"}), ["crdUpgradeSafety"]),
     Unsupported("an account", spec(serviceAccountName="deployer"), ["serviceAccountName"]),
