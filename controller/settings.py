@@ -16,6 +16,9 @@ from typing import Any
 
 from api import names
 from api.plugins import Network
+from controller.kube.lease import LeaseTimes
+
+MAX_PORT = 65535
 
 
 def _option(default: Any, text: str) -> Any:
@@ -30,7 +33,20 @@ class Settings:
         "", "kubeconfig file; default: $KUBECONFIG, in a pod its ServiceAccount, else ~/.kube/config"
     )
     context: str = _option("", "context of the kubeconfig; default: its current one")
-    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store; created when missing")
+    namespace: str = _option(
+        names.DEFAULT_NAMESPACE, "namespace of the revision store and of the Lease; created when missing"
+    )
+    leader_elect: str = _option("yes", "whether to act only while holding the Lease rukpak; no: nobody else may run")
+    lease_duration: int = _option(30, "seconds after which others may take the Lease of a leader that is silent")
+    renew_deadline: int = _option(20, "seconds after which a leader that cannot renew its Lease gives up and exits")
+    retry_period: int = _option(2, "seconds between renewals, and between looks at the Lease of another leader")
+    metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT is every address; off: none")
+    metrics_secure: str = _option(
+        "auto", "https, for who may get /metrics by RBAC; auto: yes, but for a loopback address"
+    )
+    metrics_certificate: str = _option("", "file of the certificate, in PEM; default: a self-signed one")
+    metrics_key: str = _option("", "file of its key, in PEM")
+    probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; off: none")
     store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
     store_mebibytes: int = _option(2048, "what the content store may hold, in MiB, before unused content goes")
     secret_namespaces: str = _option(
@@ -60,6 +76,24 @@ class Settings:
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
         return Network(allow_loopback=allow, allowed_networks=networks, registry_mirrors=mirrors)
 
+    def lease_times(self) -> LeaseTimes:
+        """Return the times of the Lease."""
+        return LeaseTimes(duration=self.lease_duration, renew=self.renew_deadline, retry=self.retry_period)
+
+    def problem(self) -> str:
+        """Return what is wrong with options that have to fit each other; empty if nothing is."""
+        if problem := self.lease_times().problem():
+            return f"--lease-duration, --renew-deadline, --retry-period: {problem}"
+        if bool(self.metrics_certificate) != bool(self.metrics_key):
+            return "--metrics-certificate and --metrics-key: give both, or none"
+        try:
+            self.network(in_pod=False)
+            for name in ("metrics_address", "probe_address"):
+                parse_address(name, getattr(self, name))
+        except ValueError as error:
+            return str(error)
+        return ""
+
     def store_folder(self) -> Path:
         """Return the folder of the content store."""
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -84,8 +118,24 @@ def _parse_network(text: str) -> str:
         raise ValueError(f'--allowed-networks: "{text}" is not a network like 10.0.0.0/8') from error
 
 
+def parse_address(name: str, text: str) -> tuple[str, int] | None:
+    """Return host and port of a listener; an empty host is every address, None is no listener.
+
+    Raises: ValueError.
+    """
+    if text == "off":
+        return None
+    host, separator, port = text.rpartition(":")
+    if not separator or not (port.isdecimal() and int(port) <= MAX_PORT):
+        flag = f"--{name.replace('_', '-')}"
+        raise ValueError(f'{flag}: "{text}" is not HOST:PORT, like 127.0.0.1:8080 or :8080, and not off')
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 _CHOICES = {
     "allow_loopback": ("auto", "yes", "no"),
+    "leader_elect": ("yes", "no"),
+    "metrics_secure": ("auto", "yes", "no"),
     "log_format": ("json", "text"),
     "log_level": ("debug", "info", "warning", "error"),
 }
@@ -99,7 +149,7 @@ def add_options(parser: argparse.ArgumentParser, environment: Mapping[str, str])
             f"--{option.name.replace('_', '-')}",
             default=environment.get(variable, option.default),
             type=_reader(option.name, option.default),
-            metavar=option.name.rsplit("_", maxsplit=1)[-1].upper(),
+            metavar="|".join(_CHOICES.get(option.name, ())) or option.name.rsplit("_", maxsplit=1)[-1].upper(),
             help=f"{option.metadata['help']} [{variable}; {option.default!r}]".replace("%", "%%"),
         )
 
@@ -122,8 +172,6 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str
     parser = argparse.ArgumentParser(prog=program, description="Run the controller.")
     add_options(parser, environment)
     settings = Settings(**vars(parser.parse_args(arguments)))
-    try:
-        settings.network(in_pod=False)
-    except ValueError as error:
-        parser.error(str(error))
+    if problem := settings.problem():
+        parser.error(problem)
     return settings

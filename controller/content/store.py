@@ -74,6 +74,8 @@ class ContentStore:
         self._entries, self._staging, self._scratch = root / "entries", root / "staging", root / "scratch"
         self._entries.mkdir(parents=True, exist_ok=True)
         self._lock_file = _lock(root)
+        self.lock = root / "lock"
+        """Locked as long as the store is open: nobody else uses the folder."""
         for folder in (self._staging, self._scratch):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(exist_ok=True)

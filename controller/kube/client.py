@@ -30,6 +30,7 @@ from controller.kube.encoding import (
     parse_warnings,
 )
 from controller.kube.errors import ApiError, Cause, ConfigurationError, unanswered
+from controller.kube.fence import Fence
 from controller.kube.impersonation import User
 from controller.kube.stream import LineStream
 from controller.kube.transport import Request, RequestHook, Timeout, Transport
@@ -92,6 +93,7 @@ class Client:
         load: reads the configuration: now, and again after a 401.
         user_agent: of every request.
         on_request: see RequestHook; may be set later, too.
+        fence: what every write has to pass; None lets all through.
 
     Raises: ConfigurationError.
     """
@@ -102,9 +104,10 @@ class Client:
         *,
         user_agent: str = "rukpak",
         on_request: RequestHook | None = None,
+        fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = Transport(load, user_agent=user_agent, on_request=on_request, clock=clock)
+        self._transport = Transport(load, user_agent=user_agent, on_request=on_request, fence=fence, clock=clock)
 
     @property
     def host(self) -> str:
@@ -358,14 +361,21 @@ class Client:
         return self.request("DELETE", path, body=options, user=user)
 
 
-def connect(*, kubeconfig: str | None, context: str | None = None, pool: int = 48, user_agent: str) -> Client:
-    """Return a client for the API server that the kubeconfig names, or the pod's own.
+def connect(
+    *,
+    kubeconfig: str | None,
+    context: str | None = None,
+    pool: int = 48,
+    user_agent: str,
+    fence: Fence | None = None,
+) -> Client:
+    """Return a client for the API server that the kubeconfig names, or the pod's own; its writes pass the fence.
 
     No request is made yet. See `configuration.find_loader` for the order in which credentials are looked for.
 
     Raises: ConfigurationError.
     """
-    return Client(find_loader(kubeconfig, context, pool), user_agent=user_agent)
+    return Client(find_loader(kubeconfig, context, pool), user_agent=user_agent, fence=fence)
 
 
 def _selectors(label: str, field: str) -> list[tuple[str, str | int]]:

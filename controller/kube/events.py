@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import socket
 import threading
+import time
 import uuid
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from http import HTTPStatus
+from typing import Any, Literal
 
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
@@ -23,6 +28,10 @@ NAMESPACE = "default"
 NOTE_CHARACTERS = 1024
 INSTANCE_CHARACTERS = 128
 BACKLOG = 1000
+SERIES = 1000
+"""Events that are remembered."""
+SERIES_SECONDS = 360.0
+"""As client-go: what is said after a longer silence is an Event of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +55,41 @@ class Note:
     text: str
 
 
+@dataclass(slots=True)
+class _Series:
+    """An Event that was sent, and may be repeated."""
+
+    name: str
+    count: int
+    last: float
+    """When it was said last, by the clock."""
+
+
 class EventRecorder:
-    """Thread-safe.
+    """Thread-safe. What is said again within minutes is not another Event, but counted in the first one's series.
 
     Args:
         controller: name of the reporting controller, as `core.rukpak.io/rukpak`.
+        clock: seconds.
     """
 
-    def __init__(self, client: Client, controller: str) -> None:
-        self._client, self._controller = client, controller
+    def __init__(self, client: Client, controller: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._controller, self._clock = client, controller, clock
         self._instance = socket.gethostname()[:INSTANCE_CHARACTERS] or controller
-        self._backlog: queue.Queue[tuple[Regarding, Note]] = queue.Queue(BACKLOG)
+        self._backlog: queue.Queue[tuple[Regarding, Note] | None] = queue.Queue(BACKLOG)
+        self._series: OrderedDict[tuple[Regarding, Note], _Series] = OrderedDict()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._is_denied = False
 
     def start(self) -> None:
         """Begin to send."""
-        threading.Thread(target=self._run, name="events", daemon=True).start()
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Send what waits, for so many seconds at most, and nothing after it."""
+        with contextlib.suppress(queue.Full):
+            self._backlog.put_nowait(None)
+            self._thread.join(seconds)
 
     def record(self, regarding: Regarding, note: Note) -> None:
         """Send an Event soon; dropped if a thousand others wait."""
@@ -70,21 +99,47 @@ class EventRecorder:
             log.debug("Event dropped", extra={"reason": note.reason, "object": regarding.name})
 
     def _run(self) -> None:
-        while True:
-            regarding, note = self._backlog.get()
+        while (item := self._backlog.get()) is not None:
+            regarding, note = item
             try:
-                self._client.create(EVENTS.path(NAMESPACE), self._event(regarding, note), metadata=True)
+                self._send(regarding, note)
             except ApiError as error:
-                log.debug(
-                    "Event not sent", extra={"reason": note.reason, "object": regarding.name, "reply": str(error)}
-                )
+                about = {"reason": note.reason, "object": regarding.name, "reply": str(error)}
+                # Nothing depends on Events: who may not send them is told so once.
+                is_news = error.status == HTTPStatus.FORBIDDEN and not self._is_denied
+                self._is_denied = self._is_denied or is_news
+                log.log(logging.WARNING if is_news else logging.DEBUG, "Event not sent", extra=about)
 
-    def _event(self, regarding: Regarding, note: Note) -> dict[str, object]:
+    def _send(self, regarding: Regarding, note: Note) -> None:
+        now = self._clock()
+        series = self._series.pop((regarding, note), None)
+        if series is None or now - series.last > SERIES_SECONDS or not self._repeat(series):
+            event = self._event(regarding, note)
+            series = _Series(event["metadata"]["name"], 1, now)
+            self._client.create(EVENTS.path(NAMESPACE), event, metadata=True)
+        series.last = now
+        self._series[regarding, note] = series
+        if len(self._series) > SERIES:
+            self._series.popitem(last=False)
+
+    def _repeat(self, series: _Series) -> bool:
+        """Count an Event once more; False if it is not there any more."""
+        change = {"series": {"count": series.count + 1, "lastObservedTime": _micro_time()}}
+        try:
+            self._client.merge_patch(EVENTS.path(NAMESPACE, series.name), change, metadata=True)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return False
+        series.count += 1
+        return True
+
+    def _event(self, regarding: Regarding, note: Note) -> dict[str, Any]:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": "Event",
             "metadata": {"name": f"{regarding.name}.{uuid.uuid4().hex[:16]}", "namespace": NAMESPACE},
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": _micro_time(),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "type": note.type,
@@ -98,3 +153,7 @@ class EventRecorder:
                 "uid": regarding.uid,
             },
         }
+
+
+def _micro_time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

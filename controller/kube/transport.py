@@ -18,6 +18,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException
 
 from controller.kube.errors import ApiError, ConfigurationError, reply_error, unanswered
+from controller.kube.fence import READING, Fence
 
 Timeout = tuple[float, float]
 """Seconds to connect, and seconds of silence."""
@@ -54,7 +55,7 @@ class _Server:
 
 
 class Transport:
-    """Thread-safe. `load` reads the configuration: now, and again after a 401.
+    """Thread-safe. `load` reads the configuration: now, and again after a 401. `fence` is asked before each write.
 
     Raises: ConfigurationError.
     """
@@ -65,9 +66,11 @@ class Transport:
         *,
         user_agent: str,
         on_request: RequestHook | None = None,
+        fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_request = on_request
+        self._fence = fence
         self._load = load
         self._user_agent = user_agent
         self._clock = clock
@@ -100,9 +103,16 @@ class Transport:
         raise _read_error(reply)
 
     def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
+        if self._fence is None or request.method in READING:
+            return self._exchange_within(None, server, request)
+        with self._fence.admit() as seconds:
+            return self._exchange_within(seconds, server, request)
+
+    def _exchange_within(self, seconds: float | None, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
+        """Send a request, and return its open reply, in so many seconds at most until its head is there."""
         status = 0
         try:
-            reply = _call(server, request)
+            reply = _call(server, request, seconds)
             status = reply.status
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise unanswered(error) from error
@@ -140,7 +150,7 @@ def _reach(api: ApiClient) -> _Server:
         raise ConfigurationError(f'the address of the API server is "{host}", which is not a URL; correct it') from None
 
 
-def _call(server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
+def _call(server: _Server, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
     headers = urllib3.HTTPHeaderDict(server.api.default_headers)
     # Without this the request would be anonymous. A token that is due is read again in here.
     server.api.update_params_for_auth(headers, None, ["BearerToken"], request.path, request.method, None)
@@ -155,7 +165,7 @@ def _call(server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
         preload_content=False,
         redirect=False,
         retries=False,
-        timeout=urllib3.Timeout(connect=request.timeout[0], read=request.timeout[1]),
+        timeout=urllib3.Timeout(total=seconds, connect=request.timeout[0], read=request.timeout[1]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,10 +19,13 @@ from controller.content.store import ContentStore
 from controller.deletion import Deleter
 from controller.desired import Builder
 from controller.hooks import Hooks
-from controller.kube.client import ApiError, connect
+from controller.kube.client import ApiError, Client, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
+from controller.kube.fence import Fence
+from controller.kube.lease import Election
+from controller.manager.identity import make_identity
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
 from controller.observe.secrets import SecretWatches
@@ -43,7 +47,16 @@ HEALTH_SECONDS = 0.1
 SERVED_SECONDS = (0.2, 3.0)
 """How long discovery may be behind a CustomResourceDefinition or APIService that has changed."""
 WATCHES = 24
-DRAIN_SECONDS = 4.0
+DRAIN_SECONDS = 1.2
+"""For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
+LAST_WRITES_SECONDS = 0.3
+EVENTS_SECONDS = 0.3
+BEGIN_SECONDS = 1.0
+"""Who is elected later than this after its start was a standby."""
+LEASE = "rukpak"
+LEASE_CONNECTIONS = 4
+LOST = 1
+"""Exit status of a leader that lost its Lease."""
 
 
 class _Dispatcher:
@@ -86,24 +99,37 @@ class Manager:
     preparations: Preparations
     applier: Applier
     reconciler: Reconciler
+    elected: threading.Event
+    """Set when this process may act."""
+    election: Election | None
     settings: Settings
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set; then finish what is under way, within 5 s."""
+        """Work until `stop` is set; then finish what is under way, and hand the Lease over, within 2 s.
+
+        While another process leads, only watch: the caches are warm when it ends.
+        """
         log.info("starting", extra={"version": version("rukpak"), "namespace": self.settings.namespace})
         self.events.start()
         self.watches.start()
-        self.workers.start()
-        threading.Thread(target=self._remove_orphans, args=(stop,), name="orphans", daemon=True).start()
+        if self.election:
+            self.election.start()
+        else:
+            self.elected.set()
+        threading.Thread(target=self._act, args=(stop,), name="act", daemon=True).start()
         stop.wait()
         log.info("stopping")
-        self.queue.close()
-        self.preparations.stop()
-        self.watches.stop()
-        self.workers.join(DRAIN_SECONDS)
-        self.applier.stop()
+        self._drain()
 
-    def _remove_orphans(self, stop: threading.Event) -> None:
+    def _act(self, stop: threading.Event) -> None:
+        """Begin to work once this process may; then remove the revisions of nobody."""
+        is_standby = not self.elected.wait(BEGIN_SECONDS)
+        self.elected.wait()
+        if is_standby:
+            self._catch_up(stop)
+        if stop.is_set():
+            return
+        self.workers.start()
         while not self.watches.synced:
             if stop.wait(0.2):
                 return
@@ -111,6 +137,32 @@ class Manager:
             self.reconciler.remove_orphans()
         except ApiError as error:
             log.warning("revisions of removed BundleDeployments stay until the next start", extra={"reply": str(error)})
+
+    def _catch_up(self, stop: threading.Event) -> None:
+        """Learn what the leader before wrote last: a watch may not have brought it yet, and pins must not be lost."""
+        while not stop.is_set():
+            try:
+                self.watches.catch_up()
+            except ApiError as error:
+                log.warning("BundleDeployments cannot be listed", extra={"reply": str(error)})
+                stop.wait(error.retry_after or 1.0)
+            else:
+                return
+
+    def _drain(self) -> None:
+        self.queue.close()
+        self.preparations.stop()
+        self.watches.stop()
+        self.workers.join(DRAIN_SECONDS)
+        self.events.stop(EVENTS_SECONDS)
+        self.applier.stop()
+        if self.election:
+            self.election.stop(LAST_WRITES_SECONDS)
+
+
+def _end_at_once() -> None:
+    """End the process: its threads cannot be stopped, and somebody else acts from now on."""
+    os._exit(LOST)
 
 
 def _now() -> datetime:
@@ -123,16 +175,13 @@ def make_manager(settings: Settings) -> Manager:
     Raises: ConfigurationError if there is no cluster to talk to; OSError or StoreInUseError if the
         content store cannot be opened.
     """
-    client = connect(
-        kubeconfig=settings.kubeconfig or None,
-        context=settings.context or None,
-        pool=settings.workers + settings.apply_workers + WATCHES,
-        user_agent=f"rukpak/{version('rukpak')}",
-    )
+    fence = Fence() if settings.leader_elect == "yes" else None
+    client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
     discovery, queue, retries = Discovery(client), WorkQueue(), Retries()
     dispatcher = _Dispatcher(queue)
     watches = Watches(client, discovery, dispatcher)
     store = ContentStore(settings.store_folder())
+    elected = threading.Event()
     builder = Builder(
         store,
         settings.store_mebibytes << 20,
@@ -184,5 +233,30 @@ def make_manager(settings: Settings) -> Manager:
         preparations=preparations,
         applier=applier,
         reconciler=reconciler,
+        elected=elected,
+        election=_make_election(settings, store, fence, elected) if fence else None,
         settings=settings,
+    )
+
+
+def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Client:
+    return connect(
+        kubeconfig=settings.kubeconfig or None,
+        context=settings.context or None,
+        pool=pool,
+        user_agent=f"rukpak/{version('rukpak')}",
+        fence=fence,
+    )
+
+
+def _make_election(settings: Settings, store: ContentStore, fence: Fence, elected: threading.Event) -> Election:
+    return Election(
+        client=_connect(settings, LEASE_CONNECTIONS),
+        namespace=settings.namespace,
+        name=LEASE,
+        identity=make_identity(store.lock),
+        times=settings.lease_times(),
+        fence=fence,
+        on_elected=elected.set,
+        on_lost=_end_at_once,
     )

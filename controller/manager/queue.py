@@ -108,7 +108,7 @@ class WorkQueue:
             self._failures.pop(key, None)
 
     def get(self) -> str | None:
-        """Wait for the next key; None once the queue is closed and nothing waits."""
+        """Wait for the next key; None once the queue is closed."""
         with self._condition:
             while True:
                 self._take_due()
@@ -130,9 +130,11 @@ class WorkQueue:
                 self._condition.notify()
 
     def close(self) -> None:
-        """Take nothing more. What waits is still handed out, what is delayed is dropped."""
+        """Take nothing more, and hand nothing more out: what waits is found again by whoever comes next."""
         with self._condition:
             self._closed = True
+            self._ready.clear()
+            self._dirty.clear()
             self._delayed.clear()
             self._due.clear()
             self._condition.notify_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable
 
@@ -32,9 +33,11 @@ class Workers:
             thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for passes that are under way, after the queue was closed."""
+        """Wait for passes that are under way, all together at most so many seconds, after the queue was closed."""
+        deadline = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(seconds / len(self._threads))
+            if thread.is_alive():
+                thread.join(max(deadline - time.monotonic(), 0))
 
     def _run(self) -> None:
         while (name := self._queue.get()) is not None:

@@ -129,6 +129,14 @@ class Watches:
         """Take over what the reply to a write of ours said."""
         self._deployments.learn(_see(dict(manifest)))
 
+    def catch_up(self) -> None:
+        """Read all BundleDeployments once more: what somebody else wrote a moment ago may not have come yet.
+
+        Raises: ApiError.
+        """
+        for manifest in self._client.list(DEPLOYMENTS.path()):
+            self.learn_deployment(manifest)
+
     def _deployments_synced(self) -> None:
         for name in self.deployment_names():
             self._listener.deployment_changed(name)

@@ -110,5 +110,6 @@ class Binaries:
             "control-plane": self._settings.kubernetes_version,
             "registry": self._settings.registry_version,
             "kwok": self._settings.kwok_version,
+            "prometheus": self._settings.prometheus_version,
         }
         return f"built-{part}-{versions[part]}-{self._settings.architecture}"

@@ -85,6 +85,27 @@ def _kwok_release(settings: Settings) -> Release:
     return Release(url=url, checksum_url=f"{url}.sha256")
 
 
+def _prometheus_release(name: str) -> Callable[[Settings], Release]:
+    def release(settings: Settings) -> Release:
+        version = settings.prometheus_version
+        stem = f"prometheus-{version}.linux-{settings.architecture}"
+        folder = f"{settings.prometheus_releases}/v{version}"
+        return Release(url=f"{folder}/{stem}.tar.gz", checksum_url=f"{folder}/sha256sums.txt", member=f"{stem}/{name}")
+
+    return release
+
+
+def _prometheus(name: str) -> Program:
+    return Program(
+        name=name,
+        part="prometheus",
+        version=lambda settings: settings.prometheus_version,
+        fits=lambda version, _: version >= (3, 0),
+        wanted=lambda _: "3.0 or newer",
+        release=_prometheus_release(name),
+    )
+
+
 def _kubernetes_component(name: str) -> Program:
     return Program(
         name=name,
@@ -140,6 +161,8 @@ PROGRAMS = {
         KUBECTL,
         REGISTRY,
         KWOK,
+        _prometheus("prometheus"),
+        _prometheus("promtool"),
     )
 }
 CONTROL_PLANE = tuple(program.name for program in PROGRAMS.values() if program.part == "control-plane")

@@ -238,7 +238,7 @@ def test_all_rights_that_are_missing_are_listed_at_once(
 ) -> None:
     """A controller that may read everything, and write its own state only."""
     kubeconfig = _limited(kwok_world, tmp_path)
-    kwok_world.controller.kill()
+    kwok_world.controller.stop()
     limited = Cluster(kubeconfig=kubeconfig, kubectl=kwok_world.cluster._kubectl, cache=tmp_path)
     name = new_name()
     kwok_world.client.create("/api/v1/namespaces", namespace(name))
@@ -254,6 +254,7 @@ def test_all_rights_that_are_missing_are_listed_at_once(
             lambda: deployed.conditions().get("Installed", {}).get("reason") == "Forbidden", 30, "Forbidden"
         )
         message = deployed.conditions()["Installed"]["message"]
+        controller.stop()
     finally:
         controller.kill()
         kwok_world.controller.start()
@@ -274,6 +275,7 @@ def _limited(world: World, folder: Path) -> Path:
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]},
         {"apiGroups": ["events.k8s.io", ""], "resources": ["events"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "patch"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
     ]
     role = make("rbac.authorization.k8s.io/v1", "ClusterRole", "limited", rules=rules)
     world.client.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)

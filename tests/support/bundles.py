@@ -29,6 +29,7 @@ Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = f"/apis/{names.GROUP}/v1alpha2/{names.PLURAL}"
 STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{names.DEFAULT_NAMESPACE}/leases"
 CONTROLLER_AGENT = "rukpak/"
 SECONDS = 20.0
 """A deadline for what takes less than a second on an idle machine."""
@@ -266,10 +267,11 @@ class World:
         return self._control_plane().audit_position()
 
     def requests(self, since: int) -> list[str]:
-        """Return what the controller asked for since then: verb and address, watches and its barriers left out."""
+        """Return what the controller asked for since then: verb and address, watches and its Lease left out."""
         events = self._control_plane().audit_requests(since)
         ours = [event for event in events if event.get("userAgent", "").startswith(CONTROLLER_AGENT)]
-        return [f"{event['verb']} {event['requestURI']}" for event in ours if event["verb"] != "watch"]
+        asked = [f"{event['verb']} {event['requestURI']}" for event in ours if event["verb"] != "watch"]
+        return [request for request in asked if LEASES not in request]
 
     def requests_about(self, name: str, since: int) -> list[str]:
         """Return what the controller asked for since then that names a BundleDeployment or its namespace."""
@@ -320,6 +322,7 @@ def new_world(
         yield world
         if is_shared:
             world.clean_up()
+            controller.stop()  # hands its Lease over: others use the cluster
     finally:
         controller.kill()
         take_away(folder)

@@ -247,7 +247,7 @@ class FakeApi:
             if value["metadata"]["name"] in self.objects[received.path]:
                 self._send_fault(request, Fault(409))
             else:
-                self._send_value(request, 201, self.put(received.path, value["metadata"]["name"]))
+                self._send_value(request, 201, self.put(received.path, value["metadata"]["name"], **_content(value)))
         elif received.query.get("watch") != "true":
             self._list(request, received)
         elif self.watch_faults:
@@ -265,6 +265,12 @@ class FakeApi:
         elif received.method == "DELETE":
             self.delete(collection, name)
             self._send_value(request, 200, {"kind": "Status", "status": "Success"})
+        elif received.method == "PUT":
+            sent = json.loads(received.body)
+            if sent["metadata"].get("resourceVersion") not in (None, value["metadata"]["resourceVersion"]):
+                self._send_fault(request, Fault(409))
+            else:
+                self._send_value(request, 200, self.put(collection, name, **_content(sent)))
         else:
             self._send_value(request, 200, self.put(collection, name))
 
@@ -379,6 +385,10 @@ class FakeApi:
             request.send_header(name, text)
         request.end_headers()
         request.wfile.write(body)
+
+
+def _content(sent: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in sent.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
 if __name__ == "__main__":

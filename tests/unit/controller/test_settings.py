@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.plugins import Network
-from controller.settings import Settings, parse
+from controller.settings import Settings, parse, parse_address
 
 
 class Case(NamedTuple):
@@ -63,6 +63,17 @@ MISTAKES = [
     Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
     Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
+    Mistake(
+        "a leader that would give up after others may begin",
+        ["--lease-duration=10", "--renew-deadline=15"],
+        {},
+        "--lease-duration, --renew-deadline, --retry-period: the lease duration has to be longer",
+    ),
+    Mistake(
+        "a certificate without a key", ["--metrics-certificate=a.pem"], {}, "and --metrics-key: give both, or none"
+    ),
+    Mistake("an address without a port", ["--metrics-address=localhost"], {}, '--metrics-address: "localhost" is not'),
+    Mistake("a port that is none", ["--probe-address=:65536"], {}, '--probe-address: ":65536" is not HOST:PORT'),
     Mistake("a number by variable", [], {"RUKPAK_WORKERS": "0"}, '--workers: "0" is not a whole number above 0'),
 ]
 
@@ -75,7 +86,29 @@ def test_a_mistake_is_named_and_ends_with_status_2(case: Mistake, capsys: pytest
     assert case.expect in capsys.readouterr().err
 
 
-def test_help_tells_every_option_with_its_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:
+class Address(NamedTuple):
+    name: str
+    text: str
+    expect: tuple[str, int] | None
+
+
+ADDRESSES = [
+    Address("an address and a port", "127.0.0.1:8080", ("127.0.0.1", 8080)),
+    Address("a port alone is on every address", ":8443", ("", 8443)),
+    Address("an IPv6 address has brackets", "[::1]:8080", ("::1", 8080)),
+    Address("nothing listens", "off", None),
+]
+
+
+@pytest.mark.parametrize("case", ADDRESSES, ids=attrgetter("name"))
+def test_where_to_listen(case: Address) -> None:
+    assert parse_address("metrics_address", case.text) == case.expect
+
+
+def test_help_tells_every_option_with_its_variable_and_default(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # lines are broken at dashes, too
     with pytest.raises(SystemExit) as ended:
         parse(["--help"], {})
     text = " ".join(capsys.readouterr().out.split())

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from hack.control_plane.builds import BuildError, build_control_plane, build_registry, make_go_mod
+from hack.control_plane.builds import (
+    BuildError,
+    build_control_plane,
+    build_registry,
+    make_go_mod,
+    make_prometheus_go_mod,
+)
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.settings import Settings
 from tests.unit.hack.test_installed import install
@@ -69,6 +75,35 @@ def test_one_binary_goes_by_the_names_of_all_components(go: Path, tmp_path: Path
     assert (go / "used.mod").read_text() == EXPECTED
     assert {path.name for path in folder.iterdir()} == {"controlplane", *CONTROL_PLANE}
     assert (folder / "etcd").resolve() == folder / "controlplane"
+
+
+def test_prometheus_is_required_with_what_it_replaces() -> None:
+    theirs = """module github.com/prometheus/prometheus
+
+go 1.25.0
+
+require github.com/a/b v1.0.0
+
+replace github.com/a/b => github.com/c/b v1.2.3
+
+replace (
+\tgithub.com/d/e => github.com/f/e v0.0.1 // why
+\tgithub.com/g/h => ./internal/h
+)
+"""
+    ours = make_prometheus_go_mod(theirs, "v0.315.0")
+    assert ours.splitlines() == [
+        "module prometheus",
+        "go 1.25.0",
+        "require github.com/prometheus/prometheus v0.315.0",
+        "replace github.com/a/b => github.com/c/b v1.2.3",
+        "replace github.com/d/e => github.com/f/e v0.0.1",
+    ]
+
+
+def test_what_is_no_go_mod_is_refused() -> None:
+    with pytest.raises(BuildError, match="has no Go version"):
+        make_prometheus_go_mod("", "v0.315.0")
 
 
 def test_the_registry_is_installed_in_the_wanted_version(go: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.support.fake_api import FakeApi
 
 DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"
 REVISIONS = "/api/v1/namespaces/rukpak-system/secrets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/rukpak-system/leases"
 WAITED_FOR = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "/apis/apiregistration.k8s.io/v1/apiservices",
@@ -27,7 +28,7 @@ WAITED_FOR = (
 
 @pytest.fixture
 def api() -> Iterator[FakeApi]:
-    with FakeApi(DEPLOYMENTS, REVISIONS, *WAITED_FOR) as served:
+    with FakeApi(DEPLOYMENTS, REVISIONS, LEASES, *WAITED_FOR) as served:
         yield served
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.manager.queue import STALE_ENTRIES, Backoff, WorkQueue
+from hack.control_plane.waiting import wait_for
 
 
 class Clock:
@@ -153,7 +154,7 @@ def test_delays_that_were_overtaken_do_not_pile_up(queue: WorkQueue) -> None:
     assert len(queue._delayed) <= 2 * STALE_ENTRIES
 
 
-def test_after_closing_what_waits_is_handed_out_and_nothing_else(queue: WorkQueue, clock: Clock) -> None:
+def test_after_closing_nothing_is_handed_out(queue: WorkQueue, clock: Clock) -> None:
     queue.add("a")
     queue.add_after("b", 1)
     queue.close()
@@ -161,7 +162,17 @@ def test_after_closing_what_waits_is_handed_out_and_nothing_else(queue: WorkQueu
     queue.add_after("d", 0)
     queue.retry("e")
     clock.now += 1000
-    assert [queue.get(), queue.get()] == ["a", None]
+    assert queue.get() is None
+    assert len(queue) == 0
+
+
+def test_what_is_worked_on_while_it_is_closed_does_not_come_again(queue: WorkQueue) -> None:
+    queue.add("a")
+    assert queue.get() == "a"
+    queue.add("a")
+    queue.close()
+    queue.done("a")
+    assert queue.get() is None
 
 
 def join(threads: list[threading.Thread]) -> None:
@@ -230,6 +241,7 @@ def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time() -> None:
         with lock:
             wanted[key] = number
         queue.add(key)
+    wait_for(lambda: seen == wanted, 10, "all is worked on as it was added last")
     queue.close()
     join(threads)
     assert seen == wanted

@@ -1,0 +1,317 @@
+"""Leader election on one Lease (`coordination.k8s.io/v1`): of all processes that take part, at most one acts.
+
+A leader counts its time from when a renewal was *sent*, a candidate from when *it* saw the record change: no clocks are
+compared. Since a leader gives up before the others may begin (`renew` < `duration`), there are never two; the fence
+ends its writes by then, and the process ends, as threads cannot be stopped. On exit the Lease is handed over at once.
+
+A process whose predecessor had the same identity takes its Lease without waiting: identities are made so that then the
+predecessor is gone (manager/identity.py). Should there be two nevertheless, `acquireTime` tells them apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+from controller.kube.client import Client
+from controller.kube.errors import ApiError
+from controller.kube.fence import Fence, read_clock
+from controller.kube.resources import NAMESPACES, Resource
+from controller.kube.watch import Reflector
+
+log = logging.getLogger(__name__)
+
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+JITTER = 1.2
+RELEASE_SECONDS = (0.5, 0.5)
+"""To connect, and of silence: who exits does not wait long for a server that is away."""
+SHORTEST_TIMEOUT = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    """Seconds."""
+
+    duration: float = 30
+    """After which others may take the Lease of a leader that is silent."""
+    renew: float = 20
+    """After which a leader gives up that could not renew. A write has as long, less `retry`: webhooks take up to 10 s
+    by default, so Kubernetes' usual 10 would refuse what a slow one lets pass."""
+    retry: float = 2
+    """Between two renewals, and between two looks at the Lease of somebody else."""
+
+    def problem(self) -> str:
+        """Return what is wrong with them; empty if nothing is."""
+        if self.duration <= self.renew:
+            return "the lease duration has to be longer than the renew deadline"
+        return "" if self.renew > JITTER * self.retry else "the renew deadline has to be longer than the retry period"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The Lease as its watch has it."""
+
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str
+
+
+class Election:
+    """Takes part in one election.
+
+    Args:
+        client: for the Lease alone: the fence must not hold renewals up.
+        namespace: of the Lease; created when missing.
+        name: of the Lease.
+        identity: of this process.
+        fence: opened while this process leads.
+        on_elected: called once, on the election's thread; keep it short.
+        on_lost: called once, on the election's thread, when the Lease is lost: it ends the process.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes,
+        fence: Fence,
+        on_elected: Callable[[], None],
+        on_lost: Callable[[], None],
+        clock: Callable[[], float] = read_clock,
+    ) -> None:
+        self._client, self._namespace, self._name, self._identity = client, namespace, name, identity
+        self._times, self._fence, self._clock = times, fence, clock
+        self._on_elected, self._on_lost = on_elected, on_lost
+        self._lease: dict[str, Any] | None = None
+        self._seen_at = clock()
+        self._acquired = ""
+        self._until = 0.0
+        self._leading = False
+        self._stopping = threading.Event()
+        self._awake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+        self._watch = Reflector[_Seen](
+            client,
+            LEASES.path(namespace),
+            field_selector=f"metadata.name={name}",
+            metadata=True,
+            project=_see,
+            on_change=lambda _old, _new: self._awake.set(),
+        )
+        self.last_error: ApiError | None = None
+        """What the last attempt failed with; None while all is well."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads."""
+        return self._leading
+
+    @property
+    def alive(self) -> bool:
+        """Whether the election goes on."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to take part; returns at once. Once only."""
+        self._watch.start()
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Lead no longer, and hand over if no write of this process is under way after `seconds`."""
+        is_idle = self._fence.shut(seconds)
+        self._stopping.set()
+        self._awake.set()
+        self._watch.stop()
+        self._thread.join(sum(RELEASE_SECONDS))
+        if is_idle and self._leading and not self._thread.is_alive():
+            self._release()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            sent = self._clock()
+            holds = self._try()
+            if holds:
+                self._lead(sent + self._times.renew)
+            elif self._leading and (holds is False or self._remaining() <= 0):
+                self._lose()
+                return
+            self._awake.wait(self._pause())
+            self._awake.clear()
+
+    def _try(self) -> bool | None:
+        """Return whether this process has the Lease now; None: that could not be found out."""
+        try:
+            holds = self._acquire_or_renew()
+        except ApiError as error:
+            if self.last_error is None or str(self.last_error) != str(error):
+                log.warning(
+                    "Lease not available", extra={"lease": f"{self._namespace}/{self._name}", "error": str(error)}
+                )
+            self.last_error = error
+            return None
+        self.last_error = None
+        return holds
+
+    def _lead(self, until: float) -> None:
+        self._until = until
+        self._fence.open_until(until)
+        if not self._leading:
+            self._leading = True
+            self._watch.stop()
+            log.info("leading", extra={"lease": f"{self._namespace}/{self._name}", "identity": self._identity})
+            self._on_elected()
+
+    def _lose(self) -> None:
+        self._fence.shut()
+        self._leading = False
+        log.error("Lease lost", extra={"lease": f"{self._namespace}/{self._name}", "identity": self._identity})
+        self._on_lost()
+
+    def _remaining(self) -> float:
+        """Return the seconds until a leader gives up."""
+        return self._until - self._clock() if self._leading else self._times.renew
+
+    def _pause(self) -> float:
+        pause = self._times.retry * random.uniform(1, JITTER)  # noqa: S311
+        return min(pause, max(self._remaining(), SHORTEST_TIMEOUT))
+
+    # the record
+
+    def _acquire_or_renew(self) -> bool:
+        if not self._is_ours():
+            self._read()
+        for _ in range(2):
+            if not self._may_take():
+                return False
+            if self._write():
+                return True
+            # Changed by somebody: by us, if the reply to a renewal was lost. That one does not count: who sent it when?
+            self._read()
+        return False
+
+    def _is_ours(self) -> bool:
+        return self._lease is not None and bool(self._acquired) and self._spec().get("acquireTime") == self._acquired
+
+    def _may_take(self) -> bool:
+        spec = self._spec()
+        if self._lease is None:  # also if somebody has deleted it: only one can create it
+            return True
+        if self._leading:
+            return self._is_ours() and spec.get("holderIdentity") == self._identity
+        if spec.get("holderIdentity") in (None, "", self._identity):
+            return True
+        patience = max(float(spec.get("leaseDurationSeconds") or 0), self._times.duration)
+        return self._clock() - self._seen_at >= patience
+
+    def _spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = (self._lease or {}).get("spec") or {}
+        return spec
+
+    def _timeout(self) -> tuple[float, float]:
+        """Connecting and waiting end together before the deadline does."""
+        half = max(min(self._remaining(), self._times.renew) / 2, SHORTEST_TIMEOUT)
+        return half, half
+
+    def _read(self) -> None:
+        path = LEASES.path(self._namespace, self._name)
+        try:
+            self._see(self._client.request("GET", path, timeout=self._timeout()).value)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            self._lease = None
+
+    def _see(self, lease: dict[str, Any]) -> None:
+        if self._lease is None or lease.get("spec") != self._lease.get("spec"):
+            self._seen_at = self._clock()
+        self._lease = lease
+
+    def _write(self) -> bool:
+        """Write the record as ours; False if it is not as it was read any more."""
+        body = self._body()
+        try:
+            self._see(self._put(body) if self._lease else self._create(body))
+        except ApiError as error:
+            if error.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+                raise
+            return False
+        self._acquired = body["spec"]["acquireTime"]
+        return True
+
+    def _body(self) -> dict[str, Any]:
+        now, spec = _micro_time(), self._spec()
+        is_same = spec.get("holderIdentity") == self._identity
+        transitions = int(spec.get("leaseTransitions") or 0)
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": (self._lease or {}).get("metadata") or {"name": self._name, "namespace": self._namespace},
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": max(int(self._times.duration), 1),
+                "leaseTransitions": transitions + (not is_same and self._lease is not None),
+                "acquireTime": self._acquired if self._leading else now,
+                "renewTime": now,
+            },
+        }
+
+    def _put(self, body: dict[str, Any]) -> dict[str, Any]:
+        path = LEASES.path(self._namespace, self._name)
+        lease: dict[str, Any] = self._client.request("PUT", path, body=body, timeout=self._timeout()).value
+        return lease
+
+    def _create(self, body: dict[str, Any]) -> dict[str, Any]:
+        path = LEASES.path(self._namespace)
+        try:
+            lease: dict[str, Any] = self._client.request("POST", path, body=body, timeout=self._timeout()).value
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:  # the namespace
+                raise
+            self._create_namespace()
+            lease = self._client.request("POST", path, body=body, timeout=self._timeout()).value
+        return lease
+
+    def _create_namespace(self) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+        try:
+            self._client.request("POST", NAMESPACES.path(), body=body, timeout=self._timeout())
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+
+    def _release(self) -> None:
+        """Let others take over at once."""
+        spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _micro_time()}
+        path = LEASES.path(self._namespace, self._name)
+        try:
+            self._client.request("PUT", path, body={**(self._lease or {}), "spec": spec}, timeout=RELEASE_SECONDS)
+        except ApiError as error:
+            log.warning("Lease not released: others wait until it ends", extra={"error": str(error)})
+            return
+        self._leading = False
+        log.info("Lease released", extra={"lease": f"{self._namespace}/{self._name}"})
+
+
+def _see(manifest: dict[str, Any]) -> _Seen:
+    metadata = manifest["metadata"]
+    return _Seen(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        namespace=metadata.get("namespace", ""),
+    )
+
+
+def _micro_time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

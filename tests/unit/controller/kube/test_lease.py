@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple
+
+import pytest
+
+from controller.kube.fence import Fence
+from controller.kube.lease import LEASES, Election, LeaseTimes
+from hack.control_plane.waiting import wait_for
+from tests.support.fake_api import FakeApi, Fault
+
+PATH = LEASES.path("system")
+NAMESPACES = "/api/v1/namespaces"
+TIMES = LeaseTimes(duration=2, renew=1.2, retry=0.1)
+
+
+class Candidate:
+    """One process that takes part; it ends with the test."""
+
+    started: ClassVar[list[Candidate]] = []
+
+    def __init__(self, api: FakeApi, identity: str, times: LeaseTimes = TIMES) -> None:
+        self.elected, self.lost = threading.Event(), threading.Event()
+        self.fence = Fence()
+        self.election = Election(
+            client=api.client(),
+            namespace="system",
+            name="rukpak",
+            identity=identity,
+            times=times,
+            fence=self.fence,
+            on_elected=self.elected.set,
+            on_lost=self.lost.set,
+        )
+        self.election.start()
+        self.started.append(self)
+
+    def is_writing(self) -> bool:
+        return self.fence.seconds_left() > 0
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with FakeApi(PATH, NAMESPACES) as served:
+        yield served
+        served.frozen.clear()
+        for candidate in Candidate.started:
+            candidate.election.stop(0)
+            candidate.election._thread.join(5)
+        Candidate.started.clear()
+
+
+def record(api: FakeApi) -> dict[str, Any]:
+    spec: dict[str, Any] = api.objects[PATH]["rukpak"]["spec"]
+    return spec
+
+
+def hold(api: FakeApi, **spec: Any) -> None:
+    api.put(PATH, "rukpak", spec={"holderIdentity": "other", "leaseDurationSeconds": 2, "acquireTime": "then", **spec})
+
+
+def test_one_of_two_leads_and_the_other_may_not_write(api: FakeApi) -> None:
+    first = Candidate(api, "a")
+    assert first.elected.wait(5)
+    second = Candidate(api, "b")
+    wait_for(lambda: record(api)["renewTime"] != record(api)["acquireTime"], 5, "the Lease is renewed")
+    assert first.is_writing()
+    assert not second.is_writing()
+    assert not second.elected.is_set()
+    assert record(api)["holderIdentity"] == "a"
+
+
+def test_who_exits_hands_over_at_once(api: FakeApi) -> None:
+    patient = LeaseTimes(duration=60, renew=40, retry=15)
+    first = Candidate(api, "a", patient)
+    assert first.elected.wait(5)
+    second = Candidate(api, "b", patient)
+    wait_for(lambda: api.watches() >= 1 and second.election._lease, 5, "the candidate has looked")
+    started = time.monotonic()
+    first.election.stop(1.0)
+    assert not first.is_writing()
+    assert second.elected.wait(2)
+    assert time.monotonic() - started < 2
+    assert record(api)["leaseTransitions"] == 1
+
+
+def test_while_a_write_is_under_way_nothing_is_handed_over(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    with candidate.fence.admit():
+        candidate.election.stop(0.05)
+    assert record(api)["holderIdentity"] == "a"
+
+
+def test_a_silent_api_server_makes_a_leader_give_up_before_others_may_begin(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    api.frozen.set()
+    started = time.monotonic()
+    assert candidate.lost.wait(5)
+    assert time.monotonic() - started < TIMES.duration
+    assert not candidate.is_writing()
+
+
+def test_a_lease_taken_by_force_is_noticed(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    hold(api)
+    assert candidate.lost.wait(5)
+    assert not candidate.is_writing()
+
+
+def test_another_process_of_the_same_identity_is_noticed(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    hold(api, holderIdentity="a")
+    assert candidate.lost.wait(5)
+
+
+def test_the_lease_of_a_dead_leader_is_taken_one_duration_after_it_was_seen_to_change(api: FakeApi) -> None:
+    hold(api, renewTime="2001-01-01T00:00:00.000000Z")
+    started = time.monotonic()
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(10)
+    assert time.monotonic() - started >= TIMES.duration
+
+
+def test_a_longer_duration_of_the_holder_counts(api: FakeApi) -> None:
+    hold(api, leaseDurationSeconds=60)
+    candidate = Candidate(api, "a", LeaseTimes(duration=0.5, renew=0.3, retry=0.1))
+    assert not candidate.elected.wait(1)
+
+
+def test_the_successor_of_a_process_with_the_same_identity_need_not_wait(api: FakeApi) -> None:
+    hold(api, holderIdentity="a", leaseTransitions=3)
+    candidate = Candidate(api, "a", LeaseTimes(duration=60, renew=40, retry=15))
+    assert candidate.elected.wait(5)
+    assert record(api)["leaseTransitions"] == 3
+
+
+def test_a_lease_that_was_released_is_free(api: FakeApi) -> None:
+    hold(api, holderIdentity="", leaseDurationSeconds=1)
+    assert Candidate(api, "a", LeaseTimes(duration=60, renew=40, retry=15)).elected.wait(5)
+
+
+def test_a_lease_that_was_deleted_is_made_again(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    api.delete(PATH, "rukpak")
+    wait_for(lambda: "rukpak" in api.objects[PATH], 5, "the Lease is there again")
+    assert not candidate.lost.is_set()
+
+
+def test_a_renewal_whose_reply_was_lost_is_no_loss(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    api.put(PATH, "rukpak", spec={**record(api), "renewTime": "later"})
+    wait_for(lambda: record(api)["renewTime"] != "later", 5, "the Lease is renewed")
+    assert not candidate.lost.is_set()
+
+
+def test_a_missing_namespace_is_made(api: FakeApi) -> None:
+    api.faults += [Fault(404), Fault(404)]  # read, create; the watch of the Lease may take one of them
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+
+
+def test_an_unchanged_failure_is_said_once(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
+    del api.objects[PATH]
+    candidate = Candidate(api, "a")
+    wait_for(lambda: len(api.received) > 12, 5, "several attempts")
+    assert not candidate.elected.is_set()
+    assert sum(each.message == "Lease not available" for each in caplog.records) == 1
+    api.objects[PATH] = {}
+    assert candidate.elected.wait(10)
+
+
+class Case(NamedTuple):
+    name: str
+    times: LeaseTimes
+    expect: str
+
+
+CASES = [
+    Case("the defaults", LeaseTimes(), ""),
+    Case("a leader that gives up too late", LeaseTimes(duration=10, renew=10), "the lease duration has to be longer"),
+    Case("no time for a second try", LeaseTimes(renew=2, retry=2), "the renew deadline has to be longer"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_times_that_go_together(case: Case) -> None:
+    assert case.times.problem().startswith(case.expect)
+    assert bool(case.times.problem()) == bool(case.expect)
