@@ -243,7 +243,8 @@ class Election:
         try:
             self._see(self._put(body) if self._lease else self._create(body))
         except ApiError as error:
-            if error.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+            is_gone = error.status == HTTPStatus.NOT_FOUND and self._lease is not None
+            if error.status != HTTPStatus.CONFLICT and not is_gone:
                 raise
             return False
         self._acquired = body["spec"]["acquireTime"]
