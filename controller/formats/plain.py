@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
@@ -21,11 +20,17 @@ from api.v1alpha2.conditions import Reason
 from controller.formats.composer import NodeBudget
 from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import collect_objects
+from controller.formats.recognition import (
+    is_folder,
+    join,
+    recognize_archives,
+    recognize_bundle,
+    recognize_chart,
+    walk_folders,
+)
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _FOLDER = "manifests"
-# The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
-_REGISTRY_MEDIA_TYPE = b"registry+v1"
 _SHOWN_PLACES = 6
 
 
@@ -80,10 +85,10 @@ class _Manifests:
 
     def _folder(self, destination: str) -> str:
         """Return the folder that holds the manifests of a destination."""
-        manifests = _join(destination, _FOLDER)
-        has_manifests = _is_folder(self._root / manifests)
-        other = _recognize_bundle(self._root, destination) or (
-            "" if has_manifests else _recognize_chart(self._root, destination)
+        manifests = join(destination, _FOLDER)
+        has_manifests = is_folder(self._root / manifests)
+        other = recognize_bundle(self._root, destination) or (
+            "" if has_manifests else recognize_chart(self._root, destination)
         )
         if other:
             raise _no_content(f'"{destination or "."}" holds no plain manifests', other)
@@ -112,17 +117,17 @@ class _Manifests:
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
         """Return the entries of a folder with their paths in the tree, by name; none if it is not there."""
-        if not _is_folder(self._root / folder):
+        if not is_folder(self._root / folder):
             return []
         with os.scandir(self._root / folder) as entries:
-            return sorted(((_join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
+            return sorted(((join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
 
     def _find_other_format(self) -> str:
         """Return what a folder of the tree looks like, if one looks like another format."""
-        for path, _, _ in os.walk(self._root):
-            folder = Path(path).relative_to(self._root).as_posix().removeprefix(".")
-            if other := _recognize_bundle(self._root, folder) or _recognize_chart(self._root, folder):
-                return other
+        for folder in walk_folders(self._root):
+            for recognize in (recognize_bundle, recognize_chart, recognize_archives):
+                if other := recognize(self._root, folder):
+                    return other
         return ""
 
 
@@ -134,29 +139,5 @@ def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
     return True
 
 
-def _recognize_chart(root: Path, folder: str) -> str:
-    chart = _join(folder, "Chart.yaml")
-    return f'"{chart}" is there: this looks like a Helm chart: set spec.format: helm' if _is_file(root / chart) else ""
-
-
-def _recognize_bundle(root: Path, folder: str) -> str:
-    annotations = _join(folder, "metadata/annotations.yaml")
-    if not _is_file(root / annotations) or _REGISTRY_MEDIA_TYPE not in (root / annotations).read_bytes():
-        return ""
-    return f'"{annotations}" is there: this looks like a registry-v1 bundle: set spec.format: registry-v1'
-
-
 def _no_content(problem: str, remedy: str) -> BundleError:
     return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()

@@ -1,0 +1,94 @@
+"""What content looks like, so that a format that finds another one's can say so.
+
+Not here: what a format makes of its own content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from api.plugins import Limits
+from controller.content.limits import Rejection
+from controller.content.tar import read_tar
+
+# The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
+_REGISTRY_MEDIA_TYPE = b"registry+v1"
+_MANIFESTS = (".yaml", ".yml", ".json")
+_ENTRIES = 10_000
+"""What is looked at of an archive: `helm package` writes Chart.yaml first."""
+
+
+def recognize_chart(root: Path, folder: str) -> str:
+    """Return that a folder of the tree is a Helm chart, and what to do; empty if it is none."""
+    chart = join(folder, "Chart.yaml")
+    return _describe(chart, "a Helm chart", "helm") if is_file(root / chart) else ""
+
+
+def recognize_archives(root: Path, folder: str) -> str:
+    """Return that a folder of the tree holds a packed Helm chart, and what to do; empty if it holds none."""
+    archives = (path for path in list_files(root, folder, (".tgz",)) if is_chart_archive(root / path))
+    return next((_describe(path, "a Helm chart", "helm") for path in archives), "")
+
+
+def recognize_bundle(root: Path, folder: str) -> str:
+    """Return that a folder of the tree is a registry-v1 bundle, and what to do; empty if it is none."""
+    annotations = join(folder, "metadata/annotations.yaml")
+    if not is_file(root / annotations) or _REGISTRY_MEDIA_TYPE not in (root / annotations).read_bytes():
+        return ""
+    return _describe(annotations, "a registry-v1 bundle", "registry-v1")
+
+
+def recognize_manifests(root: Path, folder: str) -> str:
+    """Return that a folder of the tree holds plain manifests, and what to do; empty if it holds none."""
+    for path in list_files(root, folder, _MANIFESTS):
+        text = (root / path).read_bytes()
+        if b"apiVersion" in text and b"kind" in text:
+            return _describe(path, "plain manifests", "plain")
+    return ""
+
+
+def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:
+    """Return whether a file is a packed chart: a tar archive, compressed by gzip, with a Chart.yaml one folder down."""
+    with path.open("rb") as file:
+        try:
+            entries = read_tar(file, limits or Limits())
+            names = (entry.path for _, entry in zip(range(_ENTRIES), entries, strict=False))
+            return any(name.removeprefix("./").split("/")[1:] == ["Chart.yaml"] for name in names)
+        except Rejection:
+            return False
+
+
+def walk_folders(root: Path) -> Iterator[str]:
+    """Yield every folder of a tree, the root as '', before what is in it. Links are not followed."""
+    for path, folders, _ in os.walk(root):
+        folders.sort()
+        yield "/".join(Path(path).relative_to(root).parts)
+
+
+def list_files(root: Path, folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files of a folder with such a name, by name."""
+    if is_folder(root / folder):
+        for path in sorted((root / folder).iterdir()):
+            if path.name.endswith(suffixes) and is_file(path):
+                yield join(folder, path.name)
+
+
+def join(folder: str, name: str) -> str:
+    """Return the path of a name in a folder of the tree; '' is the root."""
+    return f"{folder}/{name}" if folder and name else folder or name
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a regular file, not counting links."""
+    return path.is_file() and not path.is_symlink()
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether there is a folder, not counting links."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _describe(path: str, what: str, name: str) -> str:
+    return f'"{path}" is there: this looks like {what}: set spec.format: {name}'
