@@ -194,8 +194,28 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What rendering may use up. It decides whether there is a result, never what it is."""
+
+    scratch: Path | None = None
+    """An empty folder that is removed after the call; formats that need none do without."""
+    cancelled: Event = field(default_factory=Event)
+    """Set when nobody waits for the result any more: stop soon, by any exception."""
+    limits: Limits = Limits()
+    """Of archives that the content holds."""
+    seconds: float = 60.0
+    """What one run of a program may take; its processor time is bounded accordingly."""
+    memory_bytes: int = 1024 * MEBIBYTE
+    """Address space of one run of a program."""
+    output_bytes: int = 64 * MEBIBYTE
+    """What one run of a program may write."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Where the administrator says that programs are, by name; others are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenderRequest:
-    """What a rendering depends on, and all that it depends on (DESIGN, rule 9)."""
+    """What a rendering depends on, and, but for `means`, all that it depends on (DESIGN, rule 9)."""
 
     name: str
     """Of the BundleDeployment."""
@@ -203,6 +223,7 @@ class RenderRequest:
     tree: ContentTree
     config: Mapping[str, Any]
     capabilities: Capabilities
+    means: Means = field(default_factory=Means)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from api.plugins import (
     Entry,
     Hook,
     Limits,
+    Means,
     Network,
     Rendering,
     RenderRequest,
@@ -45,6 +46,7 @@ from controller.revision import Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
 _ANYWHERE = Network()
+_USUAL = Means()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,7 @@ class Builder:
         timeout: seconds for resolving, and for fetching, one source.
         now: the time of day, for `resolvedAt`.
         network: what the administrator says about reaching sources.
+        means: what rendering may use; scratch, cancel token and limits are those of each call.
     """
 
     def __init__(
@@ -184,9 +187,11 @@ class Builder:
         now: Callable[[], datetime],
         *,
         network: Network = _ANYWHERE,
+        means: Means = _USUAL,
     ) -> None:
         self._store, self._store_bytes = store, store_bytes
         self._limits, self._timeout, self._now, self._network = limits, timeout, now, network
+        self._means = means
         self._in_use: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -234,7 +239,7 @@ class Builder:
         with self._using(_content_keys(request)), self._store.scratch() as scratch:
             tree = assemble(self._parts(request, cancelled, aid), scratch / "tree")
             install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
-            rendering = self._render(request, tree, install_namespace, capabilities)
+            rendering = self._render(request, tree, install_namespace, capabilities, cancelled)
         return _revision_of(rendering, terms_of(request, install_namespace), capabilities)
 
     @contextmanager
@@ -251,17 +256,24 @@ class Builder:
             self._store.collect(in_use, self._store_bytes)
 
     def _render(
-        self, request: Request, tree: ContentTree, install_namespace: str, capabilities: Capabilities
+        self,
+        request: Request,
+        tree: ContentTree,
+        install_namespace: str,
+        capabilities: Capabilities,
+        cancelled: threading.Event,
     ) -> Rendering:
-        return format_of(request.spec.format).render(
-            RenderRequest(
-                name=request.name,
-                install_namespace=install_namespace,
-                tree=tree,
-                config=request.spec.config,
-                capabilities=capabilities,
+        with self._store.scratch() as scratch:
+            return format_of(request.spec.format).render(
+                RenderRequest(
+                    name=request.name,
+                    install_namespace=install_namespace,
+                    tree=tree,
+                    config=request.spec.config,
+                    capabilities=capabilities,
+                    means=replace(self._means, scratch=scratch, cancelled=cancelled, limits=self._limits),
+                )
             )
-        )
 
     def _parts(self, request: Request, cancelled: threading.Event, aid: Aid) -> list[tuple[str, str, Path]]:
         sources = request.spec.sources

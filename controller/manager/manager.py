@@ -189,6 +189,7 @@ def make_manager(settings: Settings) -> Manager:
         settings.fetch_timeout,
         lambda: datetime.now(UTC),
         network=settings.network(in_pod=is_in_pod()),
+        means=settings.means(),
     )
     preparations = Preparations(settings.fetch_workers, queue.add)
     revisions = RevisionStore(client, settings.namespace)
