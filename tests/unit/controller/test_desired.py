@@ -65,9 +65,9 @@ UNSUPPORTED = [
     Unsupported("a user's own checks", spec(healthChecks=[{"kind": "Pod", "always": "Healthy"}]), ["healthChecks"]),
     Unsupported("rules for definitions", spec(crdUpgradeSafety={"enforcement": "None"}), ["crdUpgradeSafety"]),
     Unsupported("an account", spec(serviceAccountName="deployer"), ["serviceAccountName"]),
-    Unsupported("a chart", spec(format="helm"), ["format"]),
+    Unsupported("so is a chart", spec(format="helm"), []),
     Unsupported("an operator bundle", spec(format="registry-v1"), ["format"]),
-    Unsupported("all of it", spec(format="helm", serviceAccountName="x"), ["format", "serviceAccountName"]),
+    Unsupported("all of it", spec(format="registry-v1", serviceAccountName="x"), ["format", "serviceAccountName"]),
 ]
 
 
@@ -87,13 +87,13 @@ PLUG_IN = {"kind": "example.com/s3", "parameters": {"bucket": "b"}}
 REFUSED = [
     Refused(
         "what is not supported is named by its field",
-        spec(format="helm"),
+        spec(format="registry-v1"),
         Reason.NOT_SUPPORTED,
         "spec.format: is not supported by this release",
     ),
     Refused(
         "of several the first speaks",
-        spec(format="helm", serviceAccountName="x"),
+        spec(format="registry-v1", serviceAccountName="x"),
         Reason.NOT_SUPPORTED,
         "spec.format: is not supported by this release (and 1 more)",
     ),

@@ -1,0 +1,5 @@
+"""The format helm: a chart, rendered by the real Helm, as objects and hooks.
+
+Reading order: `format` (the story), `configuration` (spec.config), `chart` (which one, and its files), `schemas` (what
+Helm must not follow), `program` and `child` (Helm, and what it may do), `complaints` (what it says), `output`.
+"""

@@ -1,0 +1,173 @@
+"""The one chart of a content tree, and its files as Helm gets them.
+
+Helm gets a copy in a scratch folder in which nothing is packed: dependencies (`charts/*.tgz`) are unpacked by our own
+reader, within the budgets of all content, so that what was looked at is what Helm reads. No link, whatever it leads
+to, comes that far.
+
+Not here: dependencies that are missing (Helm says so, complaints.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.errors import BundleError
+from api.plugins import ContentTree, Entry, EntryKind, Limits, Readable
+from api.v1alpha2.conditions import Reason
+from controller.content.archive import write_entries
+from controller.content.disk import ForeignFileError, walk
+from controller.content.limits import Rejection, check_path, quote
+from controller.content.tar import read_tar
+from controller.formats.recognition import (
+    is_chart_archive,
+    is_file,
+    join,
+    list_files,
+    recognize_bundle,
+    recognize_manifests,
+    walk_folders,
+)
+
+_ARCHIVE = ".tgz"
+_SHOWN = 4
+# Of a chart, or of a dependency that lies in its folder.
+_PACKED_DEPENDENCY = re.compile(r"(?:charts/[^/]+/)*charts/[^/]+\.tgz")
+_NESTED = 8
+"""Packed dependencies inside one another: an archive may be made to hold itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Where a chart is in a content tree."""
+
+    path: str
+    """Of its folder ('.': the root), or of its archive."""
+    is_packed: bool = False
+
+
+def find_chart(tree: ContentTree, limits: Limits) -> Chart:
+    """Return the chart of a tree: a folder with a Chart.yaml, or an archive of one. What is inside is a part of it.
+
+    Raises: BundleError (NoContent if there is none; InvalidBundle if there are several).
+    """
+    found = list(_find_charts(tree, limits))
+    if not found:
+        raise _no_chart(tree.root)
+    if len(found) > 1:
+        places = ", ".join(quote(chart.path) for chart in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        remedy = "leave one, by the directory or the files of the source"
+        raise BundleError(
+            Reason.INVALID_BUNDLE, f"there are {len(found)} charts in the content: {places}{more}; {remedy}"
+        )
+    return found[0]
+
+
+def gather_chart(root: Path, chart: Chart, folder: Path, limits: Limits) -> Path:
+    """Write the files of a chart to a new folder, with its packed dependencies unpacked.
+
+    Returns: the folder.
+    Raises: BundleError (InvalidBundle for links, special files, damaged archives and budgets; StorageFull).
+    """
+    folder.mkdir()
+    place = quote(chart.path)
+    try:
+        write_entries(_unpack_dependencies(_entries(root, chart, limits), limits, 0), folder, limits, place)
+    except ForeignFileError as error:
+        problem = f"{quote(str(error))} is a link, or no file; put the file itself there"
+        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}") from None
+    except BundleError as error:
+        if error.reason is not Reason.CONTENT_REJECTED:
+            raise
+        raise BundleError(Reason.INVALID_BUNDLE, error.message) from None
+    return folder
+
+
+# finding
+
+
+def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
+    charts: list[str] = []
+    for folder in walk_folders(tree.root):
+        outer = next((chart for chart in charts if _is_below(folder, chart)), None)
+        if outer is not None and (folder not in tree.destinations or _is_below(folder, join(outer, "charts"))):
+            continue  # a part of that chart
+        if is_file(tree.root / folder / "Chart.yaml"):
+            charts.append(folder)
+            yield Chart(folder or ".")
+        elif outer is None:
+            yield from _find_archives(tree.root, folder, limits)
+
+
+def _find_archives(root: Path, folder: str, limits: Limits) -> Iterator[Chart]:
+    for path in list_files(root, folder, (_ARCHIVE,)):
+        if is_chart_archive(root / path, limits):
+            yield Chart(path, is_packed=True)
+
+
+def _is_below(folder: str, other: str) -> bool:
+    return not other or folder.startswith(f"{other}/")
+
+
+def _no_chart(root: Path) -> BundleError:
+    problem = f"there is no chart in the content: no folder with a Chart.yaml, and no {_ARCHIVE} file of one"
+    recognized = (
+        recognize(root, folder)
+        for recognize in (recognize_bundle, recognize_manifests)
+        for folder in walk_folders(root)
+    )
+    remedy = next(filter(None, recognized), "") or "add the chart, or correct directory and destination of its source"
+    return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
+
+
+# gathering
+
+
+def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
+    if not chart.is_packed:
+        yield from _entries_of_folder(root / chart.path)
+        return
+    with (root / chart.path).open("rb") as file:
+        for entry in _entries_of_archive(file, limits):
+            if entry.path != ".helmignore":  # obeyed by `helm package`; Helm does not look at it in an archive
+                yield entry
+
+
+def _entries_of_folder(folder: Path) -> Iterator[Entry]:
+    for item in walk(folder):
+        if item.is_folder:
+            yield Entry(path=item.path, kind=EntryKind.DIRECTORY)
+            continue
+        with (folder / item.path).open("rb") as file:
+            yield Entry(path=item.path, size=os.fstat(file.fileno()).st_size, data=file)
+
+
+def _entries_of_archive(stream: Readable, limits: Limits) -> Iterator[Entry]:
+    """Yield the files of a packed chart, without the folder that `helm package` puts them into."""
+    for entry in read_tar(stream, limits):
+        if entry.kind is EntryKind.DIRECTORY:
+            continue
+        if entry.kind is not EntryKind.FILE:
+            raise Rejection(f"entry {quote(entry.path)} is a link; put the file itself there")
+        _, _, path = check_path(entry.path, limits).partition("/")
+        if not path:
+            raise Rejection(f"entry {quote(entry.path)} is beside the folder of the chart; pack it by helm package")
+        yield Entry(path=path, size=entry.size, data=entry.data)
+
+
+def _unpack_dependencies(entries: Iterable[Entry], limits: Limits, depth: int) -> Iterator[Entry]:
+    """Yield entries, with those of a packed dependency in the place of its archive."""
+    for entry in entries:
+        if entry.kind is not EntryKind.FILE or entry.data is None or not _PACKED_DEPENDENCY.fullmatch(entry.path):
+            yield entry
+            continue
+        if depth == _NESTED:
+            raise Rejection(f"entry {quote(entry.path)} is packed more than {_NESTED} times; unpack it")
+        # Unlike the archive's name this is none that a folder beside it has.
+        folder = entry.path.removesuffix(_ARCHIVE) + ".unpacked"
+        for inner in _unpack_dependencies(_entries_of_archive(entry.data, limits), limits, depth + 1):
+            yield Entry(path=f"{folder}/{inner.path}", kind=inner.kind, size=inner.size, data=inner.data)

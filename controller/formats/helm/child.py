@@ -1,0 +1,212 @@
+"""One guarded run of a program that works on content from outside.
+
+Invariants: it is in a session of its own, whose whole process group is killed at the deadline, on cancel, over its
+budget of output, and once it has ended; memory, processor time and open files are bounded before it starts, and it can
+write no file; it gets no variable of our environment but PATH, no home, and no cluster. It has no network: a network
+namespace of its own where the kernel grants one, and everywhere variables that name a proxy which does not exist.
+
+Not here: what is run (format.py, program.py), and what is made of its complaints (complaints.py).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from api.errors import BundleError
+from api.plugins import Means
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import describe_bytes, quote
+from controller.content.spool import Spool
+
+_TICK = 0.05  # seconds between two looks at deadline and cancel token
+_MOMENT = 0.001  # between two looks at a process that has closed its output
+_CHUNK = 64 * 1024
+_COMPLAINT_BYTES = 256 * 1024  # of stderr that is kept: a thousand templates that include one another
+_PROCESSORS = 2
+_FILES = 256
+_PROXY = "http://127.0.0.1:1"  # where nothing listens
+_NAMESPACES = ("unshare", "--user", "--net")
+# In the child, before the program: what it starts has the limits, too (setrlimit(2)). The words are its own.
+_START = 'ulimit -c 0; ulimit -f 0; ulimit -n "$1"; ulimit -t "$2"; ulimit -v "$3"; shift 3; exec "$@"'
+
+
+class Isolation(Enum):
+    """How a child is kept from the network."""
+
+    NAMESPACE = "none: a network namespace of its own"
+    PROXY = "proxy variables alone: the kernel grants no network namespace"
+
+    @staticmethod
+    @cache
+    def found() -> Isolation:
+        """Return what this machine has; it is tried once."""
+        with suppress(OSError, subprocess.SubprocessError):
+            command = [*_NAMESPACES, "true"]
+            quiet = subprocess.DEVNULL
+            subprocess.run(command, check=True, stdin=quiet, stdout=quiet, stderr=quiet, timeout=10)
+            return Isolation.NAMESPACE
+        return Isolation.PROXY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a run ended."""
+
+    status: int
+    """Below zero: the signal that ended it."""
+    output: bytes
+    complaint: str
+    """The beginning of what it wrote to stderr: not for messages as it stands."""
+
+
+def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str) -> Result:
+    """Run a program to its end.
+
+    Args:
+        command: absolute path and arguments; no secrets.
+        text: its standard input.
+        means: its limits, the scratch folder that holds its input, and the cancel token.
+        subject: what is worked on; messages begin with it.
+
+    Raises: BundleError (RenderLimitExceeded for time and output, RenderFailed once nobody waits any more).
+    """
+    with _input(text, means) as source, _spawn(command, source, means) as process:
+        return _Watch(process, means, subject).collect()
+
+
+@contextmanager
+def _input(text: bytes, means: Means) -> Iterator[BinaryIO | None]:
+    if not text:
+        yield None
+        return
+    with Spool(scratch_of(means), "helm") as spool:
+        spool.append(text)
+        yield spool.rewind()
+
+
+def scratch_of(means: Means) -> Path:
+    """Return the scratch folder, without which there is no rendering."""
+    if means.scratch is None:
+        raise RuntimeError("rendering a chart needs a scratch folder")
+    return means.scratch
+
+
+@contextmanager
+def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the program; nothing of it is left when the block ends."""
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", _START, "sh", *_limits(means), *_wrapped(command)],
+        stdin=source or subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(means),
+        cwd="/",
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                _kill_group(process)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _limits(means: Means) -> tuple[str, str, str]:
+    """Return what `_START` takes: files, seconds of processor time, KiB of memory."""
+    seconds = int(means.seconds * _PROCESSORS) + 1
+    return str(_FILES), str(seconds), str(means.memory_bytes // 1024)
+
+
+def _wrapped(command: Sequence[str]) -> list[str]:
+    namespaces = _NAMESPACES if Isolation.found() is Isolation.NAMESPACE else ()
+    return [*namespaces, *command]
+
+
+def _environment(means: Means) -> Mapping[str, str]:
+    nowhere = "/nonexistent"
+    homes = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME")
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "KUBECONFIG": os.devnull,
+        "HELM_DATA_HOME": nowhere,
+        "HELM_PLUGINS": nowhere,
+        "HELM_NO_PLUGINS": "1",
+        "HELM_REGISTRY_CONFIG": nowhere,
+        "HELM_REPOSITORY_CONFIG": nowhere,
+        "HELM_REPOSITORY_CACHE": nowhere,
+        "GOMAXPROCS": str(_PROCESSORS),
+        "GOMEMLIMIT": str(means.memory_bytes * 3 // 4),
+        **dict.fromkeys(homes, nowhere),
+        **dict.fromkeys(proxies, _PROXY),
+    }
+
+
+class _Watch:
+    """Reads what a process writes, within its budgets."""
+
+    def __init__(self, process: subprocess.Popen[bytes], means: Means, subject: str) -> None:
+        self._process, self._means, self._subject = process, means, subject
+        self._deadline = time.monotonic() + means.seconds
+        self._output, self._complaint = bytearray(), bytearray()
+
+    def collect(self) -> Result:
+        """Return how the process ended, once it has."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ, self._take_output)
+            selector.register(cast("BinaryIO", self._process.stderr), selectors.EVENT_READ, self._take_complaint)
+            while selector.get_map():
+                for key, _ in selector.select(_TICK):
+                    data = os.read(key.fd, _CHUNK)
+                    key.data(data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                self._check()
+        return Result(
+            status=self._wait(), output=bytes(self._output), complaint=self._complaint.decode(errors="replace")
+        )
+
+    def _take_output(self, data: bytes) -> None:
+        self._output += data
+        if len(self._output) > self._means.output_bytes:
+            budget = describe_bytes(self._means.output_bytes)
+            raise self._limit(f"the chart renders to more than the budget of {budget}; split it")
+
+    def _take_complaint(self, data: bytes) -> None:
+        self._complaint += data[: _COMPLAINT_BYTES - len(self._complaint)]
+
+    def _wait(self) -> int:
+        # Not reaped before its group is killed: until then the group is ours.
+        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            self._check()
+            time.sleep(_MOMENT)
+        _kill_group(self._process)
+        return self._process.wait()
+
+    def _check(self) -> None:
+        if self._means.cancelled.is_set():
+            message = f"{quote(self._subject)}: stopped: the result is not needed any more"
+            raise BundleError(Reason.RENDER_FAILED, message)
+        if time.monotonic() >= self._deadline:
+            seconds = f"{self._means.seconds:g} s"
+            raise self._limit(f"rendering takes more than {seconds}; make it simpler, or raise --render-timeout")
+
+    def _limit(self, problem: str) -> BundleError:
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{quote(self._subject)}: {problem}")

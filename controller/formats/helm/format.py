@@ -1,0 +1,133 @@
+"""The format helm: find the chart, gather its files, let Helm render them, read what it wrote.
+
+Pure but for charts that throw dice (`randAlphaNum`, `genCA`, `now`): what is rendered is kept by the revision store,
+and nobody renders equal inputs twice. `lookup` finds nothing, `.Release` is that of a first installation, always.
+Helm counts the API versions that it was built with as served, beside those of the cluster: `helm template` has no
+way to leave them out.
+
+Not here: running hooks and keeping what `helm.sh/resource-policy` keeps (controller/apply reads that annotation).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Capabilities, ContentTree, Means, Rendering, RenderRequest
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
+from controller.formats.helm.chart import find_chart, gather_chart
+from controller.formats.helm.child import Result, run_guarded, scratch_of
+from controller.formats.helm.complaints import explain
+from controller.formats.helm.configuration import (
+    NAME_CHARACTERS,
+    Configuration,
+    find_name_problem,
+    find_problems,
+    read_configuration,
+)
+from controller.formats.helm.output import read_output
+from controller.formats.helm.program import Finder
+from controller.formats.helm.schemas import refuse_foreign_references
+from controller.formats.helm.values import find_values_files, read_values, write_values
+
+_TURN_SECONDS = 0.1
+_AT_ONCE = 4
+"""Children, each of which may take all the memory that one may."""
+_VERSIONS_AT_ONCE = 200
+
+
+class HelmFormat:
+    """Renders charts. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._finder = Finder()
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+
+    def validate(self, config: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with `spec.config`."""
+        return find_problems(config)
+
+    def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
+        """Return what Helm takes where nobody says."""
+        return "default"
+
+    def render(self, request: RenderRequest) -> Rendering:
+        """Return the objects of the one chart, those of its `crds/` first, and its hooks in Helm's order.
+
+        Raises: BundleError (NoContent, InvalidBundle, InvalidConfig, RenderFailed, RenderLimitExceeded; NotSupported
+            without Helm).
+        """
+        configuration, means = read_configuration(request.config), request.means
+        release = _release_name(request.name, configuration)
+        chart = find_chart(request.tree, means.limits)
+        folder = gather_chart(request.tree.root, chart, scratch_of(means) / "chart", means.limits)
+        refuse_foreign_references(folder, chart.path)
+        files = find_values_files(request.tree.root, configuration.values_files)
+        arguments = [
+            *("template", release, str(folder), "--namespace", request.install_namespace),
+            *_capability_arguments(request.capabilities),
+            *(["--include-crds"] if configuration.include_crds else []),
+            *(["--no-hooks"] if configuration.disable_hooks else []),
+            *(argument for file in files for argument in ("--values", str(file))),
+            *("--values", "-"),
+        ]
+        result = self._run(arguments, write_values(configuration.values), means, chart.path)
+        if result.status:
+            values = [configuration.values, *(read_values(file.read_bytes(), file.name) for file in files)]
+            raise explain(result, chart.path, values)
+        rendering = read_output(result.output, skip_tests=configuration.skip_tests)
+        if not rendering.objects:
+            problem = "the chart renders no objects with these values; correct spec.config"
+            raise BundleError(Reason.NO_CONTENT, f"{quote(chart.path)}: {problem}")
+        return rendering
+
+    def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> Result:
+        with self._turn(means):
+            helm = self._finder.find(means)
+            return run_guarded([str(helm), *arguments], values, means, chart)
+
+    @contextmanager
+    def _turn(self, means: Means) -> Iterator[None]:
+        """Wait until few enough others render."""
+        while not self._turns.acquire(timeout=_TURN_SECONDS):
+            if means.cancelled.is_set():
+                raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+
+def _release_name(deployment: str, configuration: Configuration) -> str:
+    """Return the name of the release, which is checked where it is the BundleDeployment's.
+
+    Raises: BundleError (InvalidConfig).
+    """
+    if configuration.release_name:
+        return configuration.release_name
+    if find_name_problem(deployment):
+        problem = f"is needed, since the name of the BundleDeployment {find_name_problem(deployment)}"
+        remedy = f"write one of at most {NAME_CHARACTERS} characters"
+        raise BundleError(Reason.INVALID_CONFIG, f"spec.config.releaseName: {problem}; {remedy}")
+    return deployment
+
+
+def _capability_arguments(capabilities: Capabilities) -> Iterator[str]:
+    """Yield what makes `.Capabilities` those of the cluster: charts ask for a version, and for a kind of it."""
+    yield from ("--kube-version", capabilities.kubernetes_version)
+    versions: set[str] = set()
+    for group, version, kind in capabilities.kinds:
+        api = f"{group}/{version}" if group else version
+        versions.update((api, f"{api}/{kind}"))
+    for batch in _batches(sorted(versions)):
+        yield from ("--api-versions", ",".join(batch))
+
+
+def _batches(versions: list[str]) -> Iterator[list[str]]:
+    """Yield versions in lists that fit into one argument each: Linux allows 128 KiB."""
+    for start in range(0, len(versions), _VERSIONS_AT_ONCE):
+        yield versions[start : start + _VERSIONS_AT_ONCE]

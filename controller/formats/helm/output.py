@@ -1,0 +1,125 @@
+"""What Helm wrote: objects, those of `crds/` first, and hooks.
+
+Helm prints each document below a comment that names its file. An object of `crds/` is never a hook, whatever it is
+annotated with; hooks of an unknown kind (`crd-install` of Helm 2) Helm has left out already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from api.plugins import Hook, Rendering
+from controller.formats.composer import NodeBudget
+from controller.formats.manifests import Document, read_documents
+from controller.formats.objects import Identity, as_mapping, collect_objects, find_defect, identify
+
+_SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
+_OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")
+_EVENT = "helm.sh/hook"
+_WEIGHT = "helm.sh/hook-weight"
+_DELETE_POLICY = "helm.sh/hook-delete-policy"
+_EVENTS = frozenset({"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete"})
+_TESTS = frozenset({"test", "test-success"})
+_EVENTS_OF_TESTS = ("post-install", "post-upgrade")
+_DELETE_POLICIES = frozenset({"before-hook-creation", "hook-succeeded", "hook-failed"})
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What Helm made of one file."""
+
+    file: str
+    text: bytes
+
+    @property
+    def is_crd(self) -> bool:
+        """Whether it is of `crds/`, also of a dependency."""
+        return bool(_OF_CRDS.match(self.file))
+
+
+def read_output(text: bytes, *, skip_tests: bool) -> Rendering:
+    """Return the objects and hooks of what `helm template` printed.
+
+    Args:
+        text: all of it.
+        skip_tests: leave tests out; otherwise they are run after installing and upgrading.
+
+    Raises: BundleError (InvalidBundle) that names the file.
+    """
+    budget = NodeBudget()
+    definitions: list[Document] = []
+    ordinary: list[Document] = []
+    hooks: list[Hook] = []
+    for part in _split(text):
+        for document in read_documents(part.text, part.file, strict=False, budget=budget):
+            if part.is_crd:
+                definitions.append(document)
+            elif _EVENT in _annotations(document.value):
+                hooks.extend(_make_hooks(document, skip_tests=skip_tests))
+            else:
+                ordinary.append(document)
+    objects = collect_objects([*_first_of_each(definitions), *ordinary])
+    return Rendering(
+        objects=objects, hooks=sorted(hooks, key=lambda hook: (hook.weight, hook.manifest["metadata"]["name"]))
+    )
+
+
+def _split(text: bytes) -> Iterator[_Part]:
+    found = list(_SOURCE.finditer(text))
+    ends = [*(match.start() for match in found[1:]), len(text)]
+    for match, end in zip(found, ends, strict=False):
+        yield _Part(match[1].decode(errors="replace"), text[match.end() : end])
+
+
+def _annotations(value: Any) -> dict[str, Any]:
+    return dict(as_mapping(as_mapping(as_mapping(value).get("metadata")).get("annotations")))
+
+
+def _first_of_each(documents: list[Document]) -> Iterator[Document]:
+    """Yield definitions, each once: where two dependencies bring one, Helm installs the first."""
+    seen: set[Identity] = set()
+    for document in documents:
+        if not find_defect(document.value):
+            identity = identify(document.value)
+            if identity in seen:
+                continue
+            seen.add(identity)
+        yield document
+
+
+def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
+    """Yield the hooks of a document: one for each object of a List; none if it is of events that are left out."""
+    annotations = _annotations(document.value)
+    events = _read_events(str(annotations[_EVENT]), skip_tests=skip_tests)
+    if not events:
+        return
+    named = _words(str(annotations.get(_DELETE_POLICY, "")))
+    policies = tuple(policy for policy in dict.fromkeys(named) if policy in _DELETE_POLICIES)
+    for manifest in collect_objects([document]):
+        yield Hook(
+            manifest=manifest,
+            events=events,
+            weight=_read_weight(str(annotations.get(_WEIGHT, ""))),
+            delete_policies=policies or ("before-hook-creation",),
+        )
+
+
+def _read_events(text: str, *, skip_tests: bool) -> tuple[str, ...]:
+    words = _words(text)
+    events = [word for word in words if word in _EVENTS]
+    if not skip_tests and not _TESTS.isdisjoint(words):
+        events.extend(_EVENTS_OF_TESTS)
+    return tuple(dict.fromkeys(events))
+
+
+def _read_weight(text: str) -> int:
+    """Return a weight; as with Helm what is no number weighs nothing."""
+    return int(text) if _INTEGER.fullmatch(text) else 0
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip().lower() for word in text.split(",")]

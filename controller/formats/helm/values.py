@@ -1,0 +1,86 @@
+"""Values: read as Helm reads them, and written so that Helm reads what was meant."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
+from controller.formats.manifests import read_documents
+from controller.formats.objects import describe_type
+
+# Helm reads JSON as YAML, where these break a line, or are refused, unless they are written as escapes.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def read_values(text: bytes, place: str) -> Mapping[str, Any]:
+    """Return the values of a YAML text; of two equal keys the last one counts, as with Helm.
+
+    Args:
+        text: of one document; none is no values.
+        place: where it stands: messages begin with it.
+
+    Raises: BundleError (InvalidConfig).
+    """
+    try:
+        documents = list(read_documents(text, place, strict=False))
+    except BundleError as error:
+        raise BundleError(Reason.INVALID_CONFIG, error.message) from None
+    if len(documents) > 1:
+        problem = "holds more than one document, of which Helm takes the first alone; make it one"
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
+    value = documents[0].value if documents else {}
+    if not isinstance(value, dict):
+        problem = f"is {describe_type(value)} where a mapping is needed"
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
+    return value
+
+
+def find_values_files(root: Path, names: Sequence[str]) -> list[Path]:
+    """Return the files that `spec.config.valuesFiles` names, each of which holds values.
+
+    Raises: BundleError (InvalidConfig).
+    """
+    return [_find_values_file(root, name, f"spec.config.valuesFiles[{index}]") for index, name in enumerate(names)]
+
+
+def write_values(values: Mapping[str, Any]) -> bytes:
+    """Return values as JSON that is YAML to Helm, too.
+
+    Raises: BundleError (InvalidConfig) for what JSON, or UTF-8, cannot express.
+    """
+    try:
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False, sort_keys=True)
+        return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
+    except (ValueError, TypeError, RecursionError):
+        problem = "cannot be written as JSON in UTF-8; take out what is nested too deep, or is no text"
+        raise BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {problem}") from None
+
+
+def scalars_of(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers among values, as text."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from scalars_of(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from scalars_of(item)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _find_values_file(root: Path, name: str, field: str) -> Path:
+    path = root / name
+    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
+        problem = f"{quote(name)} is, or is below, a link; put the file itself into the content"
+        raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
+    if not path.is_file():
+        problem = f"there is no file {quote(name)} in the content; write its path from the root, destination included"
+        raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
+    read_values(path.read_bytes(), f"{field}: {name}")
+    return path
