@@ -21,6 +21,8 @@ class Terms:
 
     inputs: str
     """Digest of the spec's part and the pins that it was rendered from."""
+    rendered_from: str = ""
+    """Digest of all that the rendering depends on, capabilities included (DESIGN, rule 9)."""
     install_namespace: str
     service_account_name: str = ""
     pins: tuple[Mapping[str, str], ...] = ()

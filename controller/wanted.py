@@ -6,7 +6,7 @@ Pins are recorded in status before anything is made of them, so that a kill lose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Event
@@ -220,14 +220,18 @@ class Finder:
         )
         inputs = inputs_digest(request)
         # In memory alone it is while its kinds are not known yet: status names it when it is worked on.
+        at_hand: list[Revision] = []
         for digest in dict.fromkeys((status.revision, status.installed_revision, *memory.revisions)):
             kept = self.read(name, digest, memory)
             if kept and kept.terms.inputs == inputs:
                 self._preparations.cancel(name, purpose="")
                 self._retries.succeeded(name, PREPARATION)
                 return self._with_terms_of(request, kept, memory)
+            at_hand.extend([kept] if kept else [])
         ticket = f"build {inputs}"
-        made = self._prepare(deployment, ticket, memory, lambda cancelled, aid: self._make(request, cancelled, aid))
+        made = self._prepare(
+            deployment, ticket, memory, lambda cancelled, aid: self._make(request, at_hand, cancelled, aid)
+        )
         if made:
             self._keep(deployment, ticket, made, memory)
         return made
@@ -237,7 +241,7 @@ class Finder:
 
         Objects and their digest stay: account, drift rules and optional kinds make no other revision (DESIGN, rule 2).
         """
-        terms = terms_of(request, kept.terms.install_namespace)
+        terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
         if terms == kept.terms:
             return kept
         revised = replace(kept, terms=terms)
@@ -254,8 +258,8 @@ class Finder:
         self._retries.succeeded(name, PREPARATION)
         memory.learn(made)
 
-    def _make(self, request: Request, cancelled: Event, aid: Aid) -> Revision:
-        return self._builder.build(request, self._discovery.capabilities(), cancelled, aid)
+    def _make(self, request: Request, at_hand: Sequence[Revision], cancelled: Event, aid: Aid) -> Revision:
+        return self._builder.build(request, self._discovery.capabilities(), cancelled, aid, kept=at_hand)
 
     def _prepare(
         self, deployment: BundleDeployment, ticket: str, memory: Memory, work: Callable[[Event, Aid], Result]

@@ -7,7 +7,7 @@ until a test moves it. A restart keeps the cluster and forgets everything else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar, cast
@@ -83,7 +83,15 @@ class Shelf:
             resolved_at=START,
         )
 
-    def build(self, request: Request, capabilities: Capabilities, cancelled: threading.Event, aid: Aid) -> Revision:
+    def build(
+        self,
+        request: Request,
+        capabilities: Capabilities,
+        cancelled: threading.Event,
+        aid: Aid,
+        *,
+        kept: Sequence[Revision] = (),
+    ) -> Revision:
         self.calls.append("build " + ",".join(pin.resolved.partition("@")[0] for pin in request.pins))
         contents = [self.contents[pin.digest] for pin in request.pins]
         if failures := [each for each in contents if isinstance(each, BundleError)]:
@@ -93,7 +101,7 @@ class Shelf:
             install_namespace=request.install_namespace,
             is_namespaced=lambda group, _, kind: capabilities.is_namespaced(group, kind),
         )
-        terms = terms_of(request, request.install_namespace)
+        terms = terms_of(request, request.install_namespace, "")
         hooks = tuple(hook for pin in request.pins for hook in self.hooks.get(pin.digest, ()))
         return Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=hooks, terms=terms)
 

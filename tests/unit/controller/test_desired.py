@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Capabilities, Credentials, Entry, Limits, Resolution, Source
+from api.plugins import (
+    Access,
+    Capabilities,
+    Credentials,
+    Entry,
+    Limits,
+    Rendering,
+    RenderRequest,
+    Resolution,
+    Source,
+)
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller import desired
@@ -20,6 +30,7 @@ from controller.content.store import ContentStore
 from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest, unsupported
 from controller.extensions import source_of
 from controller.formats.applicable import revision_digest
+from controller.formats.plain import PlainFormat
 from controller.revision import Revision
 from tests.support.deployments import DIGEST, REF, deployment
 
@@ -378,6 +389,55 @@ def test_the_format_suggests_a_namespace_where_none_is_given(builder: Builder) -
     revision = build(builder, "a", install_namespace="")
     assert revision.terms.install_namespace == "default"
     assert revision.objects[0]["metadata"]["namespace"] == "default"
+
+
+# what depends on chance
+
+
+class Dice(PlainFormat):
+    """A format whose objects say how they were thrown."""
+
+    def __init__(self, *throws: str) -> None:
+        self.throws = list(throws)
+
+    def render(self, request: RenderRequest) -> Rendering:
+        thrown = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "dice"},
+            "data": {"is": self.throws.pop(0)},
+        }
+        return Rendering(objects=[thrown])
+
+
+class Thrown(NamedTuple):
+    name: str
+    throws: tuple[str, ...]
+    """Of the second rendering, and of a third."""
+    expect: str
+    capabilities: Capabilities = CAPABILITIES
+
+
+THROWN = [
+    Thrown("what differs each time stays as it was", ("2", "3"), "1"),
+    Thrown("what is as it was is not rendered twice", ("1",), "1"),
+    Thrown("what another release makes of it, and makes again, is new", ("2", "2"), "2"),
+    Thrown("another cluster is another input", ("2",), "2", Capabilities(kubernetes_version="v1.99.0")),
+]
+
+
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize("case", THROWN, ids=attrgetter("name"))
+def test_when_everything_is_asked_for_anew(case: Thrown, builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = Dice("1", *case.throws)
+    monkeypatch.setattr(desired, "format_of", lambda _name: dice)
+    kept = build(builder, "a")
+    request = Request(
+        name="shop", spec=shelved("a"), pins=builder_pins(shelved("a")), install_namespace="shop", requested_at="now"
+    )
+    made = builder.build(request, case.capabilities, threading.Event(), kept=[kept])
+    assert (made.objects[0]["data"]["is"], dice.throws) == (case.expect, [])
+    assert made.terms.inputs != kept.terms.inputs
 
 
 @pytest.mark.usefixtures("shelf")
