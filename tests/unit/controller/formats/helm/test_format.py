@@ -1,0 +1,362 @@
+"""The format helm, by the real Helm: what comes out of a chart, and what is said about one that does not render."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Capabilities, Rendering
+from api.v1alpha2.conditions import Reason
+from controller.formats.applicable import revision_digest
+from tests.support.charts import DATA, FORMAT, chart_of, files_of, pack, render, write
+
+SHOP = DATA / "shop"
+FIXED = {"values": {"password": "correct horse"}}
+
+
+def names_of(rendering: Rendering) -> list[str]:
+    return [item["metadata"]["name"] for item in rendering.objects]
+
+
+def settings_of(rendering: Rendering) -> dict[str, str]:
+    data: dict[str, str] = next(item["data"] for item in rendering.objects if "data" in item)
+    return data
+
+
+def test_definitions_come_first_then_what_helm_installs_in_its_order(tmp_path: Path) -> None:
+    assert names_of(render(SHOP, tmp_path)) == [
+        "widgets.shop.example.com",
+        "web-password",
+        "web-shelf",
+        "web-settings",
+    ]
+
+
+def test_a_chart_sees_a_first_installation_on_the_cluster_and_nothing_else(tmp_path: Path) -> None:
+    assert settings_of(render(SHOP, tmp_path)) == {
+        "color": "blue",
+        "size": "1",
+        "release": "web shop true false 1",
+        "kubernetes": "v1.36.3",
+        "widgets": "true",
+        "widget": "true",
+        "gadget": "false",
+        "looked": "{}",
+    }
+
+
+def test_what_a_chart_keeps_says_so_to_whoever_takes_it_away(tmp_path: Path) -> None:
+    secret = next(item for item in render(SHOP, tmp_path).objects if item["kind"] == "Secret")
+    assert secret["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_hooks_are_apart_in_the_order_in_which_they_run(tmp_path: Path) -> None:
+    hooks = render(SHOP, tmp_path).hooks
+    assert [(hook.manifest["metadata"]["name"], hook.events, hook.weight, hook.delete_policies) for hook in hooks] == [
+        ("announce", ("post-install",), -1, ("before-hook-creation",)),
+        ("goodbye", ("pre-delete",), 0, ("before-hook-creation",)),
+        ("migrate", ("pre-install", "pre-upgrade"), 5, ("hook-succeeded", "hook-failed")),
+    ]
+
+
+def test_equal_requests_give_equal_bytes_in_whatever_order_keys_are(tmp_path: Path) -> None:
+    values = {"password": "correct horse", "color": "red", "store": {"enabled": True, "x": 1}}
+    turned = {key: values[key] for key in reversed(values)}
+    first, second = (render(SHOP, tmp_path, config={"values": each}).objects for each in (values, turned))
+    assert revision_digest(first) == revision_digest(second)
+
+
+# config
+
+
+@dataclass(frozen=True)
+class Configured:
+    name: str
+    config: dict[str, Any]
+    expect: dict[str, str]
+
+
+CONFIGURED = [
+    Configured("values as a mapping", {"values": {"color": "red"}}, {"color": "red", "size": "1"}),
+    Configured(
+        "values as YAML text, where no is false", {"values": "color: 'no'\nsize: 2"}, {"color": "no", "size": "2"}
+    ),
+    Configured("values that are null", {"values": None}, {"color": "blue"}),
+    Configured("a file of values", {"valuesFiles": ["values-large.yaml"]}, {"color": "red", "size": "3"}),
+    Configured(
+        "values win over a file",
+        {"valuesFiles": ["./values-large.yaml"], "values": {"color": "pink"}},
+        {"color": "pink", "size": "3"},
+    ),
+    Configured(
+        "characters that YAML treats otherwise",
+        {"values": {"color": "\x85\u2028😀\n\ufeff"}},
+        {"color": "\x85\u2028😀\n\ufeff"},
+    ),
+    Configured("the name of the release", {"releaseName": "other"}, {"release": "other shop true false 1"}),
+]
+
+
+@pytest.mark.parametrize("case", CONFIGURED, ids=attrgetter("name"))
+def test_a_chart_is_rendered_with(case: Configured, tmp_path: Path) -> None:
+    assert case.expect.items() <= settings_of(render(SHOP, tmp_path, config=case.config)).items()
+
+
+def test_definitions_can_be_left_out(tmp_path: Path) -> None:
+    assert "widgets.shop.example.com" not in names_of(render(SHOP, tmp_path, config={"includeCRDs": False}))
+
+
+def test_hooks_can_be_left_out(tmp_path: Path) -> None:
+    assert render(SHOP, tmp_path, config={"disableHooks": True, "skipTests": False}).hooks == []
+
+
+def test_tests_can_be_run_after_installing_and_upgrading(tmp_path: Path) -> None:
+    hooks = render(SHOP, tmp_path, config={"skipTests": False}).hooks
+    assert [hook.events for hook in hooks if hook.manifest["metadata"]["name"] == "try"] == [
+        ("post-install", "post-upgrade")
+    ]
+
+
+def test_a_file_of_values_may_be_that_of_another_source(tmp_path: Path) -> None:
+    content = {**files_of(SHOP, "chart/"), "mine/v.yaml": b"color: mine"}
+    config = {"valuesFiles": ["mine/v.yaml"]}
+    rendering = render(write(tmp_path / "tree", content), tmp_path, "chart", "mine", config=config)
+    assert settings_of(rendering)["color"] == "mine"
+
+
+# where the chart is
+
+
+def test_a_packed_chart_renders_like_its_folder(tmp_path: Path) -> None:
+    root = write(tmp_path / "tree", {"shop-1.2.3.tgz": pack(files_of(SHOP, "shop/")), "shop-1.2.3.tgz.prov": b"signed"})
+    packed, unpacked = (render(each, tmp_path, config=FIXED) for each in (root, SHOP))
+    assert packed == unpacked
+
+
+def test_a_packed_dependency_renders_like_its_folder(tmp_path: Path) -> None:
+    files = files_of(SHOP)
+    store = {path: files.pop(path) for path in sorted(files) if path.startswith("charts/store/")}
+    archive = pack({path.removeprefix("charts/"): data for path, data in store.items()})
+    root = write(tmp_path / "tree", {**files, "charts/store-0.1.0.tgz": archive})
+    assert render(root, tmp_path, config=FIXED) == render(SHOP, tmp_path, config=FIXED)
+
+
+def test_a_definition_that_two_dependencies_bring_counts_once(tmp_path: Path) -> None:
+    definition = (SHOP / "crds" / "widgets.yaml").read_text()
+    parts = {f"charts/{name}/Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 1.0.0" for name in "ab"}
+    definitions = {f"charts/{name}/crds/w.yaml": definition for name in "ab"}
+    root = write(tmp_path / "tree", chart_of({**parts, **definitions}))
+    assert names_of(render(root, tmp_path)) == ["widgets.shop.example.com"]
+
+
+# what does not render
+
+
+@dataclass(frozen=True)
+class Refused:
+    name: str
+    files: dict[str, str]
+    reason: Reason
+    message: str
+    config: dict[str, Any] = field(default_factory=dict)
+    more: str = ""
+    """In Chart.yaml."""
+    means: dict[str, Any] = field(default_factory=dict)
+
+
+FAILED = Reason.RENDER_FAILED
+DEPENDENCIES = "dependencies: [{name: d, version: 1.0.0, repository: 'oci://registry.example.com/charts'}]\n"
+REFUSED = [
+    Refused(
+        "a template that fails",
+        {"templates/a.yaml": '{{ fail "say why" }}'},
+        FAILED,
+        '"c": c/templates/a.yaml:1:3: say why',
+    ),
+    Refused(
+        "a value that is required",
+        {"templates/a.yaml": '{{ required "need it" .Values.x }}'},
+        FAILED,
+        '"c": c/templates/a.yaml:1:3: need it',
+    ),
+    Refused(
+        "the innermost of templates that include one another",
+        {"templates/a.yaml": '{{ include "t" . }}', "templates/_t.tpl": '{{ define "t" }}{{ .Values.a.b.c }}{{ end }}'},
+        FAILED,
+        '"c": c/templates/_t.tpl:1:26: at <.Values.a.b.c>: nil pointer evaluating interface {}.b',
+    ),
+    Refused(
+        "a template that is none", {"templates/a.yaml": "{{ if"}, FAILED, '"c": c/templates/a.yaml:1: unclosed action'
+    ),
+    Refused(
+        "what is not YAML",
+        {"templates/a.yaml": "a: b: c"},
+        FAILED,
+        '"c": c/templates/a.yaml: yaml: mapping values are not allowed in this context',
+    ),
+    Refused(
+        "what is no object",
+        {"templates/a.yaml": "\nkind: ConfigMap"},
+        Reason.INVALID_BUNDLE,
+        "c/templates/a.yaml:1: apiVersion: is missing",
+    ),
+    Refused(
+        "nothing",
+        {"templates/a.yaml": "{{ if .Values.on }}x{{ end }}"},
+        Reason.NO_CONTENT,
+        '"c": the chart renders no objects with these values; correct spec.config',
+    ),
+    Refused(
+        "a chart for another Kubernetes",
+        {},
+        FAILED,
+        '"c": chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.36.3',
+        more="kubeVersion: '>=1.99'",
+    ),
+    Refused("a library", {}, FAILED, '"c": library charts are not installable', more="type: library"),
+    Refused(
+        "a dependency that is not there",
+        {},
+        Reason.INVALID_BUNDLE,
+        '"c": dependencies are not in charts/: d; add them by helm dependency build, and publish it so',
+        more=DEPENDENCIES,
+    ),
+    Refused(
+        "values that the schema refuses, in the same order each time",
+        {"values.schema.json": '{"required":["n"],"properties":{"z":{"type":"integer"},"a":{"enum":["x"]}}}'},
+        Reason.INVALID_CONFIG,
+        'spec.config.values: "c" refuses them: c: (root): n is required, '
+        'c: a: a must be one of the following: "x", c: z: Invalid type. Expected: integer, given: string',
+        config={"values": {"z": "hunter22", "a": "tiger333"}},
+    ),
+    Refused(
+        "a message that would show values",
+        {"templates/a.yaml": '{{ with .Values }}{{ fail (printf "%s, %q, %v, %v" .word .word .list .pin) }}{{ end }}'},
+        FAILED,
+        '"c": c/templates/a.yaml:1:21: …, "…", [… a], …',
+        config={"values": {"word": 'hunter2 "x"\nü', "list": ["tiger", "a"], "pin": 1234567}},
+    ),
+    Refused(
+        "a loop",
+        {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"},
+        Reason.RENDER_LIMIT_EXCEEDED,
+        '"c": rendering takes more than 2 s; make it simpler, or raise --render-timeout',
+        means={"seconds": 2.0},
+    ),
+    Refused(
+        "what eats memory",
+        {"templates/a.yaml": '{{ repeat 900000000 "x" | len }}{{ repeat 900000000 "y" | len }}'},
+        Reason.RENDER_LIMIT_EXCEEDED,
+        '"c": rendering takes more memory or processor time than allowed; '
+        "make the chart simpler, or raise --render-mebibytes or --render-timeout",
+    ),
+    Refused(
+        "what prints without end",
+        {"templates/a.yaml": '{{ range until 2000 }}\n---\na: "{{ repeat 1000 "x" }}"{{ end }}'},
+        Reason.RENDER_LIMIT_EXCEEDED,
+        '"c": the chart renders to more than the budget of 1 MiB; split it',
+        means={"output_bytes": 1 << 20},
+    ),
+    Refused(
+        "a file of values that is not there",
+        {},
+        Reason.INVALID_CONFIG,
+        'spec.config.valuesFiles[0]: there is no file "x.yaml" in the content; '
+        "write its path from the root, destination included",
+        config={"valuesFiles": ["x.yaml"]},
+    ),
+    Refused(
+        "a file of values that are none",
+        {"v.yaml": "[1]"},
+        Reason.INVALID_CONFIG,
+        "spec.config.valuesFiles[0]: c/v.yaml: is a list where a mapping is needed",
+        config={"valuesFiles": ["c/v.yaml"]},
+    ),
+    Refused(
+        "a file of values that is not YAML",
+        {"v.yaml": "a: 1\nb: c: d"},
+        Reason.INVALID_CONFIG,
+        "spec.config.valuesFiles[0]: c/v.yaml:2: not YAML: mapping values are not allowed in this context",
+        config={"valuesFiles": ["c/v.yaml"]},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_it_is_said_what_is_wrong_with(case: Refused, tmp_path: Path) -> None:
+    root = write(tmp_path / "tree", chart_of(case.files, more=case.more))
+    with pytest.raises(BundleError) as raised:
+        render(root, tmp_path, config=case.config, **case.means)
+    assert (raised.value.reason, raised.value.message) == (case.reason, case.message)
+
+
+def test_a_release_needs_a_name_that_helm_allows(tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as raised:
+        render(SHOP, tmp_path, name="x" * 54)
+    assert raised.value.message == (
+        "spec.config.releaseName: is needed, since the name of the BundleDeployment has 54 characters, "
+        "and Helm allows 53; write one of at most 53 characters"
+    )
+    assert render(SHOP, tmp_path, name="x" * 54, config={"releaseName": "x" * 53}).objects
+
+
+def test_templates_that_include_themselves_are_stopped(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "tree",
+        chart_of({"templates/a.yaml": '{{ define "t" }}{{ include "t" . }}{{ end }}{{ include "t" . }}'}),
+    )
+    with pytest.raises(BundleError, match="nested reference name: t"):
+        render(root, tmp_path)
+
+
+def test_rendering_stops_once_nobody_waits(tmp_path: Path) -> None:
+    loop = {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"}
+    cancelled = threading.Event()
+    timer = threading.Timer(1.0, cancelled.set)
+    timer.start()
+    with pytest.raises(BundleError, match="not needed any more"):
+        render(write(tmp_path / "tree", chart_of(loop)), tmp_path, cancelled=cancelled)
+    timer.join()
+
+
+def test_a_chart_learns_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_CONTROLLER", "x")
+    functions = '{{ env "SECRET_OF_THE_CONTROLLER" }}'
+    with pytest.raises(BundleError, match='function "env" not defined'):
+        render(write(tmp_path / "a", chart_of({"templates/a.yaml": functions})), tmp_path)
+    files = '{{ .Files.Get "/etc/hostname" }}{{ .Files.Get "../outside" }}{{ getHostByName "localhost" }}'
+    write(tmp_path / "b", {"outside": b"kind: Leak", **chart_of({"templates/a.yaml": files})})
+    with pytest.raises(BundleError, match="renders no objects"):
+        render(tmp_path / "b", tmp_path)
+
+
+def test_a_cluster_of_many_kinds_fits_into_the_arguments(tmp_path: Path) -> None:
+    kinds = {
+        (f"group{index}.a-rather-long-domain.example.com", "v1alpha1", f"Kind{index}"): True for index in range(5000)
+    }
+    kinds["shop.example.com", "v1", "Widget"] = True
+    many = Capabilities(kubernetes_version="v1.36.3", kinds=kinds)
+    assert settings_of(render(SHOP, tmp_path, capabilities=many))["widget"] == "true"
+
+
+def test_without_anything_said_it_is_installed_where_helm_would() -> None:
+    from api.plugins import ContentTree  # noqa: PLC0415 - for this test alone
+
+    assert FORMAT.suggest_namespace(ContentTree(root=SHOP, destinations=("",)), {}) == "default"
+
+
+CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")) / "helm"
+
+
+@pytest.mark.parametrize("chart", [path.parent for path in sorted(CORPUS.glob("*/Chart.yaml"))], ids=attrgetter("name"))
+def test_a_real_chart_renders_the_same_twice(chart: Path, tmp_path: Path) -> None:
+    first, second = render(chart, tmp_path), render(chart, tmp_path)
+    assert first.objects
+    assert first == second
