@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 
 from api.errors import BundleError
@@ -27,6 +28,7 @@ from controller.hooks import Hooks
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
+from controller.observe.explanations import Explainer
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
@@ -58,10 +60,11 @@ class Reconciler:
         publisher: Publisher,
         revisions: RevisionStore,
         retries: Retries,
+        explainer: Explainer,
         now: Callable[[], datetime],
     ) -> None:
         self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
-        self._deleter, self._hooks, self._publisher = deleter, hooks, publisher
+        self._deleter, self._hooks, self._publisher, self._explainer = deleter, hooks, publisher, explainer
         self._revisions, self._retries, self._now = revisions, retries, now
         self._memories = Memories()
 
@@ -130,9 +133,7 @@ class Reconciler:
             applied=True,
             awaiting_prune=tuple(_kept(deployment, observed, ledger.left)),
             conflicts=tuple(ledger.conflicts()),
-            progress=memory.health.summarize(
-                ledger.digests(), observed, status.revision, deployment.spec.progress_deadline_seconds
-            ),
+            progress=self._judge(deployment, memory, status.revision, ledger.digests()),
             install_namespace=status.install_namespace,
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
@@ -252,7 +253,7 @@ class Reconciler:
         applied = not any(outcome.error for outcome in outcomes)
         hook_failure = self._hooks.after_apply(deployment, wanted, memory) if applied else None
         applied = applied and hook_failure is None
-        progress = self._progress(deployment, job, memory)
+        progress = self._progress(deployment, job, memory, outcomes)
         prune_now = (
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
@@ -312,7 +313,9 @@ class Reconciler:
             self._watches.need_only(job.owner.name, kinds)
         return managed_state(own_records(records, deployment))
 
-    def _progress(self, deployment: BundleDeployment, job: Job, memory: Memory) -> Progress:
+    def _progress(
+        self, deployment: BundleDeployment, job: Job, memory: Memory, outcomes: Iterable[Outcome] = ()
+    ) -> Progress:
         observed = self._watches.managed(job.owner.name)
         digests = {
             t.key: t.digest
@@ -321,8 +324,26 @@ class Reconciler:
             and t.key not in memory.ledger.used
             and not is_finished(t, observed.get(t.key), installed=job.installed)
         }
-        deadline = deployment.spec.progress_deadline_seconds
-        return memory.health.summarize(digests, observed, job.wanted.revision, deadline)
+        refusals = {outcome.task.target.key: outcome.error for outcome in outcomes if outcome.error}
+        return self._judge(deployment, memory, job.wanted.revision, digests, refusals)
+
+    def _judge(
+        self,
+        deployment: BundleDeployment,
+        memory: Memory,
+        revision: str,
+        digests: Mapping[ObjectKey, str],
+        refusals: Mapping[ObjectKey, BundleError] | None = None,
+    ) -> Progress:
+        name = deployment.metadata.name
+        return memory.health.summarize(
+            digests,
+            self._watches.managed(name),
+            f"{revision} {deployment.metadata.generation}",
+            deployment.spec.progress_deadline_seconds,
+            refusals=refusals,
+            explain=partial(self._explainer.explain, name),
+        )
 
     def _report(self, deployment: BundleDeployment, wanted: Wanted) -> Report:
         """Return what is known before anything is compared: the rest stays as status has it."""
@@ -381,6 +402,7 @@ class Reconciler:
         self._finder.forget(name)
         self._watches.forget(name)
         self._retries.forget(name)
+        self._explainer.forget(name)
         self._memories.forget(name)
         return NEVER
 

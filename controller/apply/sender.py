@@ -29,9 +29,9 @@ from controller.apply.waits import out_of_date
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
-from controller.observe.health import needs_full_object
+from controller.observe.health import NOT_OBSERVED, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
-from controller.observe.watches import NOT_OBSERVED, Watches
+from controller.observe.watches import Watches
 from controller.retries import Retries
 
 NOT_SERVED_YET_SECONDS = 0.3

@@ -73,6 +73,7 @@ class Reflector(Generic[RecordT]):
         on_change: gets (old, new) on the reflector's thread; keep it short. It tells the history that the watch has:
             what was learned is told when the watch confirms it, with `old` as it was told last.
         on_synced: called on the reflector's thread once the first list is complete.
+        on_failed: called on the reflector's thread when the first list fails for the first time.
         relist_after: seconds until the collection is listed anew, as a net below the watch.
         pace: times that hardly anybody needs to change.
     """
@@ -89,6 +90,7 @@ class Reflector(Generic[RecordT]):
         user: User | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
+        on_failed: Callable[[], None] = lambda: None,
         relist_after: float = 36_000,
         pace: Pace = Pace(),
     ) -> None:
@@ -103,6 +105,7 @@ class Reflector(Generic[RecordT]):
         self._project = project
         self._on_change = on_change
         self._on_synced = on_synced
+        self._on_failed = on_failed
         self._relist_after = relist_after
         self._pace = pace
         self._cache: Cache[RecordT] = Cache()
@@ -143,6 +146,11 @@ class Reflector(Generic[RecordT]):
     def synced(self) -> bool:
         """Whether a list was complete once."""
         return self._synced.is_set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether a list was complete once, or cannot be had now."""
+        return self.synced or self.last_error is not None
 
     def get(self, key: Key) -> RecordT | None:
         """Return the record of an object."""
@@ -191,9 +199,9 @@ class Reflector(Generic[RecordT]):
         return None
 
     def _note(self, error: ApiError) -> None:
-        if self.last_error is None:
+        is_news, self.last_error = self.last_error is None, error
+        if is_news:
             log.warning("watch failed", extra={"path": self.path, "error": str(error)})
-        self.last_error = error
         if error.status == HTTPStatus.GONE:
             self._version = ""
         elif error.status in DENIED:
@@ -201,6 +209,8 @@ class Reflector(Generic[RecordT]):
             self.denied = " ".join(error.message.split()) if error.reason else f"{self.path} is not served"
             if error.status == HTTPStatus.NOT_FOUND:
                 self._tell(self._cache.replace({}, ""))  # what is not served has no objects
+        if is_news and not self.synced:
+            self._on_failed()
 
     def _follow(self) -> None:
         seconds = random.randint(*self._pace.watch)  # noqa: S311

@@ -28,6 +28,7 @@ from controller.kube.lease import Election
 from controller.manager.identity import make_identity
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
+from controller.observe.explanations import Explainer
 from controller.observe.secrets import SecretWatches
 from controller.observe.watches import Watches
 from controller.polling import Poller
@@ -98,6 +99,7 @@ class Manager:
     workers: Workers
     preparations: Preparations
     applier: Applier
+    explainer: Explainer
     reconciler: Reconciler
     elected: threading.Event
     """Set when this process may act."""
@@ -152,6 +154,7 @@ class Manager:
     def _drain(self) -> None:
         self.queue.close()
         self.preparations.stop()
+        self.explainer.stop()
         self.watches.stop()
         self.workers.join(DRAIN_SECONDS)
         self.events.stop(EVENTS_SECONDS)
@@ -211,6 +214,7 @@ def make_manager(settings: Settings) -> Manager:
         now=_now,
     )
     hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder)
+    explainer = Explainer(client, lambda name: dispatcher.objects_changed(name, urgent=False))
     reconciler = Reconciler(
         watches=watches,
         finder=finder,
@@ -223,6 +227,7 @@ def make_manager(settings: Settings) -> Manager:
         publisher=publisher,
         revisions=revisions,
         retries=retries,
+        explainer=explainer,
         now=_now,
     )
     dispatcher.reconciler = reconciler
@@ -233,6 +238,7 @@ def make_manager(settings: Settings) -> Manager:
         workers=Workers(queue, reconciler.reconcile, settings.workers),
         preparations=preparations,
         applier=applier,
+        explainer=explainer,
         reconciler=reconciler,
         elected=elected,
         election=_make_election(settings, store, fence, elected) if fence else None,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from api.errors import BundleError
+from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain
 from controller.observe.health import (
     HEALTHY,
     Health,
@@ -21,7 +23,9 @@ from controller.observe.health import (
     as_observed,
     assess_absent,
     deadline_start,
+    explained,
     publish_after,
+    refused,
     with_deadline,
 )
 from controller.observe.records import ObjectKey, Record
@@ -38,6 +42,19 @@ class Progress:
     """Seconds until this may change without an event; None: never."""
 
 
+Explain = Callable[[Sequence[Record]], Explanations]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """An object, and since when its deadline runs."""
+
+    key: ObjectKey
+    record: Record | None
+    verdict: Verdict
+    since: float
+
+
 @dataclass(slots=True)
 class HealthTracker:
     """The memory of one BundleDeployment; used by one pass at a time. Times are seconds since 1970."""
@@ -49,31 +66,48 @@ class HealthTracker:
     _published: Published[ObjectKey] | None = None
 
     def summarize(
-        self, digests: Mapping[ObjectKey, str], observed: Mapping[ObjectKey, Record], revision: str, deadline: float
+        self,
+        digests: Mapping[ObjectKey, str],
+        observed: Mapping[ObjectKey, Record],
+        revision: str,
+        deadline: float,
+        *,
+        refusals: Mapping[ObjectKey, BundleError] | None = None,
+        explain: Explain = lambda _troubled: NOTHING,
     ) -> Progress:
         """Judge all objects of a revision.
 
         Args:
             digests: of the wanted objects, as their applied-digest annotation says when they are applied.
             observed: what carries our label.
-            revision: which revision that is.
+            revision: which revision that is, and which wish: of another one everything is told at once.
             deadline: `spec.progressDeadline` in seconds.
+            refusals: why objects could not be applied.
+            explain: finds out why objects have been in trouble for a while.
         """
         now = self.clock()
-        soonest: list[float] = []
-        verdicts = []
-        for key, digest in digests.items():
-            record = observed.get(key)
-            verdict = _judge(record, digest)
-            since = self._since(key, verdict, record, now)
-            if verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline and since + deadline > now:
-                soonest.append(since + deadline - now)
-            verdicts.append((key, with_deadline(verdict, since=since, now=now, deadline=deadline)))
+        judged = [
+            self._judge(key, observed.get(key), digest, (refusals or {}).get(key), now)
+            for key, digest in digests.items()
+        ]
+        troubled = [each for each in judged if _may_explain(each)]
+        explanations = explain([e.record for e in troubled if e.record and now - e.since >= TROUBLED_SECONDS])
+        judged = [_explain(each, explanations) for each in judged]
+        verdicts = [
+            (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
+        ]
         health = aggregate(verdicts, applied=True)
         shown, wait = self._publish(health, revision, now)
-        if wait is not None:
-            soonest.append(wait)
+        changes = [each.since + TROUBLED_SECONDS - now for each in troubled if now - each.since < TROUBLED_SECONDS]
+        changes += [each.since + deadline - now for each in judged if _is_timed(each.verdict)]
+        soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None))
+
+    def _judge(
+        self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
+    ) -> _Judged:
+        verdict = refused(refusal, str(key)) if refusal else _judge(record, digest)
+        return _Judged(key, record, verdict, self._since(key, verdict, record, now))
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:
         """Return since when the deadline of an object runs."""
@@ -103,8 +137,25 @@ def _judge(record: Record | None, digest: str) -> Verdict:
     if record is None:
         return assess_absent({}, installed=False)
     if record.deleting:
-        return Verdict(State.TERMINATING, "Terminating", ", ".join(record.finalizers))
+        finalizers = ", ".join(record.finalizers)
+        return Verdict(State.TERMINATING, "Terminating", f"finalizers: {finalizers}" if finalizers else "")
     return as_observed(record.verdict or HEALTHY, seen_digest=record.applied_digest, applied_digest=digest)
+
+
+def _may_explain(judged: _Judged) -> bool:
+    """Whether to ask what ails the object that is there, and not the one that was to be there."""
+    record, verdict = judged.record, judged.verdict
+    return record is not None and may_explain(record) and (record.deleting or verdict == record.verdict)
+
+
+def _is_timed(verdict: Verdict) -> bool:
+    """Whether a deadline turns it into Failed."""
+    return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
+
+
+def _explain(judged: _Judged, explanations: Explanations) -> _Judged:
+    explanation = explanations.known.get(judged.key)
+    return replace(judged, verdict=explained(judged.verdict, explanation)) if explanation else judged
 
 
 def _parse_time(text: str) -> float:

@@ -89,6 +89,8 @@ class Record:
     """Helm's annotation of that name: "keep" or nothing."""
     verdict: Verdict | None = None
     """Health; None for kinds that are healthy by existence."""
+    pods: str = ""
+    """Label selector of the pods that may tell why it is not healthy; empty where it is, or has none."""
 
     @property
     def namespace(self) -> str:
@@ -108,7 +110,9 @@ def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
     return _key(group, manifest["kind"], metadata)
 
 
-def project(manifest: Mapping[str, Any], group: str, kind: str, verdict: Verdict | None = None) -> Record:
+def project(
+    manifest: Mapping[str, Any], group: str, kind: str, verdict: Verdict | None = None, pods: str = ""
+) -> Record:
     """Return what is kept of an object, or of its metadata.
 
     Args:
@@ -116,6 +120,7 @@ def project(manifest: Mapping[str, Any], group: str, kind: str, verdict: Verdict
         group: of the kind; empty for the core group.
         kind: of the object, not PartialObjectMetadata.
         verdict: its health, where the kind has a rule.
+        pods: label selector of its pods, where they may tell more.
     """
     metadata = manifest.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -144,6 +149,7 @@ def project(manifest: Mapping[str, Any], group: str, kind: str, verdict: Verdict
         prune=intern(annotations.get(names.PRUNE, "")),
         resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
         verdict=verdict,
+        pods=pods,
     )
 
 

@@ -2,7 +2,9 @@
 
 Managed objects are watched by their owner label, as metadata unless their health needs more (DESIGN, rule 6), and kept
 as small records. What a reply to a request of our own says is learnt at once, so that no pass plans on older knowledge.
-Nothing is decided here: callers are told which BundleDeployment to look at again.
+Objects are judged as they pass by; when what a judgement depends on beside the object has changed (a health check, the
+storage version, a StorageClass), its kind is listed anew beside the watch that goes on. Nothing is decided here:
+callers are told which BundleDeployment to look at again.
 """
 
 from __future__ import annotations
@@ -10,20 +12,30 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from api import names
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.client import Client
+from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
+from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
-from controller.observe.health import Context, Verdict, assess, needs_full_object
-from controller.observe.health.verdict import State
+from controller.observe.definitions import DEFINITIONS, Definition, Definitions
+from controller.observe.health import (
+    NOT_OBSERVED,
+    UNBOUND,
+    Context,
+    assess,
+    concerns,
+    matching,
+    needs_full_object,
+    pods_of,
+)
 from controller.observe.records import ObjectKey, Record, project
+from controller.observe.storage_classes import StorageClasses
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +43,12 @@ DEPLOYMENTS = Resource(
     group=names.GROUP, version="v1alpha2", kind=names.KIND, plural=names.PLURAL, namespaced=False, verbs=frozenset()
 )
 _WAITED_FOR = (
-    Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
     Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False),
     NAMESPACES,
 )
-NOT_OBSERVED = Verdict(state=State.PROGRESSING, reason="NotObserved", message="applied, and not seen since")
+_CLAIM = ("", "PersistentVolumeClaim")
+# Where an older version hides what health needs: conditions in an annotation (reference/health.md 3).
+_READ_AT = {("autoscaling", "HorizontalPodAutoscaler"): "v2"}
 
 
 class Listener(Protocol):
@@ -59,7 +72,30 @@ class _Seen:
     uid: str
     resource_version: str
     deployment: BundleDeployment | None
+    checks: tuple[Mapping[str, Any], ...] = ()
+    """`spec.healthChecks` as they are written."""
     namespace: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sight:
+    """How a kind is watched."""
+
+    kind: GroupVersionKind
+    resource: Resource
+    full: bool
+    reflector: Reflector[Record]
+    successor: _Sight | None = None
+    """Takes over once it knows all: what a judgement depends on has changed."""
+    awaited: bool = False
+    """Whether passes wait for the successor: what this one says was asked for otherwise."""
+
+    @property
+    def known(self) -> bool:
+        """Whether all that can be known of the kind is."""
+        if self.awaited and self.successor and not self.successor.reflector.settled:
+            return False
+        return self.reflector.settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +113,7 @@ class Watches:
 
     def __init__(self, client: Client, discovery: Discovery, listener: Listener) -> None:
         self._client, self._discovery, self._listener = client, discovery, listener
-        self._kinds: dict[tuple[str, str], Reflector[Record]] = {}
+        self._kinds: dict[tuple[str, str], _Sight] = {}
         self._needs: dict[str, frozenset[tuple[str, str]]] = {}
         self._owned: dict[str, dict[ObjectKey, Record]] = {}
         self._owners: dict[ObjectKey, str] = {}
@@ -90,17 +126,22 @@ class Watches:
             on_synced=self._deployments_synced,
         )
         self._waited_for = [self._wait_for(resource) for resource in _WAITED_FOR]
+        self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
+        self._classes = StorageClasses(client, self._classes_changed, lambda: self._kind_synced(_CLAIM))
 
     def start(self) -> None:
         """Begin to watch; returns at once."""
         self._deployments.start()
+        self._definitions.reflector.start()
         for reflector in self._waited_for:
             reflector.start()
 
     def stop(self) -> None:
         """End all watches; returns at once."""
         with self._lock:
-            reflectors: list[Reflector[Any]] = [self._deployments, *self._waited_for, *self._kinds.values()]
+            sights = [each for sight in self._kinds.values() for each in (sight, sight.successor) if each]
+            reflectors: list[Reflector[Any]] = [self._deployments, *self._waited_for, *(s.reflector for s in sights)]
+            reflectors += [self._definitions.reflector, self._classes.reflector]
         for reflector in reflectors:
             reflector.stop()
 
@@ -144,6 +185,7 @@ class Watches:
     def _deployment_changed(self, old: _Seen | None, new: _Seen | None) -> None:
         if new and new.deployment:
             self._ensure(new.deployment)
+            self._judge_anew(new.name, (*new.checks, *(old.checks if old else ())), old.checks if old else ())
         seen = new or old
         if seen and (old is None or new is None or _wish(old) != _wish(new)):
             self._listener.deployment_changed(seen.name)
@@ -167,15 +209,21 @@ class Watches:
         """
         wanted = {(kind.group, kind.kind): kind for kind in kinds}
         with self._lock:
-            unwatched = [kind for group_kind, kind in wanted.items() if group_kind not in self._kinds]
-        served = [(kind, resource) for kind in unwatched if (resource := self._serving(kind))]  # may take a request
-        with self._lock:
             self._needs[name] = self._needs.get(name, frozenset()) | frozenset(wanted)
+            unwatched = [kind for group_kind, kind in wanted.items() if group_kind not in self._kinds]
+        dark = [kind for kind in unwatched if not self._can_judge(kind)]
+        lit = [kind for kind in unwatched if kind not in dark]
+        served = [(kind, resource) for kind in lit if (resource := self._serving(kind))]  # may take a request
+        with self._lock:
             for kind, resource in served:
                 if (kind.group, kind.kind) not in self._kinds:
-                    self._watch(kind, resource)
-            reflectors = [(key, self._kinds[key]) for key in wanted if key in self._kinds]
-        return [key[1] for key, reflector in reflectors if not (reflector.synced or reflector.last_error)]
+                    self._kinds[kind.group, kind.kind] = sight = self._open(kind, resource)
+                    sight.reflector.start()
+            sights = {key: self._kinds[key] for key in wanted if key in self._kinds}
+        for sight in sights.values():
+            if not sight.full and not sight.awaited and self._needs_full(sight.kind):
+                self._look_anew(sight, awaited=True)
+        return [kind.kind for kind in dark] + [key[1] for key, sight in sights.items() if not sight.known]
 
     def need_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch no longer for a BundleDeployment what is not among these kinds."""
@@ -194,19 +242,113 @@ class Watches:
         failing = self._discovery.failed_groups()
         return [str(kind) for kind in kinds if kind.group in failing and self._serving(kind) is None]
 
-    def _watch(self, kind: GroupVersionKind, resource: Resource) -> None:
-        full = needs_full_object(kind.group, kind.kind)
+    def _can_judge(self, kind: GroupVersionKind) -> bool:
+        """Whether what the health of a kind depends on beside its objects is known, or cannot be."""
+        if (kind.group, kind.kind) == _CLAIM:
+            self._classes.start()
+            return self._classes.settled
+        return kind.group in BUILT_IN_GROUPS or self._definitions.settled
+
+    def _open(self, kind: GroupVersionKind, resource: Resource) -> _Sight:
+        full = self._needs_full(kind)
         reflector = Reflector[Record](
             self._client,
             resource.path(),
             label_selector=names.OWNER_LABEL,
             metadata=not full,
-            project=lambda manifest: project(manifest, kind.group, kind.kind, _verdict(manifest, kind, full=full)),
+            project=lambda manifest: self._project(manifest, resource, full=full),
             on_change=self._object_changed,
-            on_synced=lambda: self._kind_synced((kind.group, kind.kind)),
+            on_synced=lambda: self._kind_listed(sight),
+            on_failed=lambda: self._kind_synced((kind.group, kind.kind)),
         )
-        self._kinds[kind.group, kind.kind] = reflector
-        reflector.start()
+        sight = _Sight(kind=kind, resource=resource, full=full, reflector=reflector)
+        return sight
+
+    def _needs_full(self, kind: GroupVersionKind) -> bool:
+        checks = [check for seen in self._deployments.records() for check in seen.checks]
+        return needs_full_object(kind.group, kind.kind, checks)
+
+    def _project(self, manifest: dict[str, Any], resource: Resource, *, full: bool) -> Record:
+        """Return what is kept of an object, with its health."""
+        group, kind = resource.group, resource.kind
+        if not full:
+            return project(manifest, group, kind)
+        manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
+        owner = self._deployments.get(("", (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")))
+        context = Context(
+            storage_class=self._classes.find,
+            reports_status=self._definitions.reports_status(group, resource.version, kind),
+            checks=matching(owner.checks if owner else (), manifest),
+        )
+        verdict = assess(manifest, context)
+        return project(manifest, group, kind, verdict, pods_of(manifest, verdict))
+
+    # what a judgement depends on has changed
+
+    def _look_anew(self, sight: _Sight, *, awaited: bool = False) -> None:
+        """List a kind anew, beside the watch that goes on until all is known."""
+        try:
+            resource = self._serving(sight.kind) or sight.resource  # may take a request
+        except ApiError:
+            resource = sight.resource
+        with self._lock:
+            if self._kinds.get((sight.kind.group, sight.kind.kind)) is not sight:
+                return
+            if sight.successor:
+                sight.successor.reflector.stop()
+            sight.awaited = sight.awaited or awaited
+            sight.successor = self._open(sight.kind, resource)
+            sight.successor.reflector.start()
+
+    def _kind_listed(self, sight: _Sight) -> None:
+        """Let a watch that knows all take over from the one before it, if there is one."""
+        group_kind = (sight.kind.group, sight.kind.kind)
+        with self._lock:
+            before = self._kinds.get(group_kind)
+            succeeds = before is not None and before.successor is sight
+            if succeeds:
+                self._kinds[group_kind] = sight
+        if before and succeeds:
+            before.reflector.stop()
+            with self._lock:
+                filed = {key for key in self._owners if (key.group, key.kind) == group_kind}
+            for key in filed | {record.key for record in sight.reflector.records()}:
+                self._refile(key, sight.reflector)
+        self._kind_synced(group_kind)
+
+    def _judge_anew(self, name: str, checks: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]) -> None:
+        """Judge the objects of a BundleDeployment anew that other health checks concern than before."""
+        seen = self._deployments.get(("", name))
+        now = seen.checks if seen else ()
+        changed = [check for check in checks if (check in now) != (check in before)]
+        with self._lock:
+            owned = {(key.group, key.kind) for key in self._owned.get(name, {})}
+            sights = [self._kinds[group_kind] for group_kind in owned & self._kinds.keys()]
+        for sight in sights:
+            if any(concerns(check, sight.kind.group, sight.kind.kind) for check in changed):
+                self._look_anew(sight, awaited=True)
+
+    def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
+        self._discovery.invalidate()
+        self._wake_denied()
+        with self._lock:
+            sight = self._kinds.get(new.kind) if new else None
+        if sight and new and _changes_sight(sight, old, new):
+            self._look_anew(sight)
+        self._listener.cluster_changed(DEFINITIONS.kind)
+
+    def _definitions_settled(self) -> None:
+        """Custom resources can be watched now."""
+        with self._lock:
+            waiting = [n for n, kinds in self._needs.items() if any(group not in BUILT_IN_GROUPS for group, _ in kinds)]
+        for name in waiting:
+            self._listener.objects_changed(name, urgent=True)
+
+    def _classes_changed(self) -> None:
+        with self._lock:
+            sight = self._kinds.get(_CLAIM)
+        if sight and any(each.verdict and each.verdict.reason in UNBOUND for each in sight.reflector.records()):
+            self._look_anew(sight)
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
         """Return whether the objects of a kind have a namespace; None if the cluster does not serve it."""
@@ -222,8 +364,12 @@ class Watches:
         return self._discovery.has_come(kind)
 
     def _serving(self, kind: GroupVersionKind) -> Resource | None:
-        """Return what serves a kind, at its version or else at another one."""
-        if resource := self._discovery.resource(kind):
+        """Return what serves a kind where its objects are best read: see definitions.py; else at its own version."""
+        definition = self._definitions.of(kind.group, kind.kind)
+        if definition and definition.resource:
+            return definition.resource
+        best = kind._replace(version=_READ_AT.get((kind.group, kind.kind), kind.version))
+        if resource := self._discovery.resource(best) or self._discovery.resource(kind):
             return resource
         served = self._discovery.resources()
         return next((each for each in served if (each.group, each.kind) == (kind.group, kind.kind)), None)
@@ -231,7 +377,10 @@ class Watches:
     def _end_unneeded(self) -> None:
         needed = frozenset().union(*self._needs.values()) if self._needs else frozenset()
         for group_kind in [group_kind for group_kind in self._kinds if group_kind not in needed]:
-            self._kinds.pop(group_kind).stop()
+            sight = self._kinds.pop(group_kind)
+            for each in (sight, sight.successor):
+                if each:
+                    each.reflector.stop()
             for key in [key for key in self._owners if (key.group, key.kind) == group_kind]:
                 del self._owned[self._owners.pop(key)][key]
 
@@ -252,15 +401,18 @@ class Watches:
         Returns: what is known now.
         """
         with self._lock:
-            reflector = self._kinds.get((record.key.group, record.key.kind))
-        if reflector is None:
+            sight = self._kinds.get((record.key.group, record.key.kind))
+        if sight is None:
             return record
-        if needs_full_object(record.key.group, record.key.kind):
-            known = reflector.get((record.key.namespace, record.key.name))
+        if sight.full:
+            known = sight.reflector.get((record.key.namespace, record.key.name))
             if known and known.resource_version == record.resource_version:
                 return known
-        reflector.learn(record)
-        self._index(record.key, reflector)
+            record = replace(record, verdict=NOT_OBSERVED)
+        for each in (sight, sight.successor):
+            if each:
+                each.reflector.learn(record)
+        self._index(record.key, sight.reflector)
         return record
 
     def _index(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
@@ -269,7 +421,8 @@ class Watches:
         What a reply said may be newer than the event at hand: the reflector knows.
         """
         with self._lock:
-            if self._kinds.get((key.group, key.kind)) is not reflector:
+            sight = self._kinds.get((key.group, key.kind))
+            if sight is None or sight.reflector is not reflector:
                 return None, None  # its watch has ended: nobody would take away again what is filed now
             now = reflector.get((key.namespace, key.name))
             owner = self._owners.pop(key, "")
@@ -281,25 +434,29 @@ class Watches:
 
     def _object_changed(self, old: Record | None, new: Record | None) -> None:
         changed = new or old
-        reflector = self._kinds.get((changed.key.group, changed.key.kind)) if changed else None
-        if changed is None or reflector is None:
-            return
-        before, now = self._index(changed.key, reflector)
+        sight = self._kinds.get((changed.key.group, changed.key.kind)) if changed else None
+        if changed and sight:
+            self._refile(changed.key, sight.reflector)
+
+    def _refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
+        """File what is known of an object now, and tell whom it concerns."""
+        before, now = self._index(key, reflector)
         urgent = _identity(before) != _identity(now)
         if urgent or (before and before.verdict) != (now and now.verdict):
             for name in {record.owner for record in (before, now) if record and record.owner}:
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
-            self._listener.cluster_changed(changed.key.kind)  # who collided with it may have it now
+            self._listener.cluster_changed(key.kind)  # who collided with it may have it now
 
     # what is only waited for
 
     def _wake_denied(self) -> None:
         """A kind that was not served may be now."""
         with self._lock:
-            for reflector in self._kinds.values():
-                if reflector.denied:
-                    reflector.wake()
+            sights = [each for sight in self._kinds.values() for each in (sight, sight.successor) if each]
+        for sight in sights:
+            if sight.reflector.denied:
+                sight.reflector.wake()
 
     def _wait_for(self, resource: Resource) -> Reflector[_Trace]:
         def changed(_old: _Trace | None, _new: _Trace | None) -> None:
@@ -321,8 +478,13 @@ def _see(manifest: dict[str, Any]) -> _Seen:
             "BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": str(details[0])}
         )
         deployment = None
+    checks = deployment.spec.health_checks if deployment else ()
     return _Seen(
-        name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"], deployment=deployment
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        deployment=deployment,
+        checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
     )
 
 
@@ -340,10 +502,11 @@ def _trace(manifest: dict[str, Any]) -> _Trace:
     return _Trace(name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
 
-def _verdict(manifest: dict[str, Any], kind: GroupVersionKind, *, full: bool) -> Verdict | None:
-    if not full:
-        return None
-    return assess({"apiVersion": kind.api_version, "kind": kind.kind, **manifest}, Context())
+def _changes_sight(sight: _Sight, old: Definition | None, new: Definition) -> bool:
+    """Whether the objects of a kind are to be read elsewhere, or to be judged otherwise."""
+    version = sight.resource.version
+    moved = new.resource is not None and new.resource.path() != (sight.successor or sight).resource.path()
+    return moved or (old is not None and version in old.reporting) != (version in new.reporting)
 
 
 def _identity(record: Record | None) -> tuple[object, ...] | None:

@@ -26,6 +26,7 @@ from controller.desired import Aid, Builder, Pins, Request, Resolved, spec_diges
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.hooks import Hooks
 from controller.kube.events import EventRecorder, Note, Regarding
+from controller.observe.explanations import Explainer
 from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
 from controller.preparations import Preparations
@@ -186,6 +187,7 @@ class World:
             publisher=publisher,
             revisions=revisions,
             retries=self.retries,
+            explainer=Explainer(client, lambda _name: None),
             now=self.now,
         )
 

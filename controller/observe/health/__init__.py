@@ -15,15 +15,18 @@ from controller.observe.health.aggregate import (
     publish_after,
     with_deadline,
 )
-from controller.observe.health.checks import matching
-from controller.observe.health.explain import explain, explain_namespace
-from controller.observe.health.presence import as_observed, assess_absent
+from controller.observe.health.checks import concerns, matching
+from controller.observe.health.explain import explain, explain_namespace, explained, pods_of
+from controller.observe.health.presence import NOT_OBSERVED, as_observed, assess_absent, refused
 from controller.observe.health.rules import assess, needs_full_object
+from controller.observe.health.storage import UNBOUND
 from controller.observe.health.subject import Context, StorageClassInfo
 from controller.observe.health.verdict import HEALTHY, State, Verdict
 
 __all__ = [
     "HEALTHY",
+    "NOT_OBSERVED",
+    "UNBOUND",
     "Context",
     "Health",
     "Published",
@@ -34,11 +37,15 @@ __all__ = [
     "as_observed",
     "assess",
     "assess_absent",
+    "concerns",
     "deadline_start",
     "explain",
     "explain_namespace",
+    "explained",
     "matching",
     "needs_full_object",
+    "pods_of",
     "publish_after",
+    "refused",
     "with_deadline",
 ]

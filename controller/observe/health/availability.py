@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from controller.observe.health.subject import Subject
+import re
+
+from controller.observe.health.subject import Condition, Subject
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing, reason_or
+
+# Metric values, with their units, and how many metrics there are: `(1 invalid out of 3)`, `512Mi`, `10.5%`.
+_NUMBER = re.compile(r"\b\d+(\.\d+)?([munkMGTPE]i?|Ki|%)?(?!\w|\.\d)")
+# `missing request for cpu in container app of Pod web-5c7f9d8b6-x7k2p`
+_POD = re.compile(r" of Pod \S+")
 
 
 def horizontal_pod_autoscaler(subject: Subject) -> Verdict:
-    """Judge a HorizontalPodAutoscaler at autoscaling/v2; v1 has no conditions.
-
-    Messages are not repeated: they hold metric values.
-    """
+    """Judge a HorizontalPodAutoscaler at autoscaling/v2; v1 has no conditions."""
     target = subject.denied("AbleToScale")
     if target:
-        return progressing(reason_or(target.reason, "NotAbleToScale"), "the condition AbleToScale is False")
+        return progressing(reason_or(target.reason, "NotAbleToScale"), _message(target))
     metric = subject.denied("ScalingActive")
     if metric and metric.reason == "ScalingDisabled":
         return healthy("ScalingDisabled", "its target has 0 replicas")
     if metric:
-        return progressing(reason_or(metric.reason, "ScalingNotActive"), "the condition ScalingActive is False")
+        return progressing(reason_or(metric.reason, "ScalingNotActive"), _message(metric))
     return HEALTHY
 
 
@@ -28,3 +32,8 @@ def pod_disruption_budget(subject: Subject) -> Verdict:
     if disruption and disruption.reason == "SyncFailed":
         return failed("SyncFailed", disruption.message)
     return HEALTHY
+
+
+def _message(condition: Condition) -> str:
+    """Return what a condition says without what changes at each attempt."""
+    return _NUMBER.sub("…", _POD.sub("", condition.message)) or f"the condition {condition.type} is False"

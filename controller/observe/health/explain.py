@@ -1,17 +1,16 @@
 """Why something takes so long: what one more request tells about a workload, or about a Namespace that does not go.
 
-Not here: when to ask. A workload that is Progressing for 15 s, by one LIST of its Pods, at most every 30 s
-(reference/health.md 6).
+Not here: when to ask, and the request (observe/explanations.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from controller.observe.health.pods import FATAL, NOT_OBSERVED, NOT_READY, PENDING, UNSCHEDULABLE, pod
-from controller.observe.health.subject import Context, Manifest, field, subject_of
-from controller.observe.health.verdict import State, Verdict, progressing
+from controller.observe.health.subject import Context, Manifest, field, mappings, subject_of, text
+from controller.observe.health.verdict import State, Verdict, failed, progressing
 
 _NAMESPACE_CONDITIONS = (
     "NamespaceDeletionDiscoveryFailure",
@@ -21,6 +20,59 @@ _NAMESPACE_CONDITIONS = (
 )
 # `pods. has 3 resource instances`, `example.com/x in 3 resource instances`: numbers that fall while it goes on.
 _INSTANCES = re.compile(r" (has|in) \d+ resource instances")
+_OF_PODS = frozenset(
+    {
+        ("apps", "Deployment"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("apps", "ReplicaSet"),
+        ("", "ReplicationController"),
+        ("batch", "Job"),
+    }
+)
+# Reasons of workloads whose pods have nothing to add: they were not made, or not even asked for yet.
+_TELL_ALL = frozenset(
+    {"FailedCreate", "FailedDelete", "ReplicaFailure", "NoObservedGeneration", "LatestGenerationNotObserved"}
+)
+_OPERATORS = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
+# By which a Deployment tells the pods of one template from those of another.
+_TEMPLATE = "pod-template-hash"
+
+
+def pods_of(workload: Manifest, verdict: Verdict) -> str:
+    """Return the label selector of the pods that may tell why a workload is not healthy; empty: none may."""
+    group, kind = text(workload, "apiVersion").rpartition("/")[0], text(workload, "kind")
+    troubled = verdict.state in (State.PROGRESSING, State.FAILED) and verdict.deadline
+    if not troubled or (group, kind) not in _OF_PODS or verdict.reason in _TELL_ALL:
+        return ""
+    selector = field(workload, "spec", "selector")
+    labels = selector if kind == "ReplicationController" else field(selector, "matchLabels")
+    equal = [f"{key}={value}" for key, value in labels.items()] if isinstance(labels, Mapping) else []
+    return ",".join([*equal, *map(_requirement, mappings(selector, "matchExpressions"))])
+
+
+def _requirement(expression: Manifest) -> str:
+    values = ",".join(map(str, field(expression, "values") or ()))
+    return _OPERATORS[text(expression, "operator")].format(key=text(expression, "key"), values=values)
+
+
+def explained(verdict: Verdict, explanation: Verdict) -> Verdict:
+    """Return the verdict on a workload, or on a Namespace that does not go, with what was found out about it.
+
+    A fatal Pod makes a workload Failed; one that its controller has given up stays so, for that reason.
+    """
+    if explanation.state is State.TERMINATING:
+        return explanation
+    if verdict.state is State.FAILED:
+        return failed(verdict.reason, f"{verdict.message}; {explanation.reason}: {explanation.message}")
+    message = f"{explanation.message}; {verdict.message}" if explanation.message else verdict.message
+    make = failed if explanation.state is State.FAILED else progressing
+    return make(explanation.reason, message)
 
 
 def explain(pods: Iterable[Manifest]) -> Verdict | None:
@@ -29,11 +81,8 @@ def explain(pods: Iterable[Manifest]) -> Verdict | None:
     Failed only where waiting does not help (CrashLoopBackOff, InvalidImageName, ErrImageNeverPull): that makes the
     workload Failed before its deadline. A Pod that has ended is replaced by its workload, so that it fails nothing.
     """
-    verdicts = [
-        pod(subject_of(manifest, Context()))
-        for manifest in pods
-        if not field(manifest, "metadata", "deletionTimestamp")
-    ]
+    present = [manifest for manifest in pods if not field(manifest, "metadata", "deletionTimestamp")]
+    verdicts = [pod(subject_of(manifest, Context())) for manifest in _of_newest_template(present)]
     troubles = [verdict for verdict in verdicts if verdict.state is not State.HEALTHY]
     worst = min(troubles, key=_severity, default=None)
     if worst is None or _is_fatal(worst):
@@ -49,6 +98,13 @@ def explain_namespace(namespace: Manifest) -> Verdict | None:
         if condition and condition.holds:
             return Verdict(State.TERMINATING, reason, _INSTANCES.sub("", condition.message))
     return None
+
+
+def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
+    """Return the pods without those of a Deployment's older templates: what ails these may be what is being mended."""
+    newest = max(pods, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
+    template = text(newest, "metadata", "labels", _TEMPLATE)
+    return [each for each in pods if text(each, "metadata", "labels", _TEMPLATE) == template]
 
 
 def _severity(verdict: Verdict) -> tuple[int, str, str]:

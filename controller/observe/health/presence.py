@@ -1,11 +1,12 @@
-"""What is said of an object that is not seen as it was applied: absent, or still as it was before."""
+"""What is said of an object that is not seen as it was applied: absent, refused, or still as it was before."""
 
 from __future__ import annotations
 
+from api.errors import BundleError
 from controller.observe.health.subject import Manifest, integer, text
-from controller.observe.health.verdict import State, Verdict, healthy, progressing
+from controller.observe.health.verdict import State, Verdict, failed, healthy, progressing
 
-_NOT_OBSERVED = progressing("NotObserved", "applied, and not seen since")
+NOT_OBSERVED = progressing("NotObserved", "applied, and not seen since")
 
 
 def assess_absent(desired: Manifest, *, installed: bool) -> Verdict:
@@ -34,4 +35,17 @@ def as_observed(verdict: Verdict, *, seen_digest: str, applied_digest: str) -> V
     """
     if verdict.state is State.TERMINATING or seen_digest == applied_digest:
         return verdict
-    return _NOT_OBSERVED
+    return NOT_OBSERVED
+
+
+def refused(error: BundleError, identity: str) -> Verdict:
+    """Judge an object that could not be applied, however the one that is there may be.
+
+    Args:
+        error: why; what somebody has to act on is a failure, what an event ends is on its way.
+        identity: of the object, with which its message may begin.
+    """
+    message = error.message.removeprefix(f"{identity}: ")
+    return (
+        failed(error.reason.value, message) if error.reason.retry.stalls else progressing(error.reason.value, message)
+    )

@@ -8,6 +8,9 @@ from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy,
 # Set by the scheduler once a pod that uses the claim has been given a node.
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
+UNBOUND = frozenset({"NotBound", "StorageClassUnreadable", "StorageClassNotFound", "WaitForFirstConsumer"})
+"""Reasons of verdicts that another StorageClass may change."""
+
 _PENDING = progressing("NotBound", "no volume is bound to it yet")
 
 

@@ -73,7 +73,6 @@ UNSUPPORTED = [
     Unsupported("drift that is only reported", spec(drift={"mode": "Report"}), ["drift"]),
     Unsupported("drift that is ignored", spec(drift={"ignore": [{"kind": "Pod", "paths": ["spec.x"]}]}), ["drift"]),
     Unsupported("so are kinds that may be missing", spec(optional=[{"kind": "Pod"}]), []),
-    Unsupported("a user's own checks", spec(healthChecks=[{"kind": "Pod", "always": "Healthy"}]), ["healthChecks"]),
     Unsupported("rules for definitions", spec(crdUpgradeSafety={"enforcement": "None"}), ["crdUpgradeSafety"]),
     Unsupported("an account", spec(serviceAccountName="deployer"), ["serviceAccountName"]),
     Unsupported("so is a chart", spec(format="helm"), []),

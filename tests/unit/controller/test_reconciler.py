@@ -228,7 +228,7 @@ ROWS = [
         {
             "Unpacked": "True Unpacked",
             "Installed": "False Refused",
-            "Healthy": "False Progressing",
+            "Healthy": "False Failed",
             "Ready": "False Refused",
             "Stalled": "True Refused",
         },

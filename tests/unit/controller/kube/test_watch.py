@@ -178,7 +178,7 @@ def test_a_server_that_always_says_410_is_not_asked_without_pause(stack: ExitSta
     started, before = time.monotonic(), followed.api.lists(FOOS)
     wait(lambda: time.monotonic() - started > 1)
     assert followed.api.lists(FOOS) - before <= 12
-    assert followed.reflector.last_error is not None
+    wait(lambda: followed.reflector.last_error is not None)
 
 
 def test_watches_that_end_at_once_are_not_opened_without_pause(stack: ExitStack) -> None:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.observe.explanations import Explanations
 from controller.observe.health import HEALTHY, State, Verdict
 from controller.observe.progress import HealthTracker, Progress
 from controller.observe.records import ObjectKey, Record
@@ -26,6 +28,9 @@ class Tracker:
     def __init__(self) -> None:
         self.now = START
         self.tracker = HealthTracker(clock=lambda: self.now)
+        self.pods = ""
+        self.known: dict[ObjectKey, Verdict] = {}
+        self.asked: list[ObjectKey] = []
         self.applied(at=START)
 
     def applied(self, at: float) -> None:
@@ -35,13 +40,21 @@ class Tracker:
             for key in DIGESTS
         }
 
-    def see(self, verdict: Verdict | None, *, revision: str = "r1") -> Progress:
+    def see(
+        self, verdict: Verdict | None, *, revision: str = "r1", refusals: dict[ObjectKey, BundleError] | None = None
+    ) -> Progress:
         """Say how the Deployment is: None, it is not there."""
         if verdict is None:
             seen = {key: record for key, record in self.records.items() if key != WEB}
         else:
-            seen = {**self.records, WEB: replace(self.records[WEB], verdict=verdict)}
-        return self.tracker.summarize(DIGESTS, seen, revision, DEADLINE)
+            seen = {**self.records, WEB: replace(self.records[WEB], verdict=verdict, pods=self.pods)}
+        return self.tracker.summarize(
+            DIGESTS, seen, revision, DEADLINE, refusals=refusals, explain=lambda troubled: self.explain(list(troubled))
+        )
+
+    def explain(self, troubled: list[Record]) -> Explanations:
+        self.asked = [record.key for record in troubled]
+        return Explanations(known=self.known, next_change=30.0 if troubled else None)
 
 
 @pytest.fixture
@@ -63,7 +76,7 @@ def test_an_object_that_is_not_seen_as_it_was_applied_is_not_healthy_yet(tracker
 
 def test_an_object_that_is_being_deleted_is_not_healthy(tracker: Tracker) -> None:
     tracker.records[CONFIG] = replace(tracker.records[CONFIG], deleting=True, finalizers=("example.com/hold",))
-    assert tracker.see(HEALTHY).health.message == "ConfigMap shop/a: Terminating: example.com/hold"
+    assert tracker.see(HEALTHY).health.message == "ConfigMap shop/a: Terminating: finalizers: example.com/hold"
 
 
 def test_the_deadline_runs_from_the_apply_and_says_when_it_ends(tracker: Tracker) -> None:
@@ -164,3 +177,83 @@ def test_an_unchanged_health_asks_for_nothing(tracker: Tracker) -> None:
     tracker.now += 1
     again = tracker.see(BROKEN)
     assert (again.shown.reason, again.next_change) == (Reason.FAILED, None)
+
+
+# why
+
+
+IMMUTABLE = BundleError(Reason.IMMUTABLE, "Deployment shop/web: spec.selector: field is immutable")
+COLLISION = BundleError(Reason.COLLISION, "Deployment shop/web: belongs to somebody else")
+CRASHING = Verdict(State.FAILED, "CrashLoopBackOff", 'container "main"')
+PULLING = Verdict(State.PROGRESSING, "ImagePullBackOff", 'container "main"')
+
+
+def test_an_object_that_was_refused_says_so_and_not_how_the_one_is_that_is_there(tracker: Tracker) -> None:
+    for seen in (HEALTHY, None):
+        ((key, verdict),) = tracker.see(seen, refusals={WEB: IMMUTABLE}).health.not_ready
+        assert (key, verdict.state, verdict.reason) == (WEB, State.FAILED, "Immutable")
+        assert verdict.message == "spec.selector: field is immutable"
+
+
+def test_a_refusal_that_an_event_may_end_is_no_failure_before_the_deadline(tracker: Tracker) -> None:
+    assert tracker.see(None, refusals={WEB: COLLISION}).health.reason is Reason.PROGRESSING
+    tracker.now += DEADLINE
+    late = tracker.see(None, refusals={WEB: COLLISION}).health
+    assert late.message == "Deployment shop/web: ProgressDeadlineExceeded: Collision: belongs to somebody else"
+
+
+def test_what_is_missing_is_kept_back_like_any_fall_since_a_repair_brings_it_back_at_once(tracker: Tracker) -> None:
+    tracker.see(HEALTHY)
+    assert tracker.see(None).shown.reason is Reason.HEALTHY
+    tracker.now += 15
+    assert tracker.see(None).shown.message == "Deployment shop/web: Missing: it is not on the cluster"
+
+
+def test_why_is_asked_after_fifteen_seconds_and_not_before(tracker: Tracker) -> None:
+    tracker.pods = "app=web"
+    assert tracker.see(ROLLING).next_change == pytest.approx(15)
+    assert tracker.asked == []
+    tracker.now += 15
+    assert tracker.see(ROLLING).next_change == pytest.approx(30)
+    assert tracker.asked == [WEB]
+
+
+def test_what_the_pods_say_stands_before_what_the_workload_says(tracker: Tracker) -> None:
+    tracker.pods, tracker.known = "app=web", {WEB: PULLING}
+    tracker.now += 15
+    health = tracker.see(ROLLING).health
+    assert health.reason is Reason.PROGRESSING
+    assert health.message == 'Deployment shop/web: ImagePullBackOff: container "main"; 1 of 3 replicas'
+
+
+def test_pods_that_crash_make_a_workload_fail_before_its_deadline(tracker: Tracker) -> None:
+    tracker.pods, tracker.known = "app=web", {WEB: CRASHING}
+    tracker.now += 15
+    health = tracker.see(ROLLING).health
+    assert (health.reason, health.not_ready[0][1].reason) == (Reason.FAILED, "CrashLoopBackOff")
+
+
+def test_a_workload_that_its_controller_gave_up_keeps_that_reason(tracker: Tracker) -> None:
+    tracker.pods, tracker.known = "app=web", {WEB: PULLING}
+    tracker.now += 15
+    given_up = Verdict(State.FAILED, "ProgressDeadlineExceeded", "no progress")
+    ((_, verdict),) = tracker.see(given_up).health.not_ready
+    assert verdict.reason == "ProgressDeadlineExceeded"
+    assert verdict.message == 'no progress; ImagePullBackOff: container "main"'
+
+
+def test_the_deadline_tells_what_the_pods_say(tracker: Tracker) -> None:
+    tracker.pods, tracker.known = "app=web", {WEB: PULLING}
+    tracker.now += DEADLINE
+    ((_, verdict),) = tracker.see(ROLLING).health.not_ready
+    assert verdict.message == 'ImagePullBackOff: container "main"; 1 of 3 replicas'
+
+
+def test_why_is_not_asked_of_an_object_that_is_not_the_one_that_was_applied(tracker: Tracker) -> None:
+    tracker.pods = "app=web"
+    tracker.records[WEB] = replace(tracker.records[WEB], applied_digest="of before")
+    tracker.now += 100
+    tracker.see(ROLLING)
+    assert tracker.asked == []
+    tracker.see(ROLLING, refusals={WEB: IMMUTABLE})
+    assert tracker.asked == []

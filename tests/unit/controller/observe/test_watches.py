@@ -9,16 +9,19 @@ import pytest
 
 from api import names
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.health import HEALTHY
+from controller.observe.health import HEALTHY, NOT_OBSERVED
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from hack.control_plane.waiting import wait_for
 from tests.support.deployments import manifest
 from tests.support.fake_api import FakeApi, Fault
+from tests.support.fake_cluster import CLAIMS as CLAIM_RESOURCE
 from tests.support.fake_cluster import CONFIG_MAPS, WORKLOADS, FakeCluster
 
 DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"
 MAPS, WEBS, WIDGETS = "/api/v1/configmaps", "/apis/apps/v1/deployments", "/apis/example.com/v1/widgets"
+NEW_WIDGETS = "/apis/example.com/v2/widgets"
+CLAIMS, CLASSES = "/api/v1/persistentvolumeclaims", "/apis/storage.k8s.io/v1/storageclasses"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OTHERS = (DEFINITIONS, "/apis/apiregistration.k8s.io/v1/apiservices", "/api/v1/namespaces")
 CONFIG_MAP, WORKLOAD = CONFIG_MAPS.gvk, WORKLOADS.gvk
@@ -58,7 +61,7 @@ class World:
     """Watches of a small API server; its kinds are those of a FakeCluster."""
 
     def __init__(self, api: FakeApi) -> None:
-        self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET), Told()
+        self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET, CLAIM_RESOURCE), Told()
         self.watches = Watches(api.client(), self.cluster.discovery, self.told)
 
     def deployment(self, name: str = "shop", **parts: Any) -> None:
@@ -77,6 +80,7 @@ class World:
         self.watches.start()
         self.wait(lambda: self.watches.synced, "BundleDeployments are known")
         self.wait(lambda: all(self.api.lists(path) for path in OTHERS), "the rest is listed")
+        self.wait(lambda: self.watches._definitions.settled, "custom kinds are known")
 
     def know(self, *kinds: GroupVersionKind, name: str = "shop") -> None:
         """Have kinds watched, wait for their first list, and forget what was told of it."""
@@ -97,7 +101,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with FakeApi(DEPLOYMENTS, MAPS, WEBS, WIDGETS, *OTHERS) as api:
+    with FakeApi(DEPLOYMENTS, MAPS, WEBS, WIDGETS, NEW_WIDGETS, CLAIMS, CLASSES, *OTHERS) as api:
         made = World(api)
         yield made
         made.watches.stop()
@@ -187,6 +191,31 @@ def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
 # managed objects
 
 
+def define(world: World, *, stored: str = "v1", announces: str = "") -> None:
+    """Have the kind of WIDGET defined: two versions, one of them stored, and perhaps one that announces a status."""
+    status: dict[str, Any] = {"properties": {"status": {"properties": {"conditions": {}}}}}
+    versions = [
+        {
+            "name": version,
+            "served": True,
+            "storage": version == stored,
+            "schema": {"openAPIV3Schema": status if version == announces else {}},
+        }
+        for version in ("v1", "v2")
+    ]
+    world.api.put(
+        DEFINITIONS,
+        "widgets.example.com",
+        spec={
+            "group": WIDGET.group,
+            "names": {"kind": WIDGET.kind, "plural": WIDGET.plural},
+            "scope": "Namespaced",
+            "versions": versions,
+        },
+        status={"conditions": [{"type": "Established", "status": "True"}]},
+    )
+
+
 def test_objects_are_filed_under_the_owner_that_their_label_names(world: World) -> None:
     world.managed("shop", "a")
     world.managed("bar", "b")
@@ -213,6 +242,7 @@ def test_a_kind_is_watched_once_for_all(world: World) -> None:
 
 
 def test_a_kind_that_is_not_served_has_no_objects_and_holds_nothing_up(world: World) -> None:
+    world.start()
     gadget = GroupVersionKind("example.org", "v1", "Gadget")
     assert world.watches.need("shop", [gadget]) == []
     assert world.watches.is_namespaced(gadget) is None
@@ -279,7 +309,7 @@ def workload(world: World, ready: int) -> dict[str, Any]:
         {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
     ]
     status = {"observedGeneration": 0, "conditions": conditions, **dict.fromkeys(counts, ready)}
-    spec = {"replicas": 1}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}
     return world.managed(path=WEBS, apiVersion="apps/v1", kind="Deployment", spec=spec, status=status)
 
 
@@ -342,22 +372,178 @@ def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) ->
 def test_what_a_watch_tells_after_its_end_is_not_kept(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
-    ended = world.watches._kinds["", "ConfigMap"]
+    ended = world.watches._kinds["", "ConfigMap"].reflector
     world.watches.need_only("shop", [WORKLOAD])
     world.watches._index(KEY, ended)
     assert world.watches.managed("shop") == {}
+
+
+# what health depends on beside the object
+
+
+def widget(world: World, path: str = WIDGETS, **content: Any) -> None:
+    world.managed(name="w", path=path, **content)
+
+
+def verdict_of(world: World, name: str = "w") -> str:
+    """Return what is said of an object; nothing while it is not known."""
+    found = [record for key, record in world.watches.managed("shop").items() if key.name == name]
+    return found[0].verdict.reason if found and found[0].verdict else ""
+
+
+def wait_for_verdict(world: World, reason: str, name: str = "w") -> None:
+    world.wait(lambda: verdict_of(world, name) == reason, f"{reason}, not {verdict_of(world, name)}")
+
+
+def test_a_custom_resource_is_watched_at_the_version_at_which_it_is_stored(world: World) -> None:
+    define(world, stored="v2")
+    world.start()
+    world.know(WIDGET.gvk)
+    assert (world.api.lists(WIDGETS), world.api.lists(NEW_WIDGETS)) == (0, 1)
+
+
+def test_another_storage_version_is_followed_and_nothing_is_lost_meanwhile(world: World) -> None:
+    define(world)
+    widget(world)
+    world.start()
+    world.know(WIDGET.gvk)
+    world.api.watch_faults = [Fault(500)]
+    define(world, stored="v2")
+    world.wait(lambda: not world.api.watch_faults, "its conversion webhook is down")
+    assert verdict_of(world) == "Healthy"
+    widget(world, NEW_WIDGETS, status={"conditions": [{"type": "Ready", "status": "False", "reason": "Broken"}]})
+    wait_for_verdict(world, "Broken")
+    assert world.watches.need("shop", [WIDGET.gvk]) == []
+
+
+def test_a_custom_resource_is_not_judged_before_definitions_are_known(world: World) -> None:
+    widget(world)
+    assert world.watches.need("shop", [WIDGET.gvk]) == ["Widget"]
+    define(world, announces="v1")
+    world.start()
+    world.hear("objects shop")
+    world.know(WIDGET.gvk)
+    assert verdict_of(world) == "StatusNotReported"
+
+
+def test_a_schema_that_announces_a_status_is_taken_up(world: World) -> None:
+    define(world)
+    widget(world)
+    world.start()
+    world.know(WIDGET.gvk)
+    assert verdict_of(world) == "Healthy"
+    define(world, announces="v1")
+    wait_for_verdict(world, "StatusNotReported")
+
+
+def test_where_definitions_may_not_be_listed_custom_resources_are_watched_all_the_same(world: World) -> None:
+    del world.api.objects[DEFINITIONS]
+    widget(world)
+    world.watches.start()
+    world.wait(lambda: world.watches.need("shop", [WIDGET.gvk]) == [], "it is watched")
+    wait_for_verdict(world, "Healthy")
+
+
+BROKEN_IF_OLD = {"group": "example.com", "kind": "Widget", "failed": [{"field": {"path": "spec.age", "in": ["old"]}}]}
+HEALTHY_ALWAYS = {"kind": "ConfigMap", "healthy": [{"field": {"path": "data.ready", "in": ["yes"]}}]}
+
+
+def test_the_health_checks_of_the_owner_count_and_no_others(world: World) -> None:
+    world.deployment(spec={"healthChecks": [BROKEN_IF_OLD]})
+    world.deployment("bar")
+    define(world)
+    widget(world, spec={"age": "old"})
+    world.managed("bar", "theirs", path=WIDGETS, spec={"age": "old"})
+    world.start()
+    world.know(WIDGET.gvk)
+    assert verdict_of(world) == "HealthCheckFailed"
+    (theirs,) = world.watches.managed("bar").values()
+    assert theirs.verdict == HEALTHY
+
+
+def test_other_health_checks_judge_anew_and_passes_wait_for_that(world: World) -> None:
+    world.deployment()
+    define(world)
+    widget(world, spec={"age": "old"})
+    world.start()
+    world.know(WIDGET.gvk)
+    world.api.frozen.set()
+    world.deployment(spec={"healthChecks": [BROKEN_IF_OLD]}, metadata={"generation": 2})
+    world.wait(lambda: world.watches.need("shop", [WIDGET.gvk]) == ["Widget"], "it is waited for")
+    assert verdict_of(world) == "Healthy"
+    world.api.frozen.clear()
+    wait_for_verdict(world, "HealthCheckFailed")
+    world.wait(lambda: world.watches.need("shop", [WIDGET.gvk]) == [], "it is not waited for")
+    world.deployment(metadata={"generation": 3})
+    wait_for_verdict(world, "Healthy")
+
+
+def test_a_check_of_a_kind_without_a_rule_has_its_objects_read_in_full(world: World) -> None:
+    world.managed()
+    world.know(CONFIG_MAP)
+    assert verdict_of(world, "a") == ""
+    world.deployment(spec={"healthChecks": [HEALTHY_ALWAYS]})
+    world.start()
+    world.wait(lambda: world.watches.deployment("shop"), "it is known")
+    world.watches.need("shop", [CONFIG_MAP])
+    wait_for_verdict(world, "HealthCheckNotMet", "a")
+    assert world.watches.learn(reply("500")).verdict == NOT_OBSERVED
+
+
+def claim(world: World) -> None:
+    world.managed(name="data", path=CLAIMS, spec={"storageClassName": "disk"}, status={"phase": "Pending"})
+
+
+def storage_class(world: World, mode: str) -> None:
+    world.api.put(CLASSES, "disk", volumeBindingMode=mode)
+
+
+def test_a_claim_is_judged_by_its_storage_class_and_again_when_that_changes(world: World) -> None:
+    claim(world)
+    storage_class(world, "WaitForFirstConsumer")
+    assert world.watches.need("shop", [CLAIM_RESOURCE.gvk]) == ["PersistentVolumeClaim"]
+    world.hear("objects shop")
+    world.know(CLAIM_RESOURCE.gvk)
+    assert verdict_of(world, "data") == "WaitForFirstConsumer"
+    assert world.api.lists(CLAIMS) == 1
+    world.api.delete(CLASSES, "disk")
+    wait_for_verdict(world, "StorageClassNotFound", "data")
+    storage_class(world, "Immediate")
+    wait_for_verdict(world, "NotBound", "data")
+
+
+def test_storage_classes_that_may_not_be_read_leave_claims_undecided(world: World) -> None:
+    del world.api.objects[CLASSES]
+    claim(world)
+    world.watches.need("shop", [CLAIM_RESOURCE.gvk])
+    world.hear("objects shop")
+    world.know(CLAIM_RESOURCE.gvk)
+    assert verdict_of(world, "data") == "StorageClassUnreadable"
+
+
+def test_without_claims_no_storage_class_is_read(world: World) -> None:
+    world.start()
+    world.know(CONFIG_MAP)
+    assert not world.api.lists(CLASSES)
+
+
+def test_only_of_a_workload_in_trouble_its_pods_are_known(world: World) -> None:
+    for ready, expect in ((0, "app=web"), (1, "")):
+        workload(world, ready)
+        world.know(WORKLOAD)
+        world.wait(lambda: [r.pods for r in world.watches.managed("shop").values()] == [expect], expect)  # noqa: B023
 
 
 # what ends a wait
 
 
 def test_a_definition_that_comes_makes_its_kind_known(world: World) -> None:
+    world.start()
     world.api.watch_faults = [Fault(404)] * 2
     world.watches.need("shop", [WIDGET.gvk])
     world.wait(lambda: not world.api.watch_faults, "it is not served")
-    world.start()
     world.managed(path=WIDGETS)
-    world.api.put(DEFINITIONS, "widgets.example.com")
+    define(world)
     heard = world.hear("cluster CustomResourceDefinition")
     assert "INVALIDATE" in world.cluster.requests
     world.wait(lambda: world.watches.managed("shop"), f"its objects are known; heard {heard}")

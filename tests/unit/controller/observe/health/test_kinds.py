@@ -240,10 +240,22 @@ def test_a_failed_job_does_not_name_its_pod() -> None:
     assert assess(failed, Context()).message == "Container main failed with exit code 42"
 
 
-def test_an_autoscaler_shows_no_metric_values() -> None:
-    broken = conditioned(HPA, "ScalingActive=False/FailedGetPodsMetric/got 12345m")
+AUTOSCALER_MESSAGES = [
+    ("got 12345m of 10.5", "got … of …"),
+    (
+        "invalid metrics (1 invalid out of 3), first error is: no pods.metrics.k8s.io in v2beta2.",
+        "invalid metrics (… invalid out of …), first error is: no pods.metrics.k8s.io in v2beta2.",
+    ),
+    ("missing request for cpu in container app of Pod web-0", "missing request for cpu in container app"),
+    ("", "the condition ScalingActive is False"),
+]
 
-    assert assess(broken, Context()).message == "the condition ScalingActive is False"
+
+@pytest.mark.parametrize(("said", "told"), AUTOSCALER_MESSAGES, ids=[told for _, told in AUTOSCALER_MESSAGES])
+def test_what_an_autoscaler_says_is_told_without_what_it_has_measured(said: str, told: str) -> None:
+    broken = conditioned(HPA, f"ScalingActive=False/FailedGetPodsMetric/{said}")
+
+    assert assess(broken, Context()).message == told
 
 
 def test_the_class_is_asked_for_by_name_or_as_the_default_one() -> None:

@@ -5,8 +5,9 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health import Context, State, assess, explain, explain_namespace
-from tests.unit.controller.observe.health.objects import Manifest, conditioned, crashed, ended, pod, waiting
+from controller.observe.health import Context, State, Verdict, assess, explain, explain_namespace, pods_of
+from controller.observe.health.verdict import progressing
+from tests.unit.controller.observe.health.objects import Manifest, conditioned, crashed, ended, manifest, pod, waiting
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
 CREATING = {"name": "app", "ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
@@ -176,6 +177,25 @@ EXPLANATIONS = [
 ]
 
 
+def of_template(given: Manifest, template: str, created: str) -> Manifest:
+    about = {"labels": {"pod-template-hash": template}, "creationTimestamp": f"2026-01-01T00:00:{created}Z"}
+    return given | {"metadata": {**given["metadata"], **about}}
+
+
+EXPLANATIONS += [
+    Explanation(
+        name="a pod of a Deployment's older template explains nothing: it is what is being mended",
+        pods=[of_template(CRASHING, "old", "01"), of_template(PULLING, "new", "02")],
+        expect=(PROGRESSING, "ImagePullBackOff"),
+    ),
+    Explanation(
+        name="a pod of its newest template does, however old",
+        pods=[of_template(CRASHING, "new", "01"), of_template(PULLING, "new", "02")],
+        expect=(FAILED, "CrashLoopBackOff"),
+    ),
+]
+
+
 @pytest.mark.parametrize("case", EXPLANATIONS, ids=attrgetter("name"))
 def test_the_worst_pod_explains_its_workload(case: Explanation) -> None:
     verdict = explain(case.pods)
@@ -201,3 +221,72 @@ def test_what_a_namespace_has_done_does_not_explain() -> None:
     done = conditioned("v1 Namespace", "NamespaceContentRemaining=False/ContentRemoved/All content removed")
 
     assert explain_namespace(done) is None
+
+
+TOO_FEW = progressing("LessAvailable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    name: str
+    workload: Manifest
+    expect: str
+    verdict: Verdict = TOO_FEW
+
+
+def of_kind(kind: str, selector: object) -> Manifest:
+    return manifest(kind, spec={"selector": selector})
+
+
+EXPRESSIONS = [
+    {"key": "tier", "operator": "In", "values": ["a", "b"]},
+    {"key": "zone", "operator": "NotIn", "values": ["c"]},
+    {"key": "app", "operator": "Exists"},
+    {"key": "old", "operator": "DoesNotExist"},
+]
+BY_LABEL = {"matchLabels": {"app": "web", "tier": "front"}}
+
+SELECTORS = [
+    Selected(
+        name="a Deployment's by labels", workload=of_kind("apps/v1 Deployment", BY_LABEL), expect="app=web,tier=front"
+    ),
+    Selected(
+        name="a Job's by expressions",
+        workload=of_kind("batch/v1 Job", {"matchExpressions": EXPRESSIONS}),
+        expect="tier in (a,b),zone notin (c),app,!old",
+    ),
+    Selected(
+        name="a ReplicationController's by plain labels",
+        workload=of_kind("v1 ReplicationController", {"app": "web"}),
+        expect="app=web",
+    ),
+    Selected(name="a Service's are not its own", workload=of_kind("v1 Service", {"app": "web"}), expect=""),
+    Selected(
+        name="a healthy workload needs none",
+        workload=of_kind("apps/v1 Deployment", BY_LABEL),
+        verdict=Verdict(HEALTHY, "Healthy"),
+        expect="",
+    ),
+    Selected(
+        name="one that no deadline covers waits for somebody",
+        workload=of_kind("apps/v1 Deployment", BY_LABEL),
+        verdict=progressing("DeploymentPaused", deadline=False),
+        expect="",
+    ),
+    Selected(
+        name="one whose pods were refused has none that could tell more",
+        workload=of_kind("apps/v1 Deployment", BY_LABEL),
+        verdict=progressing("FailedCreate"),
+        expect="",
+    ),
+    Selected(
+        name="one that selects nothing is not asked about everything",
+        workload=of_kind("apps/v1 Deployment", None),
+        expect="",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", SELECTORS, ids=attrgetter("name"))
+def test_which_pods_may_explain_a_workload(case: Selected) -> None:
+    assert pods_of(case.workload, case.verdict) == case.expect

@@ -1,0 +1,159 @@
+"""Asking why: one LIST of the pods of a workload that does not get there, one GET of a Namespace that does not go.
+
+Never on a reconcile worker, never for what is well, and seldom: for one object after 15 s in trouble and then every
+30 s, more and more seldom while the answer stays the same; for one BundleDeployment a few at a time, since status names
+a few (reference/health.md 6; DESIGN, rule 7). Answers are judged by health/explain.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import NAMESPACES, Resource
+from controller.observe.health import State, Verdict, explain, explain_namespace
+from controller.observe.records import ObjectKey, Record
+
+log = logging.getLogger(__name__)
+
+TROUBLED_SECONDS = 15.0
+"""How long an object is in trouble before anybody asks why."""
+AGAIN_SECONDS = 30.0
+SELDOM_SECONDS = 300.0
+FACTOR = 2.0
+PODS = 50
+MOST = 10
+"""Questions about the objects of one BundleDeployment within `AGAIN_SECONDS`."""
+_PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanations:
+    """What is known about why objects are not healthy."""
+
+    known: Mapping[ObjectKey, Verdict]
+    next_change: float | None
+    """Seconds until there is something to ask again; None: never."""
+
+
+NOTHING = Explanations(known={}, next_change=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What was asked about an object, and the answer."""
+
+    about: Verdict | None
+    asked: float
+    pause: float = AGAIN_SECONDS
+    answer: Verdict | None = None
+
+    def due(self, record: Record) -> float:
+        """Return when it may be asked again. What has failed for good is asked about once."""
+        if record.verdict != self.about:
+            return self.asked + AGAIN_SECONDS
+        given_up = record.verdict is not None and record.verdict.state is State.FAILED
+        return float("inf") if given_up else self.asked + self.pause
+
+
+class Explainer:
+    """Thread-safe.
+
+    Args:
+        wake: told of which BundleDeployment there is a new answer.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        wake: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        workers: int = 2,
+    ) -> None:
+        self._client, self._wake, self._clock = client, wake, clock
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="explain")
+        self._questions: dict[str, dict[ObjectKey, _Question]] = {}
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def explain(self, name: str, troubled: Sequence[Record]) -> Explanations:
+        """Return what is known about the objects of a BundleDeployment, and ask what is due; waits for nothing.
+
+        Args:
+            name: of the BundleDeployment.
+            troubled: all of its objects that have been in trouble for a while; of others nothing is remembered.
+        """
+        now = self._clock()
+        with self._lock:
+            before = self._questions.pop(name, {})
+            questions = {record.key: before[record.key] for record in troubled if record.key in before}
+            asked = self._choose(troubled, questions, now)
+            for record in asked:
+                last = questions.get(record.key)
+                fresh = _Question(about=record.verdict, asked=now)
+                questions[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
+            if questions:
+                self._questions[name] = questions
+        for record in asked:
+            self._pool.submit(self._ask, name, record)
+        return Explanations(
+            known={key: each.answer for key, each in questions.items() if each.answer},
+            next_change=_seconds_to_next(troubled, questions, now),
+        )
+
+    def forget(self, name: str) -> None:
+        """Forget a BundleDeployment that is gone."""
+        with self._lock:
+            self._questions.pop(name, None)
+
+    def _choose(self, troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> list[Record]:
+        """Return about which objects to ask now, those first about which nobody asked for the longest time."""
+        due = [each for each in troubled if each.key not in questions or questions[each.key].due(each) <= now]
+        due.sort(key=lambda each: questions[each.key].asked if each.key in questions else 0.0)
+        spent = sum(now - question.asked < AGAIN_SECONDS for question in questions.values())
+        return due[: max(MOST - spent, 0)]
+
+    def _ask(self, name: str, record: Record) -> None:
+        try:
+            answer = self._answer(record)
+        except ApiError as error:
+            log.debug("not explained", extra={"object": str(record.key), "reply": str(error)})
+            answer = None
+        with self._lock:
+            questions = self._questions.get(name, {})
+            question = questions.get(record.key)
+            if question is None:
+                return
+            is_news = answer != question.answer
+            pause = AGAIN_SECONDS if is_news else min(question.pause * FACTOR, SELDOM_SECONDS)
+            questions[record.key] = replace(question, answer=answer, pause=pause)
+        if is_news:
+            self._wake(name)
+
+    def _answer(self, record: Record) -> Verdict | None:
+        key = record.key
+        if not record.pods:
+            return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value)
+        pods, _ = self._client.list_page(_PODS.path(key.namespace), label_selector=record.pods, limit=PODS)
+        return explain(pods)
+
+
+def may_explain(record: Record) -> bool:
+    """Whether one more request may tell why an object is not healthy."""
+    return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
+
+
+def _seconds_to_next(troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> float | None:
+    due = [questions[each.key].due(each) if each.key in questions else now for each in troubled]
+    soonest = min(due, default=float("inf"))
+    # What is due and was not asked is one too many: another is asked when the next is allowed.
+    return None if soonest == float("inf") else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)

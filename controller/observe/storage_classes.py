@@ -1,0 +1,88 @@
+"""StorageClasses: whether a claim is bound at once or with its first pod. Watched from the first claim on.
+
+An account that may not list them knows none, and says so: the claim does not tell by itself (reference/health.md 3).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.kube.client import Client
+from controller.kube.resources import Resource
+from controller.kube.watch import Reflector
+from controller.observe.health import StorageClassInfo
+
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+_DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Class:
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+    created: str
+    binding_mode: str
+    is_default: bool
+
+
+class StorageClasses:
+    """Thread-safe.
+
+    Args:
+        changed: told that a claim may have to be judged anew, on the thread of the watch.
+        settled: told once that all are known, or that they may not be.
+    """
+
+    def __init__(self, client: Client, changed: Callable[[], None], settled: Callable[[], None]) -> None:
+        self._changed = changed
+        self._started = False
+        self._lock = threading.Lock()
+        self.reflector = Reflector[_Class](
+            client, STORAGE_CLASSES.path(), project=_see, on_change=self._note, on_synced=settled, on_failed=settled
+        )
+
+    def start(self) -> None:
+        """Begin to watch, if that was not begun yet."""
+        with self._lock:
+            started, self._started = self._started, True
+        if not started:
+            self.reflector.start()
+
+    @property
+    def settled(self) -> bool:
+        """Whether all are known, or cannot be listed."""
+        return self.reflector.settled
+
+    def find(self, name: str | None) -> StorageClassInfo | None:
+        """Return what is known of a StorageClass, None: of the default one; None if they may not be read."""
+        if not self.reflector.synced:
+            return None
+        known = self.reflector.get(("", name)) if name else self._default()
+        return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
+
+    def _default(self) -> _Class | None:
+        """Return the newest of the default classes, as the API server does where there are several."""
+        defaults = [each for each in self.reflector.records() if each.is_default]
+        return max(defaults, key=lambda each: (each.created, each.name), default=None)
+
+    def _note(self, old: _Class | None, new: _Class | None) -> None:
+        if old is None or new is None or (old.binding_mode, old.is_default) != (new.binding_mode, new.is_default):
+            self._changed()
+
+
+def _see(manifest: Mapping[str, Any]) -> _Class:
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return _Class(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        created=metadata.get("creationTimestamp") or "",
+        binding_mode=manifest.get("volumeBindingMode") or "Immediate",
+        is_default=any(annotations.get(mark) == "true" for mark in _DEFAULT_MARKS),
+    )

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.observe.explanations import (
+    AGAIN_SECONDS,
+    MOST,
+    NOTHING,
+    PODS,
+    SELDOM_SECONDS,
+    Explainer,
+    Explanations,
+    may_explain,
+)
+from controller.observe.health import State, Verdict
+from controller.observe.records import ObjectKey, Record
+from hack.control_plane.waiting import wait_for
+from tests.support.fake_api import FakeApi, Fault
+
+POD_PATH = "/api/v1/namespaces/shop/pods"
+ROLLING = Verdict(State.PROGRESSING, "LessAvailable", "Available: 0/1")
+GIVEN_UP = Verdict(State.FAILED, "ProgressDeadlineExceeded", "no progress")
+
+
+def workload(name: str = "web", verdict: Verdict = ROLLING) -> Record:
+    return Record(key=ObjectKey("apps", "Deployment", "shop", name), verdict=verdict, pods="app=web")
+
+
+class World:
+    """An explainer of a small API server, and the time."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api, self.now, self.woken = api, 1000.0, 0
+        self._told = threading.Condition()
+        self.explainer = Explainer(api.client(), self._wake, clock=lambda: self.now, workers=1)
+
+    def _wake(self, name: str) -> None:
+        with self._told:
+            self.woken += name == "shop"
+
+    def pod(self, reason: str) -> None:
+        status = {"name": "main", "state": {"waiting": {"reason": reason}}}
+        self.api.put(POD_PATH, "web-1", status={"phase": "Pending", "containerStatuses": [status]})
+
+    def ask(self, *troubled: Record) -> Explanations:
+        """Ask, and wait until all that was asked is answered."""
+        found = self.explainer.explain("shop", troubled or [workload()])
+        self.explainer._pool.submit(lambda: None).result(10)
+        return found
+
+    def answer(self, *troubled: Record) -> str:
+        """Return what is known of the first, asking nothing new at this time."""
+        records: Sequence[Record] = troubled or [workload()]
+        verdict = self.ask(*records).known.get(records[0].key)
+        return f"{verdict.state.value} {verdict.reason}" if verdict else ""
+
+    @property
+    def asked(self) -> int:
+        return sum(request.method == "GET" for request in self.api.received)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with FakeApi(POD_PATH) as api:
+        made = World(api)
+        yield made
+        made.explainer.stop()
+
+
+def test_the_pods_of_a_workload_are_listed_once_and_the_answer_is_news(world: World) -> None:
+    world.pod("ImagePullBackOff")
+    assert world.ask() == Explanations(known={}, next_change=AGAIN_SECONDS)
+    assert world.answer() == "Progressing ImagePullBackOff"
+    (request,) = world.api.received
+    assert (request.path, request.query) == (POD_PATH, {"labelSelector": "app=web", "limit": str(PODS)})
+    assert world.woken == 1
+
+
+def test_an_answer_is_known_without_waiting_for_it(world: World) -> None:
+    world.api.frozen.set()
+    assert not world.explainer.explain("shop", [workload()]).known
+    world.pod("CrashLoopBackOff")
+    world.api.frozen.clear()
+    wait_for(lambda: world.woken, 10, "woken")
+    assert world.answer() == "Failed CrashLoopBackOff"
+
+
+def test_it_asks_again_after_half_a_minute_and_more_and_more_seldom_while_nothing_changes(world: World) -> None:
+    world.pod("ImagePullBackOff")
+    times = []
+    for _ in range(1500):
+        before = world.asked
+        world.ask()
+        if world.asked > before:
+            times.append(world.now - 1000)
+        world.now += 1
+    assert times == [0, 30, 90, 210, 450, 750, 1050, 1350]
+    assert SELDOM_SECONDS == 300
+    assert world.woken == 1
+
+
+def test_another_answer_is_news_and_brings_the_next_sooner(world: World) -> None:
+    world.pod("ErrImagePull")
+    world.ask()
+    world.now += AGAIN_SECONDS
+    world.pod("CrashLoopBackOff")
+    world.ask()
+    assert (world.answer(), world.woken) == ("Failed CrashLoopBackOff", 2)
+    assert world.ask().next_change == AGAIN_SECONDS
+
+
+def test_another_verdict_on_the_workload_asks_again_but_not_sooner(world: World) -> None:
+    moved = replace(workload(), verdict=Verdict(State.PROGRESSING, "LessAvailable", "Available: 1/2"))
+    world.ask()
+    world.now += AGAIN_SECONDS - 1
+    world.ask(moved)
+    assert world.asked == 1
+    world.now += 1
+    world.ask()
+    assert world.asked == 1
+    world.ask(moved)
+    assert world.asked == 2
+
+
+def test_about_what_was_given_up_it_asks_once(world: World) -> None:
+    world.pod("CrashLoopBackOff")
+    late = workload(verdict=GIVEN_UP)
+    world.ask(late)
+    world.now += 10 * SELDOM_SECONDS
+    assert world.answer(late) == "Failed CrashLoopBackOff"
+    assert world.asked == 1
+    assert world.ask(late).next_change is None
+
+
+def test_of_many_workloads_a_few_are_asked_about_at_a_time_and_the_others_in_their_turn(world: World) -> None:
+    many = [workload(f"web-{number}") for number in range(2 * MOST)]
+    assert world.ask(*many).next_change == AGAIN_SECONDS
+    assert world.asked == MOST
+    world.ask(*many)
+    assert world.asked == MOST
+    world.now += AGAIN_SECONDS
+    world.ask(*many)
+    assert set(world.explainer._questions["shop"]) == {each.key for each in many}
+
+
+def test_what_is_well_again_is_forgotten(world: World) -> None:
+    world.pod("CrashLoopBackOff")
+    world.ask()
+    assert world.explainer.explain("shop", []) == NOTHING
+    assert not world.explainer._questions
+    assert not world.ask().known
+
+
+def test_a_bundle_deployment_that_is_gone_is_forgotten(world: World) -> None:
+    world.ask()
+    world.explainer.forget("shop")
+    assert not world.explainer._questions
+
+
+def test_without_the_right_to_list_pods_nothing_is_known_and_nobody_is_woken(world: World) -> None:
+    world.api.faults = [Fault(403)]
+    world.ask()
+    assert (world.answer(), world.woken) == ("", 0)
+
+
+def test_a_namespace_that_does_not_go_is_read(world: World) -> None:
+    condition = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "Some content has finalizers"}
+    world.api.objects["/api/v1/namespaces"] = {}
+    world.api.put("/api/v1/namespaces", "shop", status={"conditions": [condition]})
+    going = Record(key=ObjectKey("", "Namespace", "", "shop"), deleting=True)
+    world.ask(going)
+    assert world.answer(going) == "Terminating NamespaceFinalizersRemaining"
+
+
+EXPLAINABLE: list[tuple[str, dict[str, Any], bool]] = [
+    ("a workload in trouble", {"pods": "app=web"}, True),
+    ("an object without pods", {}, False),
+    ("an object that is being deleted", {"deleting": True}, False),
+]
+
+
+@pytest.mark.parametrize(("_name", "fields", "expect"), EXPLAINABLE, ids=[name for name, _, _ in EXPLAINABLE])
+def test_what_may_be_explained(_name: str, fields: dict[str, Any], expect: bool) -> None:
+    assert may_explain(Record(key=ObjectKey("apps", "Deployment", "shop", "web"), **fields)) is expect
