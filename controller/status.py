@@ -184,11 +184,12 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
     if report.unknown:
         return no(Reason.APPLYING, f"waits until the objects of {_list(report.unknown)} are known")
     if error := _worst(outcome.error for outcome in report.outcomes):
-        return no(error.reason, error.message)
+        return no(error.reason, f"{_in_part(deployment, report)}{error.message}")
     if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
         message = f"revision {_short(report.wanted)} is applied in full"
         if skipped := skipped_kinds(deployment, report):
             message += f" but for optional objects of kinds that the cluster does not serve: {_list(skipped)}"
+        message += _retained(deployment, report)
         return Finding(ConditionType.INSTALLED, "True", Reason.INSTALLED, message)
     if deployment.spec.paused:
         return no(Reason.PAUSED_WITH_CHANGES, f"revision {_short(report.wanted)} waits until spec.paused is false")
@@ -199,6 +200,19 @@ def _before(deployment: BundleDeployment) -> str:
     """Say what is installed while something else is wanted."""
     installed = deployment.status.installed_revision
     return f"revision {_short(installed)} is installed; " if installed else ""
+
+
+def _in_part(deployment: BundleDeployment, report: Report) -> str:
+    """Say which revision is wanted where another is installed: its objects that could be applied are its own now."""
+    if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
+        return ""
+    return f"revision {_short(report.wanted)} is wanted, and not applied in full: "
+
+
+def _retained(deployment: BundleDeployment, report: Report) -> str:
+    if deployment.spec.prune != "Never" or not report.awaiting_prune:
+        return ""
+    return f"; of older ones stays, as spec.prune: Never says: {_list(str(r.key) for r in report.awaiting_prune)}"
 
 
 def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
@@ -222,15 +236,17 @@ def _ready(hindrance: Finding | None, report: Report) -> Finding:
 def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Report) -> list[Finding]:
     """Say whether work goes on, an event is awaited, or a person has to act."""
     only_kept = deployment.spec.prune == "Never"
-    waits = report.awaiting_prune and not only_kept and report.applied
-    pending = Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))
-    if hindrance is None:
-        return [pending] if waits else []
+    is_wanted = report.applied and not (report.failure or report.fetching)
+    waits = report.awaiting_prune and not only_kept and is_wanted
+    pending = (
+        [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))] if waits else []
+    )
+    if hindrance is None or (pending and hindrance.reason is Reason.PROGRESSING):
+        return pending  # Healthy says what the wait is for
     failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
     stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
     kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
-    others = [pending] if stalls and waits else []
-    return [Finding(kind, "True", hindrance.reason, hindrance.message), *others]
+    return [Finding(kind, "True", hindrance.reason, hindrance.message), *(pending if stalls else [])]
 
 
 def _prune_message(report: Report) -> str:

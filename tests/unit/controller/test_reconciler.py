@@ -177,7 +177,7 @@ ROWS = [
             "TRY apps/v1/namespaces/shop/deployments/web",
             STATUS,
         ],
-        {**READY, "Healthy": "False Progressing", "Ready": "False Progressing", "Reconciling": "True Progressing"},
+        {**READY, "Healthy": "False Progressing", "Ready": "False Progressing", "Reconciling": "True PrunePending"},
     ),
     Row(
         "what another spec does not change is not sent",
@@ -378,7 +378,7 @@ class Prune(NamedTuple):
 
 PRUNES = [
     Prune("a healthy revision prunes", "v2", "AfterHealthy", gone=True, reconciling=""),
-    Prune("one that is not healthy yet waits", "rolling", "AfterHealthy", gone=False, reconciling="True Progressing"),
+    Prune("one that is not healthy yet waits", "rolling", "AfterHealthy", gone=False, reconciling="True PrunePending"),
     Prune("unless being applied is enough", "rolling", "AfterApply", gone=True, reconciling="True Progressing"),
     Prune("what is never pruned stays", "v2", "Never", gone=False, reconciling=""),
 ]

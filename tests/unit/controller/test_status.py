@@ -175,6 +175,23 @@ ROWS = [
         ),
     ),
     Case(
+        "prune waits for a workload that is on its way",
+        replace(DONE, progress=ROLLING, awaiting_prune=SURPLUS),
+        waiting(
+            "True Unpacked",
+            "True Installed",
+            "False Progressing",
+            "False Progressing",
+            Reconciling="True PrunePending",
+        ),
+    ),
+    Case(
+        "prune does not wait for a revision that cannot be had",
+        replace(DONE, wanted="", failure=NOT_FOUND, awaiting_prune=SURPLUS),
+        waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
+        status=BEFORE,
+    ),
+    Case(
         "what is never pruned is not waited for",
         replace(DONE, awaiting_prune=SURPLUS),
         OK,
@@ -297,6 +314,28 @@ TEXTS = [
         "Installed",
         'revision aaaaaaaaaaaa is installed; spec.sources[0].image.ref: no tag "1"',
         status=BEFORE,
+    ),
+    Text(
+        "Installed names the revision that is wanted, too, where that could be applied only in part",
+        replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
+        "Installed",
+        "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb is wanted, and not applied in full: "
+        + REFUSED.message,
+        status=BEFORE,
+    ),
+    Text(
+        "a repair that is refused names one revision",
+        replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
+        "Installed",
+        f"revision bbbbbbbbbbbb is installed; {REFUSED.message}",
+        status={"installedRevision": NEW},
+    ),
+    Text(
+        "what is never pruned is named",
+        replace(DONE, awaiting_prune=SURPLUS),
+        "Installed",
+        "revision bbbbbbbbbbbb is applied in full; of older ones stays, as spec.prune: Never says: ConfigMap shop/old",
+        spec={"prune": "Never"},
     ),
     Text("Installed names the revision", DONE, "Installed", "revision bbbbbbbbbbbb is applied in full"),
     Text(
