@@ -89,7 +89,6 @@ def unsupported(spec: Spec) -> list[str]:
         ("format", spec.format == "registry-v1"),
         ("serviceAccountName", bool(spec.service_account_name)),
         ("drift", spec.drift.mode != "Repair" or bool(spec.drift.ignore)),
-        ("crdUpgradeSafety", spec.crd_upgrade_safety != type(spec.crd_upgrade_safety)()),
     ]
     return [path for path, used in fields if used]
 

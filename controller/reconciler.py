@@ -209,6 +209,7 @@ class Reconciler:
             installed=deployment.status.installed_revision == targets.revision,
             ledger=memory.ledger,
             exists=self._watches.exists,
+            crd_upgrade_safety=deployment.spec.crd_upgrade_safety,
             proceed=lambda: is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
             gate=self._hooks.before_install(deployment, wanted, targets, memory),
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from api.errors import BundleError
+from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.ledger import Ledger
 from controller.apply.ownership import Exists, Owner
 from controller.apply.targets import Target, TargetSet
@@ -28,6 +29,7 @@ class Job:
     ledger: Ledger
     """How the objects were left."""
     exists: Exists
+    crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
     proceed: Callable[[], bool]
     """False as soon as the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
     gate: Callable[[], BundleError | None] = lambda: None

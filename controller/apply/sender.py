@@ -17,6 +17,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import heal
 from controller.apply.job import Job
+from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.look import Looker
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body
@@ -37,6 +38,7 @@ from controller.retries import Retries
 NOT_SERVED_YET_SECONDS = 0.3
 log = logging.getLogger(__name__)
 
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
 
 
@@ -73,7 +75,7 @@ class Sender:
         self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, looker: Looker
     ) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
-        self._looker = looker
+        self._looker, self._inspector = looker, Inspector(client)
 
     def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
@@ -119,6 +121,8 @@ class Sender:
             return Outcome(task=task, error=out_of_date(task))
         try:
             return self._apply(request)
+        except BundleError as error:
+            return self.fail(task, error, job)
         except ApiError as error:
             failure = classify(error, task.target.key, install_namespace=job.install_namespace)
         try:
@@ -186,18 +190,34 @@ class Sender:
 
     def _apply(self, request: _Request) -> Outcome:
         task, job = request.task, request.job
+        warnings = self._inspect(request)
+        if not job.proceed():  # to look at many objects takes its time
+            return Outcome(task=task, error=out_of_date(task))
         body = self._prepare(request, request.body())
         reply = self._client.apply(request.path, body, manager=request.manager, force=task.action is not Action.CREATE)
         self._retries.succeeded(job.owner.name, task.target.key)
+        warnings = (*reply.warnings, *warnings)
         if task.target.bare:
-            return Outcome(task=task, tried=True, warnings=reply.warnings)
+            return Outcome(task=task, tried=True, warnings=warnings)
         about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
         log.info("object applied", extra={**about, "action": task.action.value})
         record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
         if task.action is Action.REPAIR or (task.action is Action.CREATE and task.target.key in job.ledger.left):
             job.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
-        return Outcome(task=task, error=error, tried=True, record=record, warnings=reply.warnings)
+        return Outcome(task=task, error=error, tried=True, record=record, warnings=warnings)
+
+    def _inspect(self, request: _Request) -> tuple[str, ...]:
+        """Ask whether a CustomResourceDefinition may be changed to what it is to be; returns warnings.
+
+        Not where somebody's change is put right: what we applied was looked at then.
+
+        Raises: BundleError (UnsafeCRDUpgrade), ApiError.
+        """
+        task = request.task
+        if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK):
+            return ()
+        return self._inspector.inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
 
     def _prepare(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""

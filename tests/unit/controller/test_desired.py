@@ -73,7 +73,6 @@ UNSUPPORTED = [
     Unsupported("drift that is only reported", spec(drift={"mode": "Report"}), ["drift"]),
     Unsupported("drift that is ignored", spec(drift={"ignore": [{"kind": "Pod", "paths": ["spec.x"]}]}), ["drift"]),
     Unsupported("so are kinds that may be missing", spec(optional=[{"kind": "Pod"}]), []),
-    Unsupported("rules for definitions", spec(crdUpgradeSafety={"enforcement": "None"}), ["crdUpgradeSafety"]),
     Unsupported("an account", spec(serviceAccountName="deployer"), ["serviceAccountName"]),
     Unsupported("so is a chart", spec(format="helm"), []),
     Unsupported("an operator bundle", spec(format="registry-v1"), ["format"]),

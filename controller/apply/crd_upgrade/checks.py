@@ -1,0 +1,307 @@
+"""What may not change in one node of a schema: a rule for each field, with the texts of the reference, section 3.
+
+A rule compares one field of two nodes and says what has become narrower. Wider is fine, but for three fields that
+clients rely on, which warn. A field without a rule is `unhandled`. Not here: what is below a node (schema.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from api.v1alpha2.policies import CrdCheck, Enforcement
+from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
+from controller.apply.crd_upgrade.finding import compact, listed, same
+
+WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
+"""What is compared by nodes of its own."""
+_DOCUMENTATION = ("description", "title", "example", "externalDocs")
+INT_OR_STRING = "x-kubernetes-int-or-string"
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a rule has found in one node."""
+
+    check: CrdCheck
+    text: str
+    level: Enforcement = "Error"
+
+
+Rule = Callable[[Schema, Schema], Iterator[Change]]
+
+
+def compare_fields(old: Schema, new: Schema) -> Iterator[Change]:
+    """Compare the fields of two nodes, what is below them aside."""
+    unhandled = []
+    for name in dict.fromkeys((*old, *new)):
+        if name in WALKED:
+            continue
+        if rule := _RULES.get(name):
+            yield from rule(old, new)
+        elif not same(old.get(name), new.get(name)):
+            unhandled.append(name)
+    if unhandled:
+        yield Change("unhandled", _unhandled(old, new, unhandled))
+
+
+def meaning(schema: Any) -> Any:
+    """Return a schema without its documentation, to see whether two mean the same."""
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _meaning_of(name, value) for name, value in schema.items() if name not in _DOCUMENTATION}
+
+
+def without_equal(schemas: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """Return the schemas that mean something else than each of the others."""
+    meanings = [meaning(other) for other in others]
+    return [schema for schema in schemas if not any(same(meaning(schema), other) for other in meanings)]
+
+
+def _meaning_of(name: str, value: Any) -> Any:
+    if name == "properties":
+        return {key: meaning(item) for key, item in mapping(value).items()}
+    if name in ("allOf", "anyOf", "oneOf"):
+        return [meaning(item) for item in sequence(value)]
+    return meaning(value) if name in ("items", "additionalProperties", "not") else value
+
+
+def _unhandled(old: Schema, new: Schema, names: Iterable[str]) -> str:
+    changes = (f"{name} {compact(old.get(name))} -> {compact(new.get(name))}" for name in sorted(names))
+    return f"unhandled changes found ({'; '.join(changes)})"
+
+
+# rules
+
+
+def _type(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = old.get("type", ""), new.get("type", "")
+    if before != after:
+        yield Change("type", f"type changed : {compact(before)} -> {compact(after)}")
+
+
+def _required(old: Schema, new: Schema) -> Iterator[Change]:
+    before = sequence(old.get("required"))
+    added = [name for name in sequence(new.get("required")) if name not in before and not _is_defaulted(new, name)]
+    if added:
+        yield Change("required", f"new required fields: [{' '.join(sorted(map(str, added)))}]")
+
+
+def _is_defaulted(schema: Schema, name: Any) -> bool:
+    value = mapping(mapping(schema.get("properties")).get(name))
+    return value.get("default") is not None
+
+
+def _default(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = old.get("default"), new.get("default")
+    if same(before, after):
+        return
+    if before is None:
+        yield Change("default", f"default added when there was none previously : {_quoted(after)}")
+    elif after is None:
+        yield Change("default", f"default value removed : {_quoted(before)}")
+    else:
+        yield Change("default", f"default value changed : {_quoted(before)} -> {_quoted(after)}")
+
+
+def _quoted(value: Any) -> str:
+    return compact(compact(value))
+
+
+def _enum(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = sequence(old.get("enum")), sequence(new.get("enum"))
+    removed = [value for value in before if not any(same(value, other) for other in after)]
+    if after and not before:
+        yield Change("enum", f"enum constraint added when there was none previously : {listed(after)}")
+    elif removed:
+        level: Enforcement = "Error" if after else "Warn"
+        yield Change("enum", f"allowed enum values removed : {listed(removed)}", level)
+
+
+def _at_most(check: CrdCheck) -> Rule:
+    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+        before, after = _number(old.get(check)), _number(new.get(check))
+        if after is not None and before is None:
+            yield Change(check, _added(check, after))
+        elif after is not None and before is not None and after < before:
+            yield Change(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
+
+    return rule
+
+
+def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
+    """Make the rule of a lower bound.
+
+    Args:
+        check: its name, in schemas, too.
+        floor: what every value reaches anyway.
+    """
+
+    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+        before, after = _number(old.get(check)), _number(new.get(check))
+        if after is None or (floor is not None and after <= floor):
+            return
+        if before is None:
+            yield Change(check, _added(check, after))
+        elif after > before:
+            yield Change(check, f"{check} increased : {compact(before)} -> {compact(after)}")
+
+    return rule
+
+
+def _added(check: str, value: Any) -> str:
+    return f"{check} constraint added when there was none previously : {compact(value)}"
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _multiple_of(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = _number(old.get("multipleOf")), _number(new.get("multipleOf"))
+    if after and not before:
+        yield Change("multipleOf", _added("multipleOf", after))
+    elif after and before and _exact(before) % _exact(after):
+        yield Change("multipleOf", f"multipleOf changed : {compact(before)} -> {compact(after)}")
+
+
+def _exact(value: float) -> Fraction:
+    return Fraction(str(value))  # 0.1 as it is written, not as it is stored
+
+
+def _added_flag(check: CrdCheck, field: str = "") -> Rule:
+    """Make the rule of a field that narrows what is allowed when it is true."""
+
+    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+        if not old.get(field or check) and new.get(field or check):
+            yield Change(check, f"{check} added : false -> true")
+
+    return rule
+
+
+def _pattern(old: Schema, new: Schema) -> Iterator[Change]:
+    for change in _any_change("pattern", "pattern")(old, new):
+        yield Change("pattern", change.text, "Error" if new.get("pattern") else "Warn")
+
+
+def _nullable(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = bool(old.get("nullable")), bool(new.get("nullable"))
+    if after and not before:
+        yield Change("nullable", "nullable added : false -> true", "Warn")
+    elif before and not after:
+        yield Change("nullable", "nullable removed : true -> false")
+
+
+def _any_change(
+    check: CrdCheck, field: str, absent: Any = "", normal: Callable[[Any], Any] = lambda value: value
+) -> Rule:
+    """Make the rule of a field that may not change at all.
+
+    Args:
+        check: its name.
+        field: its name in schemas.
+        absent: what it means that the field is not there.
+        normal: makes values equal that mean the same.
+    """
+
+    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+        before, after = old.get(field) or absent, new.get(field) or absent
+        if same(normal(before), normal(after)):
+            return
+        verb = "added" if field not in old else "removed" if field not in new else "changed"
+        yield Change(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
+
+    return rule
+
+
+def _one_of(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = sequence(old.get("oneOf")), sequence(new.get("oneOf"))
+    removed, added = without_equal(before, after), without_equal(after, before)
+    if after and not before:
+        yield Change("oneOf", f"oneOf constraint added when there was none previously: {compact(added)}")
+        return
+    if removed:
+        yield Change("oneOf", f"allowed oneOf schemas removed: {compact(removed)}", "Error" if after else "Warn")
+    if added:
+        yield Change("oneOf", f"allowed oneOf schemas added: {compact(added)}")
+
+
+def _not(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = old.get("not"), new.get("not")
+    if after is None or same(meaning(before), meaning(after)):
+        return
+    if before is None:
+        yield Change("not", f"not constraint added when there was none previously : {compact(after)}")
+    else:
+        yield Change("not", f"not changed : {compact(before)} -> {compact(after)}")
+
+
+def _validations(old: Schema, new: Schema) -> Iterator[Change]:
+    before, after = _rules_of(old), _rules_of(new)
+    if added := [rule for rule in after if rule not in before]:
+        yield Change("xvalidations", f"rules added : {listed(rule[0] for rule in added)}")
+    if removed := [rule for rule in before if rule not in after]:
+        yield Change("xvalidations", f"rules removed : {listed(rule[0] for rule in removed)}", "Warn")
+
+
+def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
+    """Return what a rule of `x-kubernetes-validations` is known by: a new message makes no new rule."""
+    rules = map(mapping, sequence(schema.get("x-kubernetes-validations")))
+    return [
+        (str(r.get("rule", "")), str(r.get("reason") or "FieldValueInvalid"), r.get("optionalOldSelf") is True)
+        for r in rules
+    ]
+
+
+def _preserve(old: Schema, new: Schema) -> Iterator[Change]:
+    if old.get(PRESERVE) and not new.get(PRESERVE):
+        yield Change("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
+
+
+def _documentation(field: str) -> Rule:
+    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+        if not same(old.get(field), new.get(field)):
+            text = f"{field} changed : {compact(old.get(field, ''))} -> {compact(new.get(field, ''))}"
+            yield Change("description", text, "None")
+
+    return rule
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(map(str, value)) if isinstance(value, list) else value
+
+
+_RULES: Mapping[str, Rule] = {
+    "type": _type,
+    "required": _required,
+    "default": _default,
+    "enum": _enum,
+    "maximum": _at_most("maximum"),
+    "maxLength": _at_most("maxLength"),
+    "maxItems": _at_most("maxItems"),
+    "maxProperties": _at_most("maxProperties"),
+    "minimum": _at_least("minimum"),
+    "minLength": _at_least("minLength", 0),
+    "minItems": _at_least("minItems", 0),
+    "minProperties": _at_least("minProperties", 0),
+    "exclusiveMaximum": _added_flag("exclusiveMaximum"),
+    "exclusiveMinimum": _added_flag("exclusiveMinimum"),
+    "multipleOf": _multiple_of,
+    "uniqueItems": _added_flag("uniqueItems"),
+    "pattern": _pattern,
+    "format": _any_change("format", "format"),
+    "nullable": _nullable,
+    "oneOf": _one_of,
+    "not": _not,
+    "x-kubernetes-validations": _validations,
+    PRESERVE: _preserve,
+    INT_OR_STRING: _any_change("intOrString", INT_OR_STRING, absent=False),
+    "x-kubernetes-embedded-resource": _any_change("embeddedResource", "x-kubernetes-embedded-resource", absent=False),
+    "x-kubernetes-list-type": _any_change("listType", "x-kubernetes-list-type", absent="atomic"),
+    "x-kubernetes-list-map-keys": _any_change("listMapKeys", "x-kubernetes-list-map-keys", absent=[], normal=_sorted),
+    "x-kubernetes-map-type": _any_change("mapType", "x-kubernetes-map-type", absent="granular"),
+    **{name: _documentation(name) for name in _DOCUMENTATION},
+}

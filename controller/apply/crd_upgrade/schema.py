@@ -1,0 +1,138 @@
+"""Two schemas side by side: every node of the old one with the node at its path in the new one.
+
+A node that only the new schema has is never a change, and one that is gone is one change, its subtree left out. Inside
+`allOf` and `anyOf`, where every node is a constraint and none a field, it is the other way round: a node that is new
+narrows, and one that is gone does not. `oneOf` and `not`, where wider and narrower change places, are compared as a
+whole by their rules, and so is `additionalProperties` where it is true or false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from api.v1alpha2.policies import CrdCheck
+from controller.apply.crd_upgrade.checks import INT_OR_STRING, PRESERVE, Change, compare_fields, without_equal
+from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
+from controller.apply.crd_upgrade.finding import compact
+
+ROOT = "^"
+_INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One change, and at which path of the schema."""
+
+    path: str
+    change: Change
+    gone: bool = False
+    """The node is not in the new schema; the change is what comparing it with an empty schema says."""
+
+
+def compare_schemas(old: Schema, new: Schema) -> list[Difference]:
+    """Return what is narrower, or else not the same, in the new schema."""
+    return list(_compare(old, new, ROOT))
+
+
+def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
+    """Whether there are new nodes where the old schema took anything: stored values may not fit them."""
+    took_anything = bool(old.get(PRESERVE)) or old.get("additionalProperties") is True
+    before, after = _children(old), _children(new)
+    if took_anything and after.keys() - before.keys():
+        return True
+    return any(narrows_unknown_fields(child, after[path]) for path, child in before.items() if path in after)
+
+
+def _compare(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+    for change in compare_fields(old, new):
+        yield Difference(path, change)
+    yield from _compare_openness(old, new, path)
+    yield from _compare_combinations(old, new, path)
+    after = _children(new)
+    for suffix, child in _children(old).items():
+        if suffix in after:
+            yield from _compare(child, after[suffix], path + suffix)
+        else:
+            yield Difference(path + suffix, _removal(child), gone=True)
+
+
+def _children(schema: Schema) -> dict[str, Schema]:
+    """Return the nodes right below a node, by what they add to its path."""
+    children = {f".{name}": mapping(value) for name, value in mapping(schema.get("properties")).items()}
+    if isinstance(schema.get("items"), dict):
+        children[".items"] = schema["items"]
+    if isinstance(schema.get("additionalProperties"), dict):
+        children[".additionalProperties"] = schema["additionalProperties"]
+    return children
+
+
+def _removal(schema: Schema) -> Change:
+    if schema.get("type"):
+        return Change("type", f'type changed : {compact(schema["type"])} -> ""')
+    return Change("unhandled", "unhandled changes found (node without type removed)")
+
+
+def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+    """Compare additionalProperties where it allowed everything, and so has no node."""
+    before, after = old.get("additionalProperties"), new.get("additionalProperties")
+    if before is True and after is not True:
+        text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
+        yield Difference(path, Change("unhandled", text))
+
+
+# allOf and anyOf
+
+
+def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+    if "anyOf" in old or "anyOf" in new:
+        yield from _compare_alternatives(_any_of(old), _any_of(new), path)
+    if "allOf" in old or "allOf" in new:
+        yield from _compare_demands(sequence(old.get("allOf")), sequence(new.get("allOf")), path)
+
+
+def _any_of(schema: Schema) -> list[Any]:
+    """Return anyOf, without what says again that integers and strings are allowed, as some generators do."""
+    alternatives = sequence(schema.get("anyOf"))
+    return [] if schema.get(INT_OR_STRING) and alternatives == _INT_OR_STRING_ALTERNATIVES else alternatives
+
+
+def _compare_alternatives(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
+    lost, gained = without_equal(old, new), without_equal(new, old)
+    if new and not old:
+        text = f"anyOf constraint added when there was none previously: {compact(new)}"
+        yield Difference(path, Change("anyOf", text))
+    if not new or not old:
+        return
+    yield from _compare_paired(lost, gained, old, path, "anyOf")
+    if rest := lost[len(gained) :]:
+        yield Difference(path, Change("anyOf", f"allowed anyOf schemas removed: {compact(rest)}"))
+
+
+def _compare_demands(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
+    lost, gained = without_equal(old, new), without_equal(new, old)
+    yield from _compare_paired(lost, gained, old, path, "allOf")
+    rest = gained[len(lost) :]
+    if rest and not old:
+        text = f"allOf constraint added when there was none previously: {compact(rest)}"
+        yield Difference(path, Change("allOf", text))
+    elif rest:
+        yield Difference(path, Change("allOf", f"required allOf schemas added: {compact(rest)}"))
+
+
+def _compare_paired(
+    lost: list[Any], gained: list[Any], old: list[Any], path: str, check: CrdCheck
+) -> Iterator[Difference]:
+    """Compare what was changed in place, as far as that can be told: the first that is gone with the first new one."""
+    for before, after in zip(lost, gained, strict=False):
+        yield from _compare_constraints(mapping(before), mapping(after), f"{path}.{check}[{old.index(before)}]")
+
+
+def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
+    for change in compare_fields(old, new):
+        yield Difference(path, change)
+    yield from _compare_combinations(old, new, path)
+    before, after = _children(old), _children(new)
+    for suffix in dict.fromkeys((*before, *after)):
+        yield from _compare_constraints(before.get(suffix, {}), after.get(suffix, {}), path + suffix)
