@@ -16,8 +16,8 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import heal
-from controller.apply.job import Job
 from controller.apply.crd_upgrade.inspector import Inspector
+from controller.apply.job import Job
 from controller.apply.look import Looker
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body
