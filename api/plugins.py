@@ -246,6 +246,8 @@ class Rendering:
     objects: Sequence[dict[str, Any]]
     """In bundle order, as plain dictionaries of Kubernetes JSON."""
     hooks: Sequence[Hook] = ()
+    warnings: Sequence[str] = ()
+    """What a person should know and nothing stops for, a line each: unknown fields that were left out, say."""
 
 
 class Format(Protocol):

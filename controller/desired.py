@@ -373,7 +373,13 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
     objects = applicable(rendering.objects)
     # Each by itself: two hooks may have one name, as they are not there at the same time.
     hooks = [_hook(hook, applicable([hook.manifest])[0]) for hook in rendering.hooks]
-    return Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=tuple(hooks), terms=terms)
+    return Revision(
+        digest=revision_digest(objects, hooks),
+        objects=tuple(objects),
+        hooks=tuple(hooks),
+        terms=terms,
+        warnings=tuple(rendering.warnings),
+    )
 
 
 def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -285,7 +285,7 @@ class Reconciler:
             if finished
             else deployment.status.managed_state,
             skipped_kinds=job.wanted.skipped_kinds,
-            warnings=_warnings(outcomes),
+            warnings=_warnings(outcomes, wanted.revision),
         )
         if not finished:
             return report
@@ -453,7 +453,9 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
     ledger.used |= {o.task.target.key for o in done if o.task.action is Action.USE or o.task.target.bare}
 
 
-def _warnings(outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
-    """Return each warning once; None if nothing was sent, so that those of the last apply stay."""
+def _warnings(outcomes: Iterable[Outcome], revision: Revision | None) -> tuple[str, ...] | None:
+    """Return each warning once, of the rendering first; None if nothing was sent: those of the last apply stay."""
     sent = [outcome for outcome in outcomes if outcome.tried]
-    return tuple(dict.fromkeys(text for outcome in sent for text in outcome.warnings)) if sent else None
+    rendering = revision.warnings if revision else ()
+    replies = (text for outcome in sent for text in outcome.warnings)
+    return tuple(dict.fromkeys((*rendering, *replies))) if sent else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,6 +40,8 @@ class Revision:
     hooks: tuple[dict[str, Any], ...] = ()
     """As JSON: the manifest, made applicable, with `events`, `weight` and `deletePolicies` of `api.plugins.Hook`."""
     terms: Terms
+    warnings: tuple[str, ...] = ()
+    """What a person should know of the rendering; it makes no other revision."""
 
 
 def pack_objects(revision: Revision) -> bytes:
@@ -48,9 +50,10 @@ def pack_objects(revision: Revision) -> bytes:
     return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
 
 
-def pack_terms(terms: Terms) -> bytes:
-    """Return the terms as canonical JSON."""
-    return json.dumps({"format": FORMAT, **asdict(terms)}, sort_keys=True, separators=(",", ":")).encode()
+def pack_terms(terms: Terms, warnings: Sequence[str] = ()) -> bytes:
+    """Return the terms, and the warnings of a rendering, as canonical JSON."""
+    fields = {"format": FORMAT, "warnings": warnings, **asdict(terms)}
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
 def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
@@ -63,9 +66,10 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         fields = json.loads(terms)
         if fields.pop("format") != FORMAT:
             raise ValueError("format of the terms")
+        warnings = tuple(fields.pop("warnings", ()))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
-        return Revision(digest=digest, objects=objects_, hooks=hooks, terms=Terms(**fields))
+        return Revision(digest=digest, objects=objects_, hooks=hooks, terms=Terms(**fields), warnings=warnings)
     except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(type(error).__name__) from error
 

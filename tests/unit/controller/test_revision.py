@@ -41,8 +41,8 @@ REVISION = Revision(
 @given(objects=OBJECTS, hooks=OBJECTS, terms=TERMS)
 @settings(max_examples=30, deadline=None)
 def test_what_is_packed_is_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
-    revision = Revision(digest="sha256:aa", objects=objects, hooks=hooks, terms=terms)
-    again = unpack("sha256:aa", pack_objects(revision), pack_terms(terms))
+    revision = Revision(digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("left out",))
+    again = unpack("sha256:aa", pack_objects(revision), pack_terms(terms, revision.warnings))
     assert again == revision
     assert revision_digest(again.objects, again.hooks) == revision_digest(objects, hooks)
 
