@@ -75,8 +75,7 @@ UNSUPPORTED = [
     Unsupported("so are kinds that may be missing", spec(optional=[{"kind": "Pod"}]), []),
     Unsupported("an account", spec(serviceAccountName="deployer"), ["serviceAccountName"]),
     Unsupported("so is a chart", spec(format="helm"), []),
-    Unsupported("an operator bundle", spec(format="registry-v1"), ["format"]),
-    Unsupported("all of it", spec(format="registry-v1", serviceAccountName="x"), ["format", "serviceAccountName"]),
+    Unsupported("so is an operator bundle", spec(format="registry-v1"), []),
 ]
 
 

@@ -1,0 +1,194 @@
+"""A bundle: its files become values (upstream's `source.go`).
+
+Everything is found by `kind` alone, whatever the group. Not here: what is wrong beyond types (`validations.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.formats.composer import NodeBudget
+from controller.formats.manifests import Document, read_documents
+from controller.formats.objects import Object
+from controller.formats.registry_v1.layout import ANNOTATIONS, DEPENDENCIES, MANIFESTS, PROPERTIES, Layout
+from controller.formats.registry_v1.properties import merge_properties
+from controller.formats.registry_v1.service_version import ServiceVersion, read_service_version
+from controller.formats.registry_v1.typed import Reader, WrongTypeError, kubernetes_types, parse_types, write_path
+
+SERVICE_VERSION, DEFINITION = "ClusterServiceVersion", "CustomResourceDefinition"
+_PACKAGE = "operators.operatorframework.io.bundle.package.v1"
+_OLD_DEFINITION = "apiextensions.k8s.io/v1beta1"
+_METADATA_TYPES = parse_types(
+    {
+        "Annotations": {"annotations": "{}string"},
+        "Properties": {"properties": "[]Property"},
+        "Dependencies": {"dependencies": "[]Property"},
+        "Property": {"type": "!string", "value": "any"},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """One bundle."""
+
+    package: str
+    service_version: ServiceVersion
+    definitions: tuple[Object, ...]
+    """CustomResourceDefinitions as Go would write them, in file order."""
+    others: tuple[Object, ...]
+    """The other objects as they stand, in file order."""
+    properties: tuple[Mapping[str, Any], ...]
+    dependencies: tuple[Mapping[str, Any], ...]
+    warnings: tuple[str, ...]
+    """What vanished, or cannot be read and does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    file: str
+    manifest: Object
+
+
+def read_bundle(layout: Layout) -> Bundle:
+    """Return the bundle of a folder.
+
+    Raises: BundleError (InvalidBundle).
+    """
+    budget = NodeBudget()
+    annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
+    properties = _read_metadata(layout, PROPERTIES, "Properties", budget).get("properties", ())
+    found = list(_read_manifests(layout, layout.manifests(), budget))
+    version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
+    definitions, vanished = _read_definitions([item for item in found if item.manifest["kind"] == DEFINITION])
+    dependencies, unreadable = _read_dependencies(layout, budget)
+    return Bundle(
+        package=annotations.get(_PACKAGE, ""),
+        service_version=replace(version, annotations=merge_properties(version.annotations, properties)),
+        definitions=definitions,
+        others=tuple(item.manifest for item in found if item.manifest["kind"] not in (SERVICE_VERSION, DEFINITION)),
+        properties=tuple(properties),
+        dependencies=dependencies,
+        warnings=(*_warn_of_unknown("ClusterServiceVersion", version.unknown_fields), *vanished, *unreadable),
+    )
+
+
+def read_namespace_hints(layout: Layout) -> tuple[str, Mapping[str, str]]:
+    """Return the package name and the CSV's annotations, without reading what else the bundle holds.
+
+    Raises: BundleError (InvalidBundle).
+    """
+    budget = NodeBudget()
+    annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
+    files = (name for name in layout.manifests() if SERVICE_VERSION.encode() in layout.read(name))
+    found = _read_manifests(layout, files, budget)
+    version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
+    return annotations.get(_PACKAGE, ""), version.annotations
+
+
+def _read_manifests(layout: Layout, files: Iterator[str], budget: NodeBudget) -> Iterator[_Found]:
+    for file in files:
+        for document in _read_documents(layout, file, budget):
+            for manifest in _expand(document):
+                yield _Found(file, manifest)
+
+
+def _expand(document: Document) -> Sequence[Object]:
+    """Return the objects of a document: what has `items` is a list, and so may be its items."""
+    waiting, result = [document.value], []
+    for value in waiting:  # grows while it is read: nested lists come after what is beside them
+        if not isinstance(value, dict) or not isinstance(kind := value.get("kind"), str) or not kind:
+            raise _unparsable(document.file, f"line {document.line}: an object without kind; write apiVersion and kind")
+        if isinstance(value.get("items"), list):
+            waiting += [_inherit_kind(item, value) for item in value["items"]]
+        else:
+            result.append(value)
+    return result
+
+
+def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
+    """Return an item of a typed list with the kind that client-go takes from the list."""
+    kind = parent["kind"]
+    if not isinstance(item, dict) or item.get("kind") or not kind.endswith("List") or kind == "List":
+        return item
+    return {"apiVersion": parent.get("apiVersion"), **item, "kind": kind.removesuffix("List")}
+
+
+def _only_service_version(found: Sequence[_Found]) -> ServiceVersion:
+    if not found:
+        raise BundleError(Reason.INVALID_BUNDLE, f'no ClusterServiceVersion found in "{MANIFESTS}"')
+    if len(found) > 1:
+        files = " and ".join(f'"{file}"' for file in dict.fromkeys(item.file for item in found))
+        raise BundleError(
+            Reason.INVALID_BUNDLE, f"{files}: {len(found)} ClusterServiceVersions; a bundle has one, remove the others"
+        )
+    try:
+        return read_service_version(found[0].manifest)
+    except WrongTypeError as error:
+        raise _wrong_type(found[0].file, error) from error
+
+
+def _read_definitions(found: Sequence[_Found]) -> tuple[tuple[Object, ...], tuple[str, ...]]:
+    old = [item.file for item in found if item.manifest.get("apiVersion") == _OLD_DEFINITION]
+    if old:
+        files = ", ".join(f'"{file}"' for file in dict.fromkeys(old))
+        raise BundleError(
+            Reason.INVALID_BUNDLE,
+            f"{files}: no cluster serves {_OLD_DEFINITION} any more; write apiextensions.k8s.io/v1",
+        )
+    definitions, warnings = [], []
+    for item in found:
+        reader = Reader(kubernetes_types())
+        try:
+            value = reader.read({key: part for key, part in item.manifest.items() if key != "status"}, DEFINITION)
+        except WrongTypeError as error:
+            raise _wrong_type(item.file, error) from error
+        definitions.append({key: part for key, part in value.items() if key != "status"})
+        name = f"{DEFINITION} {value['metadata'].get('name', '')}"
+        warnings += _warn_of_unknown(name, [write_path(path) for path in reader.unknown])
+    return tuple(definitions), tuple(warnings)
+
+
+def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
+    return [f"{name}: {path}: unknown field, left out" for path in paths]
+
+
+def _read_metadata(layout: Layout, file: str, type_: str, budget: NodeBudget) -> dict[str, Any]:
+    data = layout.read_if_there(file)
+    values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
+    if not values:
+        return {}
+    try:
+        result: dict[str, Any] = Reader(_METADATA_TYPES).read(values[0], type_)
+    except WrongTypeError as error:
+        raise BundleError(Reason.INVALID_BUNDLE, f"{file}: {write_path(error.path)}: {error.problem}") from error
+    return result
+
+
+def _read_dependencies(layout: Layout, budget: NodeBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """Return the dependencies, and a warning if they cannot be read: they never hold a bundle up."""
+    try:
+        read = _read_metadata(layout, DEPENDENCIES, "Dependencies", budget).get("dependencies", ())
+    except BundleError as error:
+        return (), (error.message,)
+    return tuple(read), ()
+
+
+def _read_documents(layout: Layout, file: str, budget: NodeBudget) -> Iterator[Document]:
+    try:
+        yield from read_documents(layout.read(file), file, strict=False, budget=budget)
+    except BundleError as error:
+        raise _unparsable(file, f"line {error.message.removeprefix(f'{file}:')}") from error
+
+
+def _wrong_type(file: str, error: WrongTypeError) -> BundleError:
+    path = write_path(error.path)
+    return _unparsable(file, f"{path}: {error.problem}" if path else error.problem)
+
+
+def _unparsable(file: str, problem: str) -> BundleError:
+    return BundleError(Reason.INVALID_BUNDLE, f'error parsing objects in "{file}": {problem}')

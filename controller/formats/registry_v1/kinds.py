@@ -1,0 +1,70 @@
+"""Kinds that a bundle may hold beside the CSV and CRDs, and where their objects go.
+
+Matched by kind, whatever the group (operator-registry, `supported_resources.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from controller.formats.objects import Object, as_mapping, group_of
+
+_NAMESPACED = (
+    "Service",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "ConfigMap",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+    "PrometheusRule",
+    "ServiceMonitor",
+    "PodMonitor",
+    "VerticalPodAutoscaler",  # upstream takes it for cluster-scoped
+)
+_CLUSTER_SCOPED = (
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "PriorityClass",
+    "ConsoleYAMLSample",
+    "ConsoleQuickStart",
+    "ConsoleCLIDownload",
+    "ConsoleLink",
+    "ConsolePlugin",
+)
+SCOPES = {**dict.fromkeys(_NAMESPACED, True), **dict.fromkeys(_CLUSTER_SCOPED, False)}
+"""Supported kinds, and whether they are namespaced."""
+
+Scope = Callable[[str, str], bool | None]
+"""Group and kind to whether it is namespaced; None if the cluster does not serve it."""
+
+
+def place_others(others: Sequence[Object], namespace: str, scope: Scope) -> list[Object]:
+    """Return the objects, namespaced ones in the install namespace whatever they said, cluster-scoped ones in none."""
+    return [_place(item, namespace, scope) for item in others]
+
+
+def name_of(item: Object) -> str:
+    """Return the name of an object that nobody has checked."""
+    return str(as_mapping(item.get("metadata")).get("name", ""))
+
+
+def find_unsupported(others: Sequence[Object]) -> list[str]:
+    """Return an error for each object of another kind."""
+    return [
+        f'unsupported resource "{name_of(item)}" with kind "{item["kind"]}"'
+        for item in others
+        if item["kind"] not in SCOPES
+    ]
+
+
+def _place(item: Object, namespace: str, scope: Scope) -> Object:
+    kind = item["kind"]
+    served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
+    metadata = item.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        return item  # whoever checks objects says so
+    kept = {key: value for key, value in (metadata or {}).items() if key != "namespace"}
+    is_namespaced = SCOPES[kind] if served is None else served
+    return {**item, "metadata": {**kept, "namespace": namespace} if is_namespaced else kept}

@@ -1,0 +1,134 @@
+"""Where the bundle is in a content tree, and which of its files are read.
+
+A bundle is a folder with `manifests/` and `metadata/annotations.yaml`: the root of the tree or of a destination.
+
+Not here: what stands in the files (`bundle.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.errors import BundleError
+from api.plugins import ContentTree
+from api.v1alpha2.conditions import Reason
+
+MANIFESTS = "manifests"
+ANNOTATIONS = "metadata/annotations.yaml"
+PROPERTIES = "metadata/properties.yaml"
+DEPENDENCIES = "metadata/dependencies.yaml"
+_CHART = "Chart.yaml"
+_PLAIN_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One bundle on disk."""
+
+    root: Path
+    """Of the bundle."""
+
+    def manifests(self) -> Iterator[str]:
+        """Yield the files below `manifests/` as paths in the bundle, in byte order of their names.
+
+        Raises: BundleError (InvalidBundle).
+        """
+        folder = self.root / MANIFESTS
+        for path in sorted(folder.iterdir(), key=lambda path: path.name.encode("utf-8", "surrogateescape")):
+            name = f"{MANIFESTS}/{path.name}"
+            if path.is_dir() and not path.is_symlink():
+                raise BundleError(
+                    Reason.INVALID_BUNDLE,
+                    f'subdirectories are not allowed within the "{MANIFESTS}" directory of the bundle image filesystem:'
+                    f' found "{name}"',
+                )
+            self._refuse_irregular(name)
+            yield name
+
+    def read(self, name: str) -> bytes:
+        """Return a file of the bundle.
+
+        Raises: BundleError (InvalidBundle) if it is not a regular file.
+        """
+        self._refuse_irregular(name)
+        return (self.root / name).read_bytes()
+
+    def read_if_there(self, name: str) -> bytes:
+        """Return a file of the bundle; nothing if there is none."""
+        return self.read(name) if (self.root / name).exists() else b""
+
+    def _refuse_irregular(self, name: str) -> None:
+        if not _is_file(self.root / name):
+            raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
+
+
+def find_layout(tree: ContentTree) -> Layout:
+    """Return the bundle of a tree.
+
+    Raises: BundleError (NoContent if no bundle is there, InvalidBundle if half of one or several are).
+    """
+    folders = list(dict.fromkeys(("", *tree.destinations)))
+    found = [folder for folder in folders if _has_both(tree.root / folder)]
+    if len(found) > 1:
+        places = " and ".join(f'"{folder or "."}"' for folder in found)
+        raise BundleError(
+            Reason.INVALID_BUNDLE, f"bundles are at {places}; a BundleDeployment installs one, make one for each"
+        )
+    if not found:
+        raise _no_bundle(tree, folders)
+    return Layout(root=tree.root / found[0])
+
+
+def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
+    for folder in folders:
+        if _is_file(tree.root / folder / ANNOTATIONS):
+            return BundleError(
+                Reason.INVALID_BUNDLE, f'no folder "{_join(folder, MANIFESTS)}" beside "{ANNOTATIONS}"; put it there'
+            )
+    looked = ", ".join(f'"{_join(folder, ANNOTATIONS)}"' for folder in folders)
+    remedy = _recognize_other(tree, folders) or "a bundle has this file and manifests/"
+    return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle: looked for {looked}; {remedy}")
+
+
+def _recognize_other(tree: ContentTree, folders: list[str]) -> str:
+    """Return what the content looks like and which format that is; empty if it looks like nothing else."""
+    for folder in folders:
+        if _is_file(tree.root / folder / _CHART):
+            return f'"{_join(folder, _CHART)}" is there: this looks like a Helm chart: set spec.format: helm'
+    for folder in folders:
+        manifests = tree.root / folder / MANIFESTS
+        if _is_folder(manifests) and _holds_service_version(manifests):
+            return f'"{_join(folder, MANIFESTS)}" holds a ClusterServiceVersion: add metadata/annotations.yaml'
+        for place in (MANIFESTS, ""):
+            if _holds_manifests(tree.root / folder / place):
+                shown = _join(folder, place) or "."
+                return f'"{shown}" holds manifests: this looks like plain manifests: set spec.format: plain'
+    return ""
+
+
+def _holds_service_version(folder: Path) -> bool:
+    return any(b"ClusterServiceVersion" in path.read_bytes() for path in folder.iterdir() if _is_file(path))
+
+
+def _holds_manifests(folder: Path) -> bool:
+    if not _is_folder(folder):
+        return False
+    return any(path.name.endswith(_PLAIN_SUFFIXES) and _is_file(path) for path in folder.iterdir())
+
+
+def _has_both(folder: Path) -> bool:
+    return _is_folder(folder / MANIFESTS) and _is_file(folder / ANNOTATIONS)
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder and name else folder or name
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()

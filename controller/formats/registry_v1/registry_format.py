@@ -1,0 +1,77 @@
+"""The table of contents: read, gates, config, validations, the ten generators.
+
+Pure: equal requests give equal renderings. The order of objects is upstream's; it is not the order of applying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from api.plugins import ContentTree, Rendering, RenderRequest
+from controller.formats.objects import Object, as_mapping
+from controller.formats.registry_v1.access import make_cluster_roles, make_roles, make_service_accounts
+from controller.formats.registry_v1.bundle import Bundle, read_bundle, read_namespace_hints
+from controller.formats.registry_v1.certificates import Provider, choose_provider, provider_of
+from controller.formats.registry_v1.configuration import Options, read_options
+from controller.formats.registry_v1.definitions import convert_definitions
+from controller.formats.registry_v1.deployment_config import configure
+from controller.formats.registry_v1.duplicates import merge_duplicates
+from controller.formats.registry_v1.gates import check_gates, find_unread_version
+from controller.formats.registry_v1.kinds import place_others
+from controller.formats.registry_v1.layout import find_layout
+from controller.formats.registry_v1.requirements import find_unmet
+from controller.formats.registry_v1.service_version import SUGGESTED_NAMESPACE
+from controller.formats.registry_v1.validations import validate
+from controller.formats.registry_v1.webhooks import make_webhook_configurations, make_webhook_services
+from controller.formats.registry_v1.workloads import check_annotations, make_deployments
+
+
+class RegistryV1Format:
+    """Renders OLM bundles."""
+
+    def validate(self, config: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - the contract of Format
+        """Return nothing: what a config may say depends on the install modes of the bundle (`render` says it)."""
+        return []
+
+    def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - see above
+        """Return the namespace that the CSV suggests, else one named after the package.
+
+        Raises: BundleError (NoContent, InvalidBundle).
+        """
+        package, annotations = read_namespace_hints(find_layout(tree))
+        return annotations.get(SUGGESTED_NAMESPACE) or f"{package}-system"
+
+    def render(self, request: RenderRequest) -> Rendering:
+        """Return the objects of the bundle.
+
+        Raises: BundleError (NoContent, InvalidBundle, NotSupported, InvalidConfig).
+        """
+        bundle = read_bundle(find_layout(request.tree))
+        version, capabilities = bundle.service_version, request.capabilities
+        provider_name = as_mapping(request.config).get("certificateProvider") or choose_provider(capabilities)
+        check_gates(version, capabilities, has_provider=bool(provider_name))
+        options = read_options(request.config, version.install_modes, request.install_namespace)
+        validate(bundle)
+        provider = provider_of(provider_name)
+        accounts = make_service_accounts(version, request.install_namespace)
+        objects = merge_duplicates(accounts, _generate(bundle, options, provider, request))
+        warnings = (*bundle.warnings, *find_unread_version(version), *find_unmet(bundle, capabilities))
+        return Rendering(objects=objects, warnings=warnings)
+
+
+def _generate(bundle: Bundle, options: Options, provider: Provider, request: RenderRequest) -> Iterator[Object]:
+    version, namespace, targets = bundle.service_version, request.install_namespace, options.targets
+    serving = frozenset(webhook.deployment for webhook in version.webhooks)
+    yield from make_roles(version, namespace, targets)
+    yield from make_cluster_roles(version, namespace, targets)
+    yield from convert_definitions(bundle.definitions, version.webhooks, namespace, provider)
+    yield from place_others(bundle.others, namespace, request.capabilities.is_namespaced)
+    for deployment in make_deployments(version, namespace, targets, serving if provider.certifies else frozenset()):
+        configured = configure(deployment, options.deployment)
+        check_annotations(configured)
+        yield configured
+    yield from make_webhook_configurations(version, namespace, targets, provider)
+    yield from make_webhook_services(version, namespace, provider)
+    for name in (deployment.name for deployment in version.deployments if deployment.name in serving):
+        yield from provider.objects(name, namespace)

@@ -1,0 +1,50 @@
+"""Requirements that nobody resolves: what a bundle says it needs becomes warnings, and never holds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from api.plugins import Capabilities
+from controller.formats.objects import as_mapping
+from controller.formats.registry_v1.bundle import Bundle
+from controller.formats.registry_v1.service_version import Api
+
+_APIS = frozenset({"olm.gvk", "olm.gvk.required"})
+_REQUIRING_PROPERTIES = frozenset({"olm.gvk.required", "olm.package.required", "olm.constraint"})
+
+
+def find_unmet(bundle: Bundle, capabilities: Capabilities) -> list[str]:
+    """Return a warning for each API that is needed and not served, and one for what is not checked."""
+    needed = [
+        *bundle.dependencies,
+        *(item for item in bundle.properties if item["type"] in _REQUIRING_PROPERTIES),
+    ]
+    apis = [*bundle.service_version.required_apis, *_apis(needed)]
+    unmet = [
+        f"the bundle needs {_write(api)}, which the cluster does not serve"
+        for api in dict.fromkeys(apis)
+        if not _is_served(api, capabilities)
+    ]
+    unchecked = sorted({item["type"] for item in needed if item["type"] not in _APIS})
+    if unchecked:
+        unmet.append(f"dependencies of the bundle are not checked: {', '.join(unchecked)}")
+    return unmet
+
+
+def _apis(needed: list[Mapping[str, Any]]) -> Iterator[Api]:
+    for item in needed:
+        if item["type"] in _APIS:
+            value = as_mapping(item.get("value"))
+            yield Api(**{key: str(value.get(key) or "") for key in ("group", "version", "kind")})
+
+
+def _is_served(api: Api, capabilities: Capabilities) -> bool:
+    """Whether the kind is served; a CSV may leave the version out."""
+    if api.version:
+        return (api.group, api.version, api.kind) in capabilities.kinds
+    return capabilities.is_namespaced(api.group, api.kind) is not None
+
+
+def _write(api: Api) -> str:
+    return f"{'/'.join(part for part in (api.group, api.version) if part)} {api.kind}"

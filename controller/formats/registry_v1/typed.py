@@ -1,0 +1,222 @@
+"""Typed values: JSON as it comes out of Go's typed structures again, since that is what upstream makes of a bundle.
+
+A value of the wrong type is an error, an unknown field vanishes (and is noted), a zero value is left out where Go
+leaves it out. `kubernetes_types.json` says so for the types of Kubernetes; `hack/kubernetes_types` makes it from them.
+
+Flags before a field's type: `+` the API requires it, `!` Go writes it even where it is empty, `*` a pointer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from controller.formats.objects import describe_type
+
+Path_: TypeAlias = tuple["Path_", str | int] | None
+"""Where a value is: its parent and the last key, cheap to make for each of many values."""
+
+_TABLE = Path(__file__).with_name("kubernetes_types.json")
+_QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z").match
+_ZEROS: Mapping[str, Any] = {
+    "string": "", "bool": False, "int32": 0, "int64": 0, "float": 0, "quantity": "0", "intOrString": 0,
+}  # fmt: skip
+_EMPTY: tuple[Any, ...] = ("", False, 0, [], {}, None)
+# Comparing with OLM's output leaves these out where they are empty (so does the API server's default).
+_SILENT = frozenset({"resources", "strategy"})
+
+
+class WrongTypeError(Exception):
+    """A value is not of its type.
+
+    Args:
+        path: of the value.
+        problem: what is wrong with it, without showing it.
+    """
+
+    def __init__(self, path: Path_, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a structure."""
+
+    type: str
+    """`string`, `[]string`, `{}string`, or the name of a structure."""
+    pointer: bool = False
+    always: bool = False
+    required: bool = False
+
+
+Types: TypeAlias = Mapping[str, Mapping[str, Field]]
+
+
+def parse_types(table: Mapping[str, Mapping[str, str]]) -> Types:
+    """Return structures from field names to flags and type, as the table writes them."""
+    return {name: {key: _parse_field(text) for key, text in fields.items()} for name, fields in table.items()}
+
+
+@cache
+def kubernetes_types() -> Types:
+    """Return the structures of Kubernetes that a bundle embeds."""
+    return parse_types(json.loads(_TABLE.read_text()))
+
+
+def write_path(path: Path_) -> str:
+    """Return a path as messages have it: `spec.containers[0].name`."""
+    text = ""
+    for key in list(_keys(path))[::-1]:
+        text += f"[{key}]" if isinstance(key, int) else f"{'.' * bool(text)}{key}"
+    return text
+
+
+class Reader:
+    """Reads values into types, and writes them out as plain JSON.
+
+    Args:
+        types: structures by name.
+    """
+
+    __slots__ = ("_always", "_types", "unknown")
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._always = {
+            name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
+        }
+        self.unknown: list[Path_] = []
+        """Paths of the fields that vanished."""
+
+    def read(self, value: Any, type_: str, path: Path_ = None) -> Any:
+        """Return a value as Go would write it after reading it.
+
+        Raises: WrongTypeError.
+        """
+        if type_.startswith("[]"):
+            return self._list(value, type_[2:], path)
+        if type_.startswith("{}"):
+            return self._map(value, type_[2:], path)
+        if type_ in self._types:
+            return self._structure(value, type_, path)
+        if type_ in _UNIONS:
+            return self._union(value, _UNIONS[type_], path)
+        return _read_scalar(value, type_, path)
+
+    def _list(self, value: Any, type_: str, path: Path_) -> list[Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _wrong(value, "a list", path)
+        return [self.read(item, type_, (path, index)) for index, item in enumerate(value)]
+
+    def _map(self, value: Any, type_: str, path: Path_) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong(value, "a mapping", path)
+        return {key: self.read(item, type_, (path, key)) for key, item in value.items()}
+
+    def _structure(self, value: Any, type_: str, path: Path_) -> dict[str, Any]:
+        if not isinstance(value, dict | None):
+            raise _wrong(value, "a mapping", path)
+        fields = self._types[type_]
+        result: dict[str, Any] = {}
+        for key, item in (value or {}).items():
+            field = fields.get(key)
+            if field is None:
+                self.unknown.append((path, key))
+            elif item is not None:
+                read = self.read(item, field.type, (path, key))
+                if self._is_written(key, field, read):
+                    result[key] = read
+        for key, field in self._always[type_]:
+            if key not in result and not field.pointer:
+                self._write_zero(key, field, result, path)
+        return result
+
+    def _is_written(self, key: str, field: Field, value: Any) -> bool:
+        if key in _SILENT and field.type in self._types:
+            return bool(value)
+        return field.pointer or field.always or value not in _EMPTY
+
+    def _write_zero(self, key: str, field: Field, result: dict[str, Any], path: Path_) -> None:
+        if field.type in self._types:
+            value = self._structure(None, field.type, (path, key))
+            if value or key not in _SILENT:
+                result[key] = value
+        elif field.type in _ZEROS:
+            result[key] = _ZEROS[field.type]
+
+    def _union(self, value: Any, union: tuple[str, ...], path: Path_) -> Any:
+        for kind, type_ in zip((bool, list, dict), union, strict=True):
+            if type_ and isinstance(value, kind):
+                return self.read(value, type_, path)
+        raise _wrong(value, "another type", path)
+
+
+_UNIONS: Mapping[str, tuple[str, ...]] = {
+    # What a boolean, a list and a mapping are read as; see marshal.go of apiextensions-apiserver.
+    "JSONSchemaPropsOrBool": ("bool", "", "JSONSchemaProps"),
+    "JSONSchemaPropsOrArray": ("", "[]JSONSchemaProps", "JSONSchemaProps"),
+    "JSONSchemaPropsOrStringArray": ("", "[]string", "JSONSchemaProps"),
+}
+_SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "a string"),
+    "bytes": ((str,), "a string"),
+    "time": ((str,), "a string"),
+    "bool": ((bool,), "a boolean"),
+    "int32": ((int,), "an integer"),
+    "int64": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+    "intOrString": ((int, str), "an integer or a string"),
+    "quantity": ((int, float, str), "a quantity"),
+}
+
+
+def is_quantity(value: Any) -> bool:
+    """Whether a value is a quantity as Kubernetes reads it."""
+    return not isinstance(value, bool) and (isinstance(value, int | float) or bool(_QUANTITY(str(value))))
+
+
+def _read_scalar(value: Any, type_: str, path: Path_) -> Any:
+    if type_ == "any":
+        return value
+    if value is None:
+        return _ZEROS.get(type_)
+    allowed, name = _SCALARS[type_]
+    if type(value) not in allowed:
+        raise _wrong(value, name, path)
+    if type_ == "quantity" and not is_quantity(value):
+        raise WrongTypeError(path, "is not a quantity such as 100m or 64Mi")
+    return _as_float(value) if type_ == "float" else value
+
+
+def _as_float(value: float) -> float:
+    """Return a number as Go writes the float64 nearest to it: 9223372036854775807 becomes 9223372036854776000."""
+    nearest = float(value)
+    return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
+
+
+def _wrong(value: Any, wanted: str, path: Path_) -> WrongTypeError:
+    return WrongTypeError(path, f"is {describe_type(value)} where {wanted} is needed")
+
+
+def _parse_field(text: str) -> Field:
+    type_ = text.lstrip("+!*")
+    flags = text[: len(text) - len(type_)]
+    return Field(type_, pointer="*" in flags, always="!" in flags, required="+" in flags)
+
+
+def _keys(path: Path_) -> Iterator[str | int]:
+    while path is not None:
+        path, key = path
+        yield key
