@@ -15,7 +15,7 @@ from api.plugins import MEBIBYTE, Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.desired import Aid
-from controller.observe.secrets import SecretWatches, WatchedSecret
+from controller.observe.named import NamedWatches, WatchedObject
 from controller.secrets import SecretReader
 
 PROGRESS_SECONDS = 5.0
@@ -31,6 +31,8 @@ _OF_SECRETS = frozenset(
         Reason.HOST_KEY_UNKNOWN,
         Reason.HOST_KEY_MISMATCH,
         Reason.INSECURE_REFUSED,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.NAMESPACE_NOT_FOUND,
     }
 )
 
@@ -50,7 +52,7 @@ class Attempt:
     text: str = ""
     _done: dict[int, tuple[int, int]] = field(default_factory=dict)
     _told: float = 0.0
-    _read: dict[int, dict[WatchedSecret, str]] = field(default_factory=dict)
+    _read: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
     _refused: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -67,7 +69,7 @@ class Attempt:
             self.text = ", ".join(_describe(index, *amounts) for index, amounts in sorted(self._done.items()))
             return True
 
-    def note_secret(self, index: int, secret: WatchedSecret, version: str) -> None:
+    def note_secret(self, index: int, secret: WatchedObject, version: str) -> None:
         """Note what was read of a Secret for a source."""
         with self._lock:
             self._read.setdefault(index, {})[secret] = version
@@ -80,7 +82,7 @@ class Attempt:
             else:
                 self._refused.discard(index)
 
-    def failing_secrets(self) -> dict[WatchedSecret, str]:
+    def failing_secrets(self) -> dict[WatchedObject, str]:
         """Return the Secrets that sources fail for now, each with the version that was read."""
         with self._lock:
             return {each: version for index in self._refused for each, version in self._read.get(index, {}).items()}
@@ -98,7 +100,7 @@ class Assistant:
         wake: asks for a pass over a BundleDeployment.
     """
 
-    def __init__(self, secrets: SecretReader, watches: SecretWatches, wake: Callable[[str], None]) -> None:
+    def __init__(self, secrets: SecretReader, watches: NamedWatches, wake: Callable[[str], None]) -> None:
         self._secrets, self._watches, self._wake = secrets, watches, wake
 
     def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
@@ -117,7 +119,7 @@ class Assistant:
 
     def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
         """Watch the Secrets that the sources of a BundleDeployment fail for, and no others any more."""
-        secrets: dict[WatchedSecret, str] = {}
+        secrets: dict[WatchedObject, str] = {}
         for attempt in attempts:
             secrets |= attempt.failing_secrets()
         self._watches.watch(name, secrets)

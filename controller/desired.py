@@ -86,7 +86,6 @@ def check(spec: Spec) -> None:
 def unsupported(spec: Spec) -> list[str]:
     """Return the field paths of what this release does not have yet."""
     fields = [
-        ("serviceAccountName", bool(spec.service_account_name)),
         ("drift", spec.drift.mode != "Repair" or bool(spec.drift.ignore)),
     ]
     return [path for path, used in fields if used]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment
+from controller.accounts import Accounts, account_of
 from controller.apply.hook_runner import HookRunner, Occasion
 from controller.apply.hooks import Event, kinds_of
 from controller.apply.order import Stage, step_of
@@ -28,8 +29,8 @@ Gate = Callable[[], BundleError | None]
 class Hooks:
     """Runs the hooks of BundleDeployments when it is time."""
 
-    def __init__(self, runner: HookRunner, watches: Watches, finder: Finder) -> None:
-        self._runner, self._watches, self._finder = runner, watches, finder
+    def __init__(self, runner: HookRunner, watches: Watches, finder: Finder, accounts: Accounts) -> None:
+        self._runner, self._watches, self._finder, self._accounts = runner, watches, finder, accounts
 
     def before_upgrade(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> Wanted:
         """Return the wanted revision if its hooks are done, else what was applied last, and what is waited for.
@@ -79,10 +80,13 @@ class Hooks:
     ) -> BundleError | None:
         if not revision.hooks:
             return None
-        name = deployment.metadata.name
+        name, account = deployment.metadata.name, account_of(revision.terms)
+        if absence := self._accounts.absence(name, account):
+            return absence
         self._watches.need(name, kinds_of(revision))  # they tell when a hook has finished
         occasion = Occasion(
             owner=name,
+            user=account.user if account else None,
             wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
             collision_protection=deployment.spec.collision_protection,
             proceed=lambda: event.is_of_teardown or is_same_wish(deployment, self._watches.deployment(name)),

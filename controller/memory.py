@@ -16,6 +16,7 @@ from controller.apply.ledger import Ledger
 from controller.apply.targets import TargetSet
 from controller.assistance import Attempt
 from controller.observe.progress import HealthTracker
+from controller.observe.records import ObjectKey
 from controller.polling import PollMemory
 from controller.revision import Revision
 
@@ -40,6 +41,8 @@ class Memory:
     attempt: Attempt = field(default_factory=Attempt)
     """What is known of the sources that are being resolved or fetched."""
     hooks: HookMemory = field(default_factory=HookMemory)
+    abandoned: set[ObjectKey] = field(default_factory=set)
+    """At deletion: what the account may not delete, and the garbage collector takes."""
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
     unknown_since: float | None = None

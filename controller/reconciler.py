@@ -15,6 +15,7 @@ from http import HTTPStatus
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status
+from controller.accounts import OF_RIGHTS, Accounts, account_of
 from controller.apply.execute import Applier
 from controller.apply.job import Job
 from controller.apply.ledger import Ledger
@@ -57,6 +58,7 @@ class Reconciler:
         remover: Remover,
         deleter: Deleter,
         hooks: Hooks,
+        accounts: Accounts,
         publisher: Publisher,
         revisions: RevisionStore,
         retries: Retries,
@@ -64,7 +66,8 @@ class Reconciler:
         now: Callable[[], datetime],
     ) -> None:
         self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
-        self._deleter, self._hooks, self._publisher, self._explainer = deleter, hooks, publisher, explainer
+        self._deleter, self._hooks, self._accounts = deleter, hooks, accounts
+        self._publisher, self._explainer = publisher, explainer
         self._revisions, self._retries, self._now = revisions, retries, now
         self._memories = Memories()
 
@@ -77,6 +80,7 @@ class Reconciler:
         deployment = self._watches.deployment(name)
         if deployment is None:
             return self._forget(name)
+        deployment = self._accounts.policy.complete(deployment)
         memory = self._memories.of(deployment.metadata)
         if deployment.metadata.deletion_timestamp:
             self._finder.forget(name)
@@ -98,6 +102,10 @@ class Reconciler:
     def retry_sources(self, name: str) -> None:
         """Let the sources of a BundleDeployment be tried at once: a Secret that they use has changed."""
         self._finder.retry(name)
+
+    def retry_rights(self, name: str) -> None:
+        """Let a BundleDeployment try again at once what it had no right to do: rights have changed."""
+        self._retries.end(name, OF_RIGHTS)
 
     def end_waits(self) -> list[str]:
         """Let what waits for something on the cluster be tried again; returns the BundleDeployments to look at."""
@@ -153,9 +161,11 @@ class Reconciler:
             return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
         job = self._job(deployment, wanted, revision, targets, memory)
         plan = make_plan(job, leftovers, self._watches.managed(job.owner.name))
-        if deployment.spec.paused:
+        if deployment.spec.paused or not self._accounts.policy.allows(revision.terms):
             return self._survey(deployment, wanted, plan, job, memory), deployment
         if plan.writes:
+            if absence := self._accounts.absence(job.owner.name, account_of(revision.terms)):
+                return replace(self._survey(deployment, wanted, plan, job, memory), failure=absence), deployment
             deployment = self._announce(deployment, wanted, plan, job)
         outcomes = self._applier.execute(plan, job)
         _remember(memory.ledger, outcomes)
@@ -201,6 +211,7 @@ class Reconciler:
     ) -> Job:
         return Job(
             owner=owner_of(deployment),
+            user=account.user if (account := account_of(revision.terms)) else None,
             orphan=deployment.spec.deletion_policy == "Orphan",
             collision_protection=deployment.spec.collision_protection,
             install_namespace=revision.terms.install_namespace,
@@ -260,7 +271,7 @@ class Reconciler:
         )
         # As it is after applying: what was only in the revision before may just have been repaired from it.
         surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
-        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE) if prune_now else []
+        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user) if prune_now else []
         self._publisher.say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
@@ -365,6 +376,7 @@ class Reconciler:
         waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
         memory.waits = waits or bool(skipped_kinds(deployment, report))
         report = replace(report, poll_failure=memory.poll.failure)
+        self._accounts.note(deployment.metadata.name, [*_errors(report), report.poll_failure])
         self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
         return self._requeue(deployment, report, memory)
 
@@ -401,6 +413,7 @@ class Reconciler:
 
     def _forget(self, name: str) -> Requeue:
         self._finder.forget(name)
+        self._accounts.forget(name)
         self._watches.forget(name)
         self._retries.forget(name)
         self._explainer.forget(name)

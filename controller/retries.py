@@ -10,11 +10,11 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import Retry
+from api.v1alpha2.conditions import Reason, Retry
 
 SLOW_SECONDS = 300.0
 FIRST_SECONDS = 1.0
@@ -98,6 +98,13 @@ class Retries:
         with self._lock:
             entries = self._failures.get(name, {})
             for key in [key for key, entry in entries.items() if entry.error.reason.retry is Retry.WAIT]:
+                del entries[key]
+
+    def end(self, name: str, reasons: Collection[Reason]) -> None:
+        """Let what failed for one of these reasons be tried at once."""
+        with self._lock:
+            entries = self._failures.get(name, {})
+            for key in [key for key, entry in entries.items() if entry.error.reason in reasons]:
                 del entries[key]
 
     def forget(self, name: str) -> None:

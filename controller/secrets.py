@@ -14,15 +14,14 @@ from api.errors import BundleError
 from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
-from controller.kube.client import ApiError, Client, User
-from controller.kube.resources import SECRETS, Resource
-from controller.observe.secrets import WatchedSecret
+from controller.accounts import Account, account_in, find_absence
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
+from controller.observe.named import WatchedObject
 from controller.sources.credentials import parse_pull_secrets, parse_secret
 
-ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
-
-Seen = Callable[[WatchedSecret, str], None]
-"""Told which Secret is read, and its resourceVersion; empty: there was nothing to read."""
+Seen = Callable[[WatchedObject, str], None]
+"""Told which Secret or ServiceAccount is read, and its resourceVersion; empty: there was nothing to read."""
 
 
 class SecretReader:
@@ -43,15 +42,16 @@ class SecretReader:
         path = f"spec.sources[{index}].{source.block}.auth"
         if source.secret:
             return parse_secret(self._read(deployment, source.secret, path, seen), source.kind, path)
-        account = deployment.spec.service_account_name
+        account = account_in(deployment.spec)
         return self._pull_secrets(deployment, account, path, seen) if account and source.kind == "image" else None
 
-    def _pull_secrets(self, deployment: BundleDeployment, account: str, path: str, seen: Seen) -> Credentials | None:
+    def _pull_secrets(
+        self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
+    ) -> Credentials | None:
         """Return the credentials of an account's imagePullSecrets."""
-        namespace = deployment.spec.install_namespace or ""
-        manifest = self._get_account(namespace, account)
+        manifest = self._get_account(account, seen)
         references = [
-            SecretReference(namespace=namespace, name=reference["name"])
+            SecretReference(namespace=account.namespace, name=reference["name"])
             for reference in manifest.get("imagePullSecrets") or []
             if reference.get("name")
         ]
@@ -60,48 +60,74 @@ class SecretReader:
 
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
-        user = _reader_of(deployment)
-        self._check_namespace(deployment, namespace, user, path)
-        secret = WatchedSecret(namespace, reference.name, user.name if user else "")
+        account = account_in(deployment.spec)
+        self._check_namespace(deployment, namespace, account, path)
+        secret = WatchedObject(namespace, reference.name, account.user.name if account else "")
         seen(secret, "")
         what = f'{path}: Secret "{namespace}/{reference.name}"'
-        manifest = self._get(SECRETS.path(namespace, reference.name), user, what, Reason.SECRET_NOT_FOUND)
+        try:
+            manifest: dict[str, Any] = self._get(SECRETS.path(namespace, reference.name), account, what)
+        except BundleError as error:
+            if account and error.reason is Reason.SECRET_FORBIDDEN:
+                self._require(account, seen)
+            raise
         seen(secret, manifest["metadata"]["resourceVersion"])
         return manifest
 
-    def _check_namespace(self, deployment: BundleDeployment, namespace: str, user: User | None, path: str) -> None:
-        if user is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
+    def _check_namespace(
+        self, deployment: BundleDeployment, namespace: str, account: Account | None, path: str
+    ) -> None:
+        if account is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
             message = (
                 f'{path}: Secrets of namespace "{namespace}" may not be used; put it into the install namespace, or '
                 "let the administrator allow the namespace by --secret-namespaces"
             )
             raise BundleError(Reason.SECRET_FORBIDDEN, message)
 
-    def _get_account(self, namespace: str, name: str) -> dict[str, Any]:
-        what = f'spec.serviceAccountName: ServiceAccount "{namespace}/{name}"'
-        return self._get(ACCOUNTS.path(namespace, name), None, what, Reason.SERVICE_ACCOUNT_NOT_FOUND)
-
-    def _get(self, path: str, user: User | None, what: str, missing: Reason) -> dict[str, Any]:
+    def _get_account(self, account: Account, seen: Seen) -> dict[str, Any]:
         try:
-            manifest: dict[str, Any] = self._client.get(path, user=user).value
+            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, _describe(account))
+        except BundleError as error:
+            if error.reason is Reason.SECRET_NOT_FOUND:
+                self._require(account, seen)
+            raise
+        seen(_watched(account), manifest["metadata"]["resourceVersion"])
+        return manifest
+
+    def _require(self, account: Account, seen: Seen) -> None:
+        """Refuse an account that is not there.
+
+        Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, APIUnavailable).
+        """
+        seen(_watched(account), "")
+        try:
+            absence = find_absence(self._client, account)
         except ApiError as error:
-            raise _translate(error, user, what, missing) from None
+            raise _translate(error, None, _describe(account)) from None
+        if absence:
+            raise absence
+
+    def _get(self, path: str, account: Account | None, what: str) -> dict[str, Any]:
+        try:
+            manifest: dict[str, Any] = self._client.get(path, user=account.user if account else None).value
+        except ApiError as error:
+            raise _translate(error, account, what) from None
         return manifest
 
 
-def _reader_of(deployment: BundleDeployment) -> User | None:
-    """Return as whom the Secrets of a BundleDeployment are read; None: as the controller."""
-    spec = deployment.spec
-    if not spec.service_account_name:
-        return None
-    return User.service_account(spec.install_namespace or "", spec.service_account_name)
+def _describe(account: Account) -> str:
+    return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
 
 
-def _translate(error: ApiError, user: User | None, what: str, missing: Reason) -> BundleError:
+def _watched(account: Account) -> WatchedObject:
+    return WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS)
+
+
+def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
     if error.status == HTTPStatus.NOT_FOUND:
-        return BundleError(missing, f"{what} does not exist; create it, or correct its name")
+        return BundleError(Reason.SECRET_NOT_FOUND, f"{what} does not exist; create it, or correct its name")
     if error.status == HTTPStatus.FORBIDDEN:
-        whom = f'"{user.name}"' if user else "the controller"
+        whom = f'"{account.user.name}"' if account else "the controller"
         return BundleError(Reason.SECRET_FORBIDDEN, f"{what} may not be read by {whom}; grant get on it")
     message = f"{what} cannot be read: the API server answers {error.status or 'nothing'}; it is tried again by itself"
     return BundleError(Reason.API_UNAVAILABLE, message, retry_after=error.retry_after)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_network
@@ -16,9 +17,12 @@ from typing import Any
 
 from api import names
 from api.plugins import MEBIBYTE, Means, Network
+from controller.accounts import AccountPolicy
 from controller.kube.lease import LeaseTimes
 
 MAX_PORT = 65535
+# A DNS subdomain (RFC 1123).
+_ACCOUNT_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def _option(default: Any, text: str) -> Any:
@@ -52,6 +56,11 @@ class Settings:
     secret_namespaces: str = _option(
         "", "namespaces (a,b) whose Secrets sources may use, besides --namespace and the install namespace"
     )
+    require_service_account: bool = _option(False, "refuse a BundleDeployment that names no serviceAccountName")
+    default_service_account: str = _option(
+        "",
+        "ServiceAccount in the install namespace of a BundleDeployment that names none; installNamespace is required",
+    )
     registry_mirror: str = _option("", "registries that are asked instead (HOST=MIRROR,…)")
     allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that the address guard lets through")
     allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
@@ -68,6 +77,16 @@ class Settings:
     def readable_namespaces(self) -> tuple[str, ...]:
         """Return the namespaces whose Secrets sources may use, besides the install namespace."""
         return (self.namespace, *_split(self.secret_namespaces))
+
+    def accounts(self) -> AccountPolicy:
+        """Return as whom objects may be applied.
+
+        Raises: ValueError for a name that no ServiceAccount can have.
+        """
+        name = self.default_service_account
+        if name and not _ACCOUNT_NAME.fullmatch(name):
+            raise ValueError(f'--default-service-account: "{name}" cannot be the name of a ServiceAccount')
+        return AccountPolicy(required=self.require_service_account, default=name)
 
     def network(self, *, in_pod: bool) -> Network:
         """Return how sources may be reached.
@@ -91,6 +110,7 @@ class Settings:
             return "--metrics-certificate and --metrics-key: give both, or none"
         try:
             self.network(in_pod=False)
+            self.accounts()
             for name in ("metrics_address", "probe_address"):
                 parse_address(name, getattr(self, name))
         except ValueError as error:
@@ -162,6 +182,9 @@ def add_options(parser: argparse.ArgumentParser, environment: Mapping[str, str])
             type=_reader(option.name, option.default),
             metavar="|".join(_CHOICES.get(option.name, ())) or option.name.rsplit("_", maxsplit=1)[-1].upper(),
             help=f"{option.metadata['help']} [{variable}; {option.default!r}]".replace("%", "%%"),
+            # A switch needs no value: --require-service-account alone says true.
+            nargs="?" if isinstance(option.default, bool) else None,
+            const=True if isinstance(option.default, bool) else None,
         )
 
 
@@ -171,11 +194,19 @@ def _reader(name: str, default: Any) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         if name in _CHOICES and text not in _CHOICES[name]:
             raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(_CHOICES[name])}')
+        if isinstance(default, bool):
+            return _read_switch(text)
         if isinstance(default, int) and not (text.isdecimal() and int(text) > 0):
             raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
         return type(default)(text)
 
     return read
+
+
+def _read_switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false')
+    return text == "true"
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str = "rukpak run") -> Settings:

@@ -113,6 +113,22 @@ def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
     return [Note(type="Normal", reason="Retained", action="Release", text=text) for text in kept]
 
 
+def notes_on_abandoned(removals: Iterable[Removal]) -> list[Note]:
+    """Return what to say in Events about objects that the account may not delete: once for an equal failure."""
+    errors = {removal.error.message: removal.error for removal in removals if removal.error}
+    return [_left_to_collector(error) for error in errors.values()]
+
+
+def note_on_absence(absence: BundleError) -> Note:
+    """Return what to say in an Event when a BundleDeployment goes whose account is gone."""
+    return _left_to_collector(absence)
+
+
+def _left_to_collector(error: BundleError) -> Note:
+    text = f"ordinary objects are left to the garbage collector; {error.message}"
+    return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
+
+
 def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
         return []
@@ -162,7 +178,7 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
 
 
 def _unpacked(report: Report) -> Finding:
-    if report.failure and report.failure.reason in UNPACKED_REASONS:
+    if report.failure and (report.failure.reason in UNPACKED_REASONS or _is_unread(report)):
         return Finding(ConditionType.UNPACKED, "False", report.failure.reason, report.failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
@@ -171,6 +187,15 @@ def _unpacked(report: Report) -> Finding:
     return Finding(
         ConditionType.UNPACKED, "True", Reason.UNPACKED, "the content of every source is at hand, or not needed"
     )
+
+
+def _is_unread(report: Report) -> bool:
+    """Whether the sources wait for the account that their Secrets are read as."""
+    of_account = report.failure and report.failure.reason in (
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.NAMESPACE_NOT_FOUND,
+    )
+    return bool(of_account) and not report.wanted
 
 
 def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa: PLR0911 - one row of the table each

@@ -15,6 +15,7 @@ from typing import TypeVar
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, SourcePin
+from controller.accounts import AccountPolicy
 from controller.assistance import Assistant, Attempt
 from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, terms_of
 from controller.kube.discovery import Discovery
@@ -63,12 +64,13 @@ class Finder:
         retries: Retries,
         assistant: Assistant,
         poller: Poller,
+        policy: AccountPolicy,
         publisher: Publisher,
         now: Callable[[], datetime],
     ) -> None:
         self._builder, self._preparations, self._revisions = builder, preparations, revisions
         self._discovery, self._retries, self._assistant = discovery, retries, assistant
-        self._poller, self._publisher, self._now = poller, publisher, now
+        self._poller, self._policy, self._publisher, self._now = poller, policy, publisher, now
 
     def find(self, deployment: BundleDeployment, memory: Memory) -> tuple[Wanted, BundleDeployment]:
         """Return what the spec asks for, and the BundleDeployment with the pins that were recorded.
@@ -95,6 +97,7 @@ class Finder:
     def _check(self, deployment: BundleDeployment, memory: Memory) -> None:
         try:
             check(deployment.spec)
+            self._policy.check(deployment.spec)
         except BundleError:
             self._preparations.cancel(deployment.metadata.name, purpose="")
             memory.attempt = Attempt()
@@ -105,7 +108,7 @@ class Finder:
 
         Raises: ApiError.
         """
-        if not _may_poll(deployment):
+        if not self._may_poll(deployment):
             self._poller.rest(deployment, memory.poll)
             return deployment
         pins = self._poller.poll(deployment, memory.poll)
@@ -117,7 +120,20 @@ class Finder:
 
     def seconds_to_poll(self, deployment: BundleDeployment, memory: Memory) -> float | None:
         """Return in how many seconds a poll is due; None: none is ever, or one goes on."""
-        return self._poller.seconds_to_next(deployment, memory.poll) if _may_poll(deployment) else None
+        return self._poller.seconds_to_next(deployment, memory.poll) if self._may_poll(deployment) else None
+
+    def _may_poll(self, deployment: BundleDeployment) -> bool:
+        """Whether a spec asks for polls and can be served, and nobody asks for a new resolution besides."""
+        if not any(source.poll_interval for source in deployment.spec.sources):
+            return False
+        if requested_at(deployment) != deployment.status.last_handled_reconcile_at:
+            return False
+        try:
+            check(deployment.spec)  # what is wrong with it is told by `find`
+            self._policy.check(deployment.spec)
+        except BundleError:
+            return False
+        return True
 
     def retry(self, name: str) -> None:
         """Let the sources of a BundleDeployment be tried at once."""
@@ -285,19 +301,6 @@ class Finder:
     def _remember(self, deployment: BundleDeployment, ticket: str, error: BundleError) -> BundleError:
         self._retries.failed(deployment.metadata.name, PREPARATION, _attempt(deployment, ticket), error)
         return error
-
-
-def _may_poll(deployment: BundleDeployment) -> bool:
-    """Whether a spec asks for polls and can be served, and nobody asks for a new resolution besides."""
-    if not any(source.poll_interval for source in deployment.spec.sources):
-        return False
-    if requested_at(deployment) != deployment.status.last_handled_reconcile_at:
-        return False
-    try:
-        check(deployment.spec)  # what is wrong with it is told by `find`
-    except BundleError:
-        return False
-    return True
 
 
 def _attempt(deployment: BundleDeployment, ticket: str) -> str:

@@ -106,14 +106,14 @@ class Applier:
         """Settle what LOOK means for each object; nothing is read in a namespace that these steps created."""
         unknown = [item for item in items if item[0].action is Action.LOOK]
         to_read = [(t.target.key, r) for t, r in unknown if t.target.key.namespace not in progress.created_namespaces]
-        found = self._looker.look(to_read)
+        found = self._looker.look(to_read, job.user)
         settled = {task.target.key: self._sender.decide(task, found.get(task.target.key), job) for task, _ in unknown}
         return [(settled.get(task.target.key, task), resource) for task, resource in items]
 
     def _compared(self, items: list[tuple[Task, Resource]], job: Job) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
-        same = self._looker.compare(to_compare, job.owner, orphan=job.orphan) if to_compare else {}
+        same = self._looker.compare(to_compare, job.owner, job.user, orphan=job.orphan) if to_compare else {}
 
         def settle(task: Task) -> Task:
             if task.action is not Action.COMPARE:

@@ -29,7 +29,7 @@ from controller.apply.hooks import (
     make_hook_body,
 )
 from controller.apply.replies import Action, classify
-from controller.kube.client import ApiError, Client
+from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
 from controller.observe.watches import Watches
@@ -60,6 +60,8 @@ class Occasion:
     """The name of the BundleDeployment."""
     wish: str
     """Generation and annotation: another one lets what failed be tried again at once."""
+    user: User | None
+    """As whom they are made, read and removed; None: as the controller."""
     collision_protection: str
     proceed: Callable[[], bool]
     """False as soon as the BundleDeployment is paused or changed: then nothing more is sent."""
@@ -89,7 +91,7 @@ class HookRunner:
         # Not before all have succeeded: a later one may need an earlier one's account.
         for hook in reversed(hooks):
             if SUCCEEDED in hook.delete_policies:
-                self._remove(hook)
+                self._remove(hook, occasion)
         occasion.memory.done.add(hooks[0].run)
         return None
 
@@ -124,7 +126,7 @@ class HookRunner:
         seen = self._watches.managed(occasion.owner).get(hook.key)
         if seen and occasion.memory.running.get(seen.uid) == seen.resource_version:
             return _running(hook)
-        live = self._read(hook, resource)
+        live = self._read(hook, resource, occasion)
         if live is not None and not _stands(live, hook, occasion):
             if error := self._make_way(hook, resource, live, occasion):
                 return error
@@ -142,7 +144,7 @@ class HookRunner:
         if standing.state is State.SUCCEEDED:
             return None
         if FAILED in hook.delete_policies:
-            self._remove(hook)
+            self._remove(hook, occasion)
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({standing.message}); see the logs of its pods")
 
     def _make_way(self, hook: Hook, resource: Resource, live: dict[str, Any], occasion: Occasion) -> BundleError | None:
@@ -155,17 +157,18 @@ class HookRunner:
             return BundleError(Reason.COLLISION, message)
         is_deleting = bool(live["metadata"].get("deletionTimestamp"))
         if BEFORE_CREATION in hook.delete_policies and not is_deleting:
-            self._client.delete(_path(hook, resource), uid=live["metadata"]["uid"])
-            is_deleting = self._read(hook, resource) is not None
+            client = self._client.acting_as(occasion.user)
+            client.delete(_path(hook, resource), uid=live["metadata"]["uid"])
+            is_deleting = self._read(hook, resource, occasion) is not None
         if is_deleting:
             return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} waits until that of an earlier run is gone")
         return None
 
     # requests
 
-    def _read(self, hook: Hook, resource: Resource) -> dict[str, Any] | None:
+    def _read(self, hook: Hook, resource: Resource, occasion: Occasion) -> dict[str, Any] | None:
         try:
-            value: dict[str, Any] = self._client.get(_path(hook, resource)).value
+            value: dict[str, Any] = self._client.acting_as(occasion.user).get(_path(hook, resource)).value
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -177,7 +180,8 @@ class HookRunner:
             value = self._apply(hook, resource, occasion)
         except ApiError as error:
             failure = classify(error, hook.key, install_namespace=hook.key.namespace)
-            if failure.action is not Action.CREATE_NAMESPACE or hook.event.is_of_teardown:
+            may_create = occasion.user is None and not hook.event.is_of_teardown
+            if failure.action is not Action.CREATE_NAMESPACE or not may_create:
                 raise
             self._create_namespace(hook.key.namespace, occasion)
             value = self._apply(hook, resource, occasion)
@@ -187,7 +191,8 @@ class HookRunner:
     def _apply(self, hook: Hook, resource: Resource, occasion: Occasion) -> dict[str, Any]:
         body, manager = make_hook_body(hook, occasion.owner), names.field_manager(occasion.owner)
         path = _path(hook, resource)
-        value: dict[str, Any] = self._client.apply(path, body, manager=manager, force=True, metadata=False).value
+        client = self._client.acting_as(occasion.user)
+        value: dict[str, Any] = client.apply(path, body, manager=manager, force=True, metadata=False).value
         return value
 
     def _create_namespace(self, name: str, occasion: Occasion) -> None:
@@ -195,12 +200,12 @@ class HookRunner:
         manager = names.field_manager(occasion.owner)
         self._client.apply(f"/api/v1/namespaces/{name}", body, manager=manager, force=False)
 
-    def _remove(self, hook: Hook) -> None:
+    def _remove(self, hook: Hook, occasion: Occasion) -> None:
         """Delete a hook that is done with; that it stays is no failure of what it was for."""
         resource = self._discovery.resource(hook.kind)
         try:
             if resource:
-                self._client.delete(_path(hook, resource))
+                self._client.acting_as(occasion.user).delete(_path(hook, resource))
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 log.warning("hook not removed", extra={"object": str(hook.key), "reply": str(error)})

@@ -10,6 +10,7 @@ from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.ledger import Ledger
 from controller.apply.ownership import Exists, Owner
 from controller.apply.targets import Target, TargetSet
+from controller.kube.client import User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class Job:
     """One BundleDeployment in one pass."""
 
     owner: Owner
+    user: User | None
+    """As whom objects are read and written; None: as the controller."""
     orphan: bool
     """The deletionPolicy is Orphan: nothing carries an ownerReference."""
     collision_protection: str

@@ -1,7 +1,8 @@
 """Reading what the watches do not say: objects without our label, and entries whose hash this process never saw.
 
 The requests are few: one LIST where a namespace gets many objects of a kind, else a GET each, all of metadata only.
-What a request says no to is left as the error of those objects.
+What a request says no to is left as the error of those objects. Objects are read as the account that applies them, so
+that nobody learns of what it may not read; what carries our label is listed as the controller, which watches it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ from api import names
 from controller.apply.drift import covers, equal_by_value
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Task
-from controller.kube.client import ApiError, Client
+from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entry_of, project
 
@@ -48,7 +50,7 @@ class Looker:
     def __init__(self, client: Client, pool: ThreadPoolExecutor, window: int) -> None:
         self._client, self._pool, self._window = client, pool, window
 
-    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]]) -> Looked:
+    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> Looked:
         """Return what is there: None for what is not, an ApiError for what could not be read."""
         collections: dict[str, list[tuple[ObjectKey, Resource]]] = defaultdict(list)
         for key, resource in wanted:
@@ -57,20 +59,21 @@ class Looker:
         rest: list[tuple[ObjectKey, Resource]] = []
         for path, items in collections.items():
             if len(items) >= LIST_FROM:
-                listed, complete = self._list(path, items)
+                listed, complete = self._list(path, items, user)
                 found |= listed
                 rest += [] if complete else [item for item in items if item[0] not in listed]
             else:
                 rest += items
-        found |= zip((key for key, _ in rest), run_each(self._pool, self.read, rest, self._window), strict=True)
+        read = partial(self.read, user=user)
+        found |= zip((key for key, _ in rest), run_each(self._pool, read, rest, self._window), strict=True)
         return found
 
     def _list(
-        self, path: str, items: Sequence[tuple[ObjectKey, Resource]]
+        self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
     ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
         """Return what one page says of the items, and whether it is the whole collection."""
         try:
-            manifests, more = self._client.list_page(path, metadata=True)
+            manifests, more = self._client.acting_as(user).list_page(path, metadata=True)
         except ApiError:
             return {}, False
         first = items[0][0]
@@ -79,16 +82,18 @@ class Looker:
         listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in wanted}
         return (listed, False) if more else ({key: listed.get(key) for key in wanted}, True)
 
-    def read(self, item: tuple[ObjectKey, Resource]) -> Record | ApiError | None:
+    def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
         """Look at one object, on the caller's thread."""
         key, resource = item
         try:
-            value = self._client.get(resource.path(key.namespace, key.name), metadata=True).value
+            value = self._client.acting_as(user).get(resource.path(key.namespace, key.name), metadata=True).value
         except ApiError as error:
             return None if error.status == HTTPStatus.NOT_FOUND else error
         return project(value, key.group, key.kind)
 
-    def compare(self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, *, orphan: bool) -> Compared:
+    def compare(
+        self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, user: User | None, *, orphan: bool
+    ) -> Compared:
         """Say which objects are as this revision has them, although no hash is known (reference/apply.md 3).
 
         An ApiError stands for what could not be read now: that is no reason to apply everything again.
@@ -97,6 +102,7 @@ class Looker:
         for task, resource in tasks:
             collections[resource.group, resource.kind].append((task, resource))
         same: dict[ObjectKey, bool | ApiError] = {}
+        client = self._client.acting_as(user)
         for items in collections.values():
             try:
                 entries = self._owned(items, owner)
@@ -106,7 +112,7 @@ class Looker:
             for task, resource in items:
                 manifest = entries.get(task.target.key)
                 body = make_body(task.target.manifest, owner, orphan=orphan)
-                same[task.target.key] = manifest is not None and self._is_same(manifest, body, resource, owner)
+                same[task.target.key] = manifest is not None and _is_same(client, manifest, body, resource, owner)
         return same
 
     def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
@@ -116,17 +122,21 @@ class Looker:
         manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
         return {project(manifest, key.group, key.kind).key: manifest for manifest in manifests}
 
-    def _is_same(self, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner) -> bool:
-        entry = entry_of(manifest, names.field_manager(owner.name))
-        if entry is not None:
-            return entry.get("apiVersion") == body["apiVersion"] and covers(entry.get("fieldsV1") or {}, body)
-        return not manifest["metadata"].get("managedFields") and self._has_values(body, resource)
 
-    def _has_values(self, body: Mapping[str, Any], resource: Resource) -> bool:
-        """Compare an object whose managedFields were wiped by its values: that is no drift by itself."""
-        metadata = body["metadata"]
-        try:
-            live = self._client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
-        except ApiError:
-            return False
-        return equal_by_value(body, live)
+def _is_same(
+    client: Client, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner
+) -> bool:
+    entry = entry_of(manifest, names.field_manager(owner.name))
+    if entry is not None:
+        return entry.get("apiVersion") == body["apiVersion"] and covers(entry.get("fieldsV1") or {}, body)
+    return not manifest["metadata"].get("managedFields") and _has_values(client, body, resource)
+
+
+def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool:
+    """Compare an object whose managedFields were wiped by its values: that is no drift by itself."""
+    metadata = body["metadata"]
+    try:
+        live = client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
+    except ApiError:
+        return False
+    return equal_by_value(body, live)

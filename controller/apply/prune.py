@@ -18,7 +18,7 @@ from controller.apply.order import teardown_order
 from controller.apply.ownership import is_marked_to_stay
 from controller.apply.release import release
 from controller.apply.replies import classify
-from controller.kube.client import ApiError, Client
+from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project
@@ -81,21 +81,30 @@ class Remover:
     def __init__(self, client: Client, discovery: Discovery) -> None:
         self._client, self._discovery = client, discovery
 
-    def remove(self, records: Iterable[Record], owner: str, cause: Cause) -> list[Removal]:
-        """Take objects away in reverse order of applying; what is being deleted already is left to it."""
-        ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
-        return [self._remove(record, owner, dispose(record, cause)) for record in ordered]
+    def remove(self, records: Iterable[Record], owner: str, cause: Cause, user: User | None) -> list[Removal]:
+        """Take objects away in reverse order of applying; what is being deleted already is left to it.
 
-    def _remove(self, record: Record, owner: str, disposal: Disposal) -> Removal:
+        Args:
+            records: of objects that have passed the ownership test.
+            owner: name of the BundleDeployment.
+            cause: why they go.
+            user: as whom they are deleted and released; None: as the controller. Whether somebody else still uses a
+                CustomResourceDefinition or a Namespace is looked up as the controller, which sees everything.
+        """
+        client = self._client.acting_as(user)
+        ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
+        return [self._remove(client, record, owner, dispose(record, cause)) for record in ordered]
+
+    def _remove(self, client: Client, record: Record, owner: str, disposal: Disposal) -> Removal:
         resource = self._resource(record.key)
         if resource is None:
             return Removal(record=record)
         try:
             kept = self._reason_to_keep(record, owner, disposal)
             if kept:
-                release(self._client, resource, record.key, owner)
+                release(client, resource, record.key, owner)
             else:
-                self._delete(record, resource)
+                _delete(client, record, resource)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
@@ -108,20 +117,6 @@ class Remover:
     def _resource(self, key: ObjectKey) -> Resource | None:
         served = self._discovery.resources()
         return next((resource for resource in served if (resource.group, resource.kind) == (key.group, key.kind)), None)
-
-    def _delete(self, record: Record, resource: Resource) -> None:
-        """Delete the object that was judged, also if what changed since has nothing to do with the judgement."""
-        path = resource.path(record.key.namespace, record.key.name)
-        try:
-            self._client.delete(path, uid=record.uid, resource_version=record.resource_version)
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
-            now = project(self._client.get(path, metadata=True).value, record.key.group, record.key.kind)
-            if now.uid == record.uid and _ownership(now) != _ownership(record):
-                raise
-            if now.uid == record.uid:
-                self._client.delete(path, uid=now.uid, resource_version=now.resource_version)
 
     def _reason_to_keep(self, record: Record, owner: str, disposal: Disposal) -> str:
         if disposal is Disposal.RELEASE:
@@ -168,6 +163,21 @@ class Remover:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+
+
+def _delete(client: Client, record: Record, resource: Resource) -> None:
+    """Delete the object that was judged, also if what changed since has nothing to do with the judgement."""
+    path = resource.path(record.key.namespace, record.key.name)
+    try:
+        client.delete(path, uid=record.uid, resource_version=record.resource_version)
+    except ApiError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        now = project(client.get(path, metadata=True).value, record.key.group, record.key.kind)
+        if now.uid == record.uid and _ownership(now) != _ownership(record):
+            raise
+        if now.uid == record.uid:
+            client.delete(path, uid=now.uid, resource_version=now.resource_version)
 
 
 def _ownership(record: Record) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ class _Request:
     task: Task
     resource: Resource
     job: Job
+    client: Client
+    """Acts as the account of the BundleDeployment."""
     cured: frozenset[Cure] = frozenset()
     """What was done about refusals already."""
 
@@ -79,7 +81,8 @@ class Sender:
 
     def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
-        return self._carry_out(_Request(task=task, resource=resource, job=job))
+        client = self._client.acting_as(job.user)
+        return self._carry_out(_Request(task=task, resource=resource, job=job, client=client))
 
     def decide(self, task: Task, found: Record | ApiError | None, job: Job) -> Task:
         """Settle what a task means for an object that was looked at."""
@@ -143,13 +146,13 @@ class Sender:
         match failure.action:
             case Cure.JUDGE_AGAIN:
                 # Not by the pool, of which this thread is one: all of them might wait for each other.
-                found = self._looker.read((request.task.target.key, request.resource))
+                found = self._looker.read((request.task.target.key, request.resource), request.job.user)
                 return replace(request, task=self.decide(request.task, found, request.job))
             case Cure.MIGRATE_ENTRIES:
-                heal.migrate_entries(self._client, request.path, request.resource.api_version)
+                heal.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
             case Cure.TAKE_OVER_ITEMS:
-                taken = heal.take_over_items(self._client, request.path, request.body(), request.manager)
+                taken = heal.take_over_items(request.client, request.path, request.body(), request.manager)
                 return request if taken else None
             case Cure.CREATE_NAMESPACE:
                 return request if self._create_namespace(request) else None
@@ -162,7 +165,7 @@ class Sender:
         if target is None or not target.bare:
             return False
         path = f"/api/v1/namespaces/{target.key.name}"
-        self._client.apply(path, target.manifest, manager=request.manager, force=False)
+        request.client.apply(path, target.manifest, manager=request.manager, force=False)
         return True
 
     def _error(self, failure: Failure, task: Task, job: Job) -> BundleError:
@@ -194,7 +197,9 @@ class Sender:
         if not job.proceed():  # to look at many objects takes its time
             return Outcome(task=task, error=out_of_date(task))
         body = self._prepare(request, request.body())
-        reply = self._client.apply(request.path, body, manager=request.manager, force=task.action is not Action.CREATE)
+        reply = request.client.apply(
+            request.path, body, manager=request.manager, force=task.action is not Action.CREATE
+        )
         self._retries.succeeded(job.owner.name, task.target.key)
         warnings = (*reply.warnings, *warnings)
         if task.target.bare:
@@ -229,7 +234,7 @@ class Sender:
             if task.action is Action.REPAIR:
                 return self._without_strays(request, body)
             if task.evicts or record.released_from:
-                version = make_way(self._client, request.resource, task.target.key, version)
+                version = make_way(request.client, request.resource, task.target.key, version)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -239,7 +244,7 @@ class Sender:
     def _without_strays(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
         # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
         if heal.has_keyed_items(body):
-            heal.take_over_items(self._client, request.path, body, request.manager)
+            heal.take_over_items(request.client, request.path, body, request.manager)
         return body
 
     def _tidied(self, request: _Request, value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -247,7 +252,7 @@ class Sender:
         adopted = request.task.action is Action.TAKE_BACK
         try:
             metadata = heal.drop_replaced_entries(
-                self._client, request.path, value["metadata"], request.manager, adopted=adopted
+                request.client, request.path, value["metadata"], request.manager, adopted=adopted
             )
         except ApiError:
             return value

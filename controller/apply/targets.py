@@ -59,6 +59,8 @@ def make_targets(
 ) -> TargetSet:
     """Return the targets of a revision, the install namespace first where objects need it and the bundle lacks it.
 
+    With an account that namespace is not among them: the account is in it, so that it has to be there already.
+
     Args:
         revision: its objects are applicable already.
         owner: the BundleDeployment that applies.
@@ -68,7 +70,7 @@ def make_targets(
     install_namespace = revision.terms.install_namespace
     placed = (_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects)
     targets = [_target(manifest, owner, revision.terms.optional, orphan=orphan) for manifest in placed]
-    namespace = _install_namespace(install_namespace, targets)
+    namespace = None if revision.terms.service_account_name else _install_namespace(install_namespace, targets)
     if namespace:
         targets.insert(0, namespace)
     return TargetSet(

@@ -9,6 +9,7 @@ for an object (apply/), watches (watch.py).
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -108,6 +109,15 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._transport = Transport(load, user_agent=user_agent, on_request=on_request, fence=fence, clock=clock)
+        self._user: User | None = None
+
+    def acting_as(self, user: User | None) -> Client:
+        """Return a client whose requests go out as another user, over the same connections; None: this one."""
+        if user is None:
+            return self
+        client = copy.copy(self)
+        client._user = user  # noqa: SLF001 - of this class
+        return client
 
     @property
     def host(self) -> str:
@@ -139,11 +149,13 @@ class Client:
         """Send one request and read the whole reply.
 
         `path` has every segment quoted, as `Resource.path` does it. `body` is JSON, or bytes that go out as they are.
-        `timeout` is seconds to connect, and seconds of silence. `user` is whom to act as, by default the one of the
-        configuration. `if_none_match` is an ETag: if it still holds, the response has status 304 and no value.
+        `timeout` is seconds to connect, and seconds of silence. `user` is whom to act as, by default the one of
+        `acting_as`, else of the configuration.
+        `if_none_match` is an ETag: if it still holds, the response has status 304 and no value.
 
         Raises: ApiError; ValueError for a body that is no JSON.
         """
+        user = user or self._user
         headers = [("Accept", accept)]
         if body is not None:
             headers.append(("Content-Type", content_type or JSON))
@@ -178,6 +190,7 @@ class Client:
 
         Raises: ApiError, also while iterating.
         """
+        user = user or self._user
         headers = (("Accept", accept), *(user.headers() if user else ()))
         request = Request(method="GET", path=path, query=tuple(query), headers=headers, body=None, timeout=timeout)
         return LineStream(self._transport.send(request), silence)

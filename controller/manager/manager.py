@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from api import names
 from api.plugins import Limits
+from controller.accounts import Accounts
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
@@ -29,7 +30,8 @@ from controller.manager.identity import make_identity
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
 from controller.observe.explanations import Explainer
-from controller.observe.secrets import SecretWatches
+from controller.observe.grants import GrantWatches
+from controller.observe.named import NamedWatches
 from controller.observe.watches import Watches
 from controller.polling import Poller
 from controller.preparations import Preparations
@@ -47,7 +49,7 @@ HEALTH_SECONDS = 0.1
 """How long a change of health alone may wait, so that a rollout of many objects is one pass and not many."""
 SERVED_SECONDS = (0.2, 3.0)
 """How long discovery may be behind a CustomResourceDefinition or APIService that has changed."""
-WATCHES = 24
+WATCHES = 28
 DRAIN_SECONDS = 1.2
 """For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
 LAST_WRITES_SECONDS = 0.3
@@ -58,6 +60,8 @@ LEASE = "rukpak"
 LEASE_CONNECTIONS = 4
 LOST = 1
 """Exit status of a leader that lost its Lease."""
+RIGHTS_SECONDS = 0.5
+"""How long the API server may go by old rights; a Role and its binding, made one after the other, are one pass."""
 
 
 class _Dispatcher:
@@ -80,6 +84,11 @@ class _Dispatcher:
         if self.reconciler:
             self.reconciler.retry_sources(name)
         self._queue.add(name)
+
+    def rights_changed(self, name: str) -> None:
+        if self.reconciler:
+            self.reconciler.retry_rights(name)
+        self._queue.add_after(name, RIGHTS_SECONDS)
 
     def cluster_changed(self, kind: str) -> None:
         waiting = self.reconciler.end_waits() if self.reconciler else []
@@ -197,11 +206,14 @@ def make_manager(settings: Settings) -> Manager:
     preparations = Preparations(settings.fetch_workers, queue.add)
     revisions = RevisionStore(client, settings.namespace)
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
-    secret_watches = SecretWatches(client, dispatcher.secret_changed)
+    secret_watches = NamedWatches(client, dispatcher.secret_changed)
     assistant = Assistant(SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     publisher = Publisher(client, watches, events)
     remover = Remover(client, discovery)
+    policy = settings.accounts()
+    absent = NamedWatches(client, queue.add)
+    accounts = Accounts(client, policy, absent, GrantWatches(client, dispatcher.rights_changed))
     finder = Finder(
         builder=builder,
         preparations=preparations,
@@ -210,10 +222,11 @@ def make_manager(settings: Settings) -> Manager:
         retries=retries,
         assistant=assistant,
         poller=Poller(builder, preparations, retries, assistant),
+        policy=policy,
         publisher=publisher,
         now=_now,
     )
-    hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder)
+    hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder, accounts)
     explainer = Explainer(client, lambda name: dispatcher.objects_changed(name, urgent=False))
     reconciler = Reconciler(
         watches=watches,
@@ -221,9 +234,17 @@ def make_manager(settings: Settings) -> Manager:
         applier=applier,
         remover=remover,
         deleter=Deleter(
-            watches=watches, remover=remover, hooks=hooks, revisions=revisions, publisher=publisher, now=_now
+            watches=watches,
+            finder=finder,
+            accounts=accounts,
+            remover=remover,
+            hooks=hooks,
+            revisions=revisions,
+            publisher=publisher,
+            now=_now,
         ),
         hooks=hooks,
+        accounts=accounts,
         publisher=publisher,
         revisions=revisions,
         retries=retries,

@@ -24,12 +24,6 @@ class Case:
 CASES = [
     # Left out of account, each of these would apply more, or with more rights, than the spec says.
     Case(
-        name="an account to apply as",
-        spec={"serviceAccountName": "tenant"},
-        reason="NotSupported",
-        saying="spec.serviceAccountName",
-    ),
-    Case(
         name="drift that is only to be reported",
         spec={"drift": {"mode": "Report"}},
         reason="NotSupported",
@@ -85,7 +79,7 @@ def test_what_becomes_unsafe_later_stops_at_what_is_installed(world: World) -> N
     deployed = world.deploy(config_map("settings", color="blue"))
     installed = deployed.wait_ready()
 
-    deployed.change(serviceAccountName="tenant")
+    deployed.change(drift={"mode": "Report"})
 
     deployed.wait_for("Installed", "False", "NotSupported")
     deployed.edit("settings", color="red")

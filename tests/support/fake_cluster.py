@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -17,7 +18,7 @@ from typing import Any, cast
 from api import names
 from api.plugins import Capabilities
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.client import Client, Response
+from controller.kube.client import Client, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
@@ -67,6 +68,9 @@ class FakeCluster:
         """So many requests are served; then, as far as the caller can tell, the caller is dead."""
         self.warnings: tuple[str, ...] = ()
         """Of every apply."""
+        self.acted: list[tuple[str, str]] = []
+        """(user, request) of what was sent as somebody else."""
+        self._actor = threading.local()
         self._version = 0
 
     @property
@@ -119,6 +123,10 @@ class FakeCluster:
         return taken
 
     # Client
+
+    def acting_as(self, user: User | None) -> Client:
+        """Note what is sent through the result in `acted`, with whose it is."""
+        return cast("Client", _Acting(self, user)) if user else self.client
 
     def get(self, path: str, *, metadata: bool = False) -> Response:
         self._note(f"GET {path}")
@@ -198,6 +206,8 @@ class FakeCluster:
         if self.dies_after is not None and len(self.requests) >= self.dies_after:
             raise KilledError
         self.requests.append(request)
+        if actor := getattr(self._actor, "name", ""):
+            self.acted.append((actor, request))
         if self.faults.get(request):
             raise self.faults[request].pop(0)
 
@@ -229,6 +239,23 @@ class FakeCluster:
 
     def _reply(self, value: Json, warnings: tuple[str, ...] = ()) -> Response:
         return Response(200, copy.deepcopy(value), warnings, {})
+
+
+class _Acting:
+    """A FakeCluster to which somebody else sends."""
+
+    def __init__(self, cluster: FakeCluster, user: User) -> None:
+        self._cluster, self._user = cluster, user
+
+    def __getattr__(self, name: str) -> Any:
+        def send(*args: Any, **options: Any) -> Any:
+            self._cluster._actor.name = self._user.name
+            try:
+                return getattr(self._cluster, name)(*args, **options)
+            finally:
+                self._cluster._actor.name = ""
+
+        return send
 
 
 class FakeWatches:

@@ -7,7 +7,7 @@ until a test moves it. A restart keeps the cluster and forgets everything else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar, cast
@@ -17,6 +17,7 @@ from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
+from controller.accounts import AccountPolicy, Accounts
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
@@ -27,6 +28,8 @@ from controller.formats.applicable import make_applicable, revision_digest
 from controller.hooks import Hooks
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.observe.explanations import Explainer
+from controller.observe.grants import GrantWatches
+from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
 from controller.preparations import Preparations
@@ -132,6 +135,23 @@ class Unaided:
         pass  # there are none
 
 
+class Unwatched:
+    """Stands for NamedWatches: nothing changes by itself."""
+
+    def watch(self, name: str, objects: Mapping[WatchedObject, str]) -> None:
+        pass
+
+
+class Grants:
+    """Stands for GrantWatches: keeps who lacks rights."""
+
+    def __init__(self) -> None:
+        self.lacking: set[str] = set()
+
+    def want(self, name: str, *, lacks: bool) -> None:
+        (self.lacking.add if lacks else self.lacking.discard)(name)
+
+
 class Told:
     """Stands for an EventRecorder: keeps what is told."""
 
@@ -149,6 +169,7 @@ class World:
         self.cluster = FakeCluster()
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.preparations, self.events = Shelf(), AtOnce(), Told()
+        self.policy, self.grants = AccountPolicy(), Grants()
         self.seconds = 0.0
         self.start()
 
@@ -163,6 +184,8 @@ class World:
         watches = self.watches.watches
         publisher = Publisher(client, watches, cast("EventRecorder", self.events))
         remover = Remover(client, discovery)
+        absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
+        accounts = Accounts(client, self.policy, absent, grants)
         finder = Finder(
             builder=builder,
             preparations=preparations,
@@ -171,19 +194,28 @@ class World:
             retries=self.retries,
             assistant=assistant,
             poller=Poller(builder, preparations, self.retries, assistant, lambda: self.now().timestamp()),
+            policy=self.policy,
             publisher=publisher,
             now=self.now,
         )
-        hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder)
+        hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder, accounts)
         self.reconciler = Reconciler(
             watches=watches,
             finder=finder,
             applier=self.applier,
             remover=remover,
             deleter=Deleter(
-                watches=watches, remover=remover, hooks=hooks, revisions=revisions, publisher=publisher, now=self.now
+                watches=watches,
+                finder=finder,
+                accounts=accounts,
+                remover=remover,
+                hooks=hooks,
+                revisions=revisions,
+                publisher=publisher,
+                now=self.now,
             ),
             hooks=hooks,
+            accounts=accounts,
             publisher=publisher,
             revisions=revisions,
             retries=self.retries,

@@ -11,12 +11,12 @@ from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.assistance import Assistant, Attempt
-from controller.observe.secrets import SecretWatches, WatchedSecret
+from controller.observe.named import NamedWatches, WatchedObject
 from controller.secrets import SecretReader, Seen
 from tests.support.deployments import deployment
 
 MEBIBYTE = 1 << 20
-LOGIN, OTHER = WatchedSecret("shop", "login"), WatchedSecret("shop", "other")
+LOGIN, OTHER = WatchedObject("shop", "login"), WatchedObject("shop", "other")
 
 
 class Clock:
@@ -56,7 +56,7 @@ def test_each_source_is_told_with_or_without_its_size() -> None:
 class Told(NamedTuple):
     name: str
     failures: Mapping[int, Reason | None]
-    expect: dict[WatchedSecret, str]
+    expect: dict[WatchedObject, str]
 
 
 TOLD = [
@@ -97,17 +97,17 @@ class Reader:
 
 
 class Watches:
-    """Stands for SecretWatches: keeps what is to be watched."""
+    """Stands for NamedWatches: keeps what is to be watched."""
 
     def __init__(self) -> None:
-        self.wanted: dict[str, dict[WatchedSecret, str]] = {}
+        self.wanted: dict[str, dict[WatchedObject, str]] = {}
 
-    def watch(self, name: str, secrets: dict[WatchedSecret, str]) -> None:
+    def watch(self, name: str, secrets: dict[WatchedObject, str]) -> None:
         self.wanted[name] = secrets
 
 
 def make_assistant(watches: Watches, woken: list[str]) -> Assistant:
-    return Assistant(cast("SecretReader", Reader()), cast("SecretWatches", watches), woken.append)
+    return Assistant(cast("SecretReader", Reader()), cast("NamedWatches", watches), woken.append)
 
 
 def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:

@@ -73,7 +73,6 @@ UNSUPPORTED = [
     Unsupported("drift that is only reported", spec(drift={"mode": "Report"}), ["drift"]),
     Unsupported("drift that is ignored", spec(drift={"ignore": [{"kind": "Pod", "paths": ["spec.x"]}]}), ["drift"]),
     Unsupported("so are kinds that may be missing", spec(optional=[{"kind": "Pod"}]), []),
-    Unsupported("an account", spec(serviceAccountName="deployer"), ["serviceAccountName"]),
     Unsupported("so is a chart", spec(format="helm"), []),
     Unsupported("so is an operator bundle", spec(format="registry-v1"), []),
 ]
@@ -95,15 +94,9 @@ PLUG_IN = {"kind": "example.com/s3", "parameters": {"bucket": "b"}}
 REFUSED = [
     Refused(
         "what is not supported is named by its field",
-        spec(format="registry-v1"),
+        spec(drift={"mode": "Report"}),
         Reason.NOT_SUPPORTED,
-        "spec.format: is not supported by this release",
-    ),
-    Refused(
-        "of several the first speaks",
-        spec(format="registry-v1", serviceAccountName="x"),
-        Reason.NOT_SUPPORTED,
-        "spec.format: is not supported by this release (and 1 more)",
+        "spec.drift: is not supported by this release",
     ),
     Refused("a reference that cannot be one", spec(image("UPPER")), Reason.INVALID_REFERENCE, "spec.sources[0].image."),
     Refused(

@@ -12,7 +12,8 @@ from api.errors import BundleError
 from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.observe.secrets import WatchedSecret
+from controller.kube.resources import SERVICE_ACCOUNTS
+from controller.observe.named import WatchedObject
 from controller.secrets import SecretReader
 from tests.support.deployments import REF, deployment
 from tests.support.fake_api import FakeApi, Fault
@@ -35,7 +36,7 @@ class Desk:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.reader = SecretReader(api.client(), ["allowed"])
-        self.seen: list[tuple[WatchedSecret, str]] = []
+        self.seen: list[tuple[WatchedObject, str]] = []
 
     def serve(self, value: Mapping[str, Any], plural: str = "secrets") -> None:
         about = value["metadata"]
@@ -95,7 +96,7 @@ def test_from_which_namespaces_secrets_may_be(case: Allowed, desk: Desk) -> None
     found = desk.read(asking(case.auth))
     assert found is not None
     assert (found.username, found.password) == ("robot", CANARY)
-    assert desk.seen == [(WatchedSecret(case.namespace, "login"), ""), (WatchedSecret(case.namespace, "login"), "7")]
+    assert desk.seen == [(WatchedObject(case.namespace, "login"), ""), (WatchedObject(case.namespace, "login"), "7")]
 
 
 def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> None:
@@ -112,7 +113,7 @@ def test_with_an_account_it_is_read_as_that_and_from_wherever_it_may(desk: Desk)
     desk.serve(secret("other", username="robot", password=CANARY))
     assert desk.read(asking(named(namespace="other"), serviceAccountName="deployer"))
     assert [request.header("Impersonate-User") for request in desk.api.received] == [[ACCOUNT]]
-    assert desk.seen[-1] == (WatchedSecret("other", "login", ACCOUNT), "7")
+    assert desk.seen[-1] == (WatchedObject("other", "login", ACCOUNT), "7")
 
 
 class Refused(NamedTuple):
@@ -161,13 +162,13 @@ def test_what_a_refusal_means(case: Refused, desk: Desk) -> None:
     desk.api.faults = [Fault(case.status) for _ in range(10)]
     error = desk.failure(asking(named(), **case.spec))
     assert (error.reason, error.message) == (case.reason, case.message)
-    assert [version for _, version in desk.seen] == [""]
+    assert {version for _, version in desk.seen} == {""}
 
 
 def test_one_of_no_use_was_read_and_may_be_corrected(desk: Desk) -> None:
     desk.serve(secret(other=CANARY))
     assert desk.failure(asking(named())).reason is Reason.SECRET_INVALID
-    assert desk.seen[-1] == (WatchedSecret("shop", "login"), "7")
+    assert desk.seen[-1] == (WatchedObject("shop", "login"), "7")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def pull_secret(name: str, password: str) -> dict[str, Any]:
 
 
 def account(*names: str) -> dict[str, Any]:
-    metadata = {"namespace": "shop", "name": "deployer"}
+    metadata = {"namespace": "shop", "name": "deployer", "resourceVersion": "7"}
     return {"metadata": metadata, "imagePullSecrets": [{"name": name} for name in names]}
 
 
@@ -199,7 +200,7 @@ def test_an_image_without_auth_uses_the_pull_secrets_of_the_account(desk: Desk) 
     found = desk.read(asking(None, "image", serviceAccountName="deployer"))
     assert found is not None
     assert [entry.password for entry in found.registries] == ["1", "2"]
-    assert {each.name for each, _ in desk.seen} == {"a", "b"}
+    assert {each.name for each, _ in desk.seen} == {"deployer", "a", "b"}
 
 
 def test_an_account_without_pull_secrets_has_no_credentials(desk: Desk) -> None:
@@ -207,10 +208,29 @@ def test_an_account_without_pull_secrets_has_no_credentials(desk: Desk) -> None:
     assert desk.read(asking(None, "image", serviceAccountName="deployer")) is None
 
 
-def test_a_missing_account_is_named(desk: Desk) -> None:
+NO_ACCOUNT = WatchedObject("shop", "deployer", resource=SERVICE_ACCOUNTS)
+
+
+def test_a_missing_account_is_named_and_can_be_waited_for(desk: Desk) -> None:
+    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop"}}, "")
     error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
     assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
     assert error.message.startswith('spec.serviceAccountName: ServiceAccount "shop/deployer" does not exist')
+    assert desk.seen == [(NO_ACCOUNT, "")]
+
+
+def test_so_is_its_missing_namespace(desk: Desk) -> None:
+    error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
+    assert error.reason is Reason.NAMESPACE_NOT_FOUND
+    assert error.message.startswith('spec.installNamespace: namespace "shop" does not exist; create it')
+
+
+def test_of_what_an_account_may_not_read_it_is_said_if_there_is_no_such_account(desk: Desk) -> None:
+    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop"}}, "")
+    desk.api.faults = [Fault(403)]
+    error = desk.failure(asking(named(), serviceAccountName="deployer"))
+    assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
+    assert desk.seen[-1] == (NO_ACCOUNT, "")
 
 
 def test_other_sources_do_not_use_pull_secrets(desk: Desk) -> None:

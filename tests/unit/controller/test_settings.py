@@ -24,6 +24,15 @@ CASES = [
     Case("its variable", [], {"RUKPAK_WORKERS": "3"}, {"workers": 3}),
     Case("a flag wins over its variable", ["--workers=2"], {"RUKPAK_WORKERS": "3"}, {"workers": 2}),
     Case("words of a name are joined by dashes", ["--log-format=text"], {}, {"log_format": "text"}),
+    Case("a switch", ["--require-service-account"], {}, {"require_service_account": True}),
+    Case(
+        "a switch before another flag",
+        ["--require-service-account", "--workers=2"],
+        {},
+        {"require_service_account": True, "workers": 2},
+    ),
+    Case("a switch by variable", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "true"}, {"require_service_account": True}),
+    Case("a switch that is off", ["--require-service-account=false"], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "true"}, {}),
     Case("variables of others say nothing", [], {"WORKERS": "3", "RUKPAK_OTHER": "3"}, {}),
 ]
 
@@ -62,6 +71,8 @@ MISTAKES = [
     ),
     Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
+    Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false'),
+    Mistake("no account", ["--default-service-account=a:b"], {}, '--default-service-account: "a:b" cannot be the name'),
     Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
     Mistake(
         "a leader that would give up after others may begin",

@@ -119,8 +119,7 @@ def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(
     assert terms.optional == ({"group": "g", "kind": "K"},)
 
 
-def test_what_is_kept_with_the_same_objects_is_written_once(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desired, "unsupported", lambda _spec: [])
+def test_what_is_kept_with_the_same_objects_is_written_once(search: Search) -> None:
     search.install("v1")
     search.wish("v1", serviceAccountName="deployer")
     search.find()

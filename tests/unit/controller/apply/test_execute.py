@@ -16,6 +16,7 @@ from controller.apply.outcome import Outcome
 from controller.apply.ownership import Owner
 from controller.apply.plan import Action, Plan, make_plan
 from controller.apply.targets import TargetSet, make_targets
+from controller.kube.client import User
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
@@ -76,6 +77,7 @@ class Bench:
         )
         self.proceed: Callable[[], bool] = lambda: True
         self.protection, self.wish = "Prevent", "1"
+        self.user: User | None = None
         self.cluster.put(NAMESPACE)
 
     def targets(self, *manifests: Any) -> TargetSet:
@@ -84,6 +86,7 @@ class Bench:
 
     def plan(self, targets: TargetSet) -> tuple[Plan, Job]:
         job = Job(
+            user=self.user,
             owner=OWNER,
             orphan=False,
             collision_protection=self.protection,

@@ -59,7 +59,7 @@ def maps(*names_: str) -> list[tuple[ObjectKey, Resource]]:
 
 def test_a_few_objects_are_read_one_by_one(looker: Looker, cluster: FakeCluster) -> None:
     cluster.put(config_map("a"))
-    found = looker.look(maps("a", "b"))
+    found = looker.look(maps("a", "b"), None)
     assert isinstance(found[key("a")], Record)
     assert found[key("b")] is None
     assert sorted(cluster.requests) == [f"GET {MAPS}/a", f"GET {MAPS}/b"]
@@ -68,7 +68,7 @@ def test_a_few_objects_are_read_one_by_one(looker: Looker, cluster: FakeCluster)
 def test_many_objects_of_a_namespace_take_one_list(looker: Looker, cluster: FakeCluster) -> None:
     for name in "abx":
         cluster.put(config_map(name))
-    found = looker.look(maps(*"abcd"))
+    found = looker.look(maps(*"abcd"), None)
     assert {each.name: record is not None for each, record in found.items()} == {
         "a": True, "b": True, "c": False, "d": False
     }  # fmt: skip
@@ -82,14 +82,14 @@ def test_what_is_beyond_the_first_page_is_read_one_by_one(
         cluster.put(config_map(name))
     page = cluster.list_page
     monkeypatch.setattr(cluster, "list_page", lambda path, **options: page(path, **options, limit=3))
-    assert all(looker.look(maps(*"abcd")).values())
+    assert all(looker.look(maps(*"abcd"), None).values())
     assert cluster.requests == [f"LIST {MAPS}", f"GET {MAPS}/d"]
 
 
 def test_where_listing_is_not_allowed_each_is_read(looker: Looker, cluster: FakeCluster) -> None:
     cluster.put(config_map("a"))
     cluster.faults[f"LIST {MAPS}"] = [DENIED]
-    found = looker.look(maps(*"abcd"))
+    found = looker.look(maps(*"abcd"), None)
     assert [name for name in "abcd" if found[key(name)]] == ["a"]
     assert len(cluster.requests) == 5
 
@@ -98,19 +98,19 @@ def test_namespaces_and_kinds_are_looked_at_apart(looker: Looker, cluster: FakeC
     wanted = [(key(name, namespace), CONFIG_MAPS) for namespace in ("x", "y") for name in "ab"]
     wanted += [(ObjectKey("", "Secret", "x", name), SECRETS) for name in "ab"]
     assert len(wanted) > LIST_FROM
-    assert set(looker.look(wanted).values()) == {None}
+    assert set(looker.look(wanted, None).values()) == {None}
     assert all(request.startswith("GET ") for request in cluster.requests)
 
 
 def test_what_may_not_be_read_keeps_its_error(looker: Looker, cluster: FakeCluster) -> None:
     cluster.faults[f"GET {MAPS}/a"] = [DENIED]
-    found = looker.look(maps("a", "b"))
+    found = looker.look(maps("a", "b"), None)
     assert found[key("a")] is DENIED
     assert found[key("b")] is None
 
 
 def test_nothing_wanted_is_nothing_asked(looker: Looker, cluster: FakeCluster) -> None:
-    assert looker.look([]) == {}
+    assert looker.look([], None) == {}
     assert not cluster.requests
 
 
@@ -130,7 +130,7 @@ def apply(cluster: FakeCluster, manifest: dict[str, Any]) -> str:
 
 
 def compare(looker: Looker, *manifests: dict[str, Any]) -> list[bool | ApiError]:
-    found = looker.compare([task(each) for each in manifests], OWNER, orphan=False)
+    found = looker.compare([task(each) for each in manifests], OWNER, None, orphan=False)
     return [found[key_of(each)] for each in manifests]
 
 

@@ -96,6 +96,7 @@ def job_of(*targets: Target, ledger: Ledger, **changes: Any) -> Job:
     )
     fields: dict[str, Any] = {
         "owner": OWNER,
+        "user": None,
         "orphan": False,
         "collision_protection": "Prevent",
         "install_namespace": "shop",

@@ -98,7 +98,7 @@ def cluster() -> FakeCluster:
 
 def remove(cluster: FakeCluster, *manifests: dict[str, Any], cause: Cause = Cause.TEARDOWN) -> list[Removal]:
     records = [project(one, one["apiVersion"].rpartition("/")[0], one["kind"]) for one in map(cluster.put, manifests)]
-    return Remover(cluster.client, cluster.discovery).remove(records, "foo", cause)
+    return Remover(cluster.client, cluster.discovery).remove(records, "foo", cause, None)
 
 
 def test_objects_go_in_reverse_order_of_applying(cluster: FakeCluster) -> None:
@@ -137,7 +137,7 @@ def test_what_is_gone_is_gone(cluster: FakeCluster) -> None:
 
 def test_a_kind_that_is_not_served_has_no_objects(cluster: FakeCluster) -> None:
     record = Record(key=ObjectKey("example.org", "Gadget", "shop", "g"))
-    (removal,) = Remover(cluster.client, cluster.discovery).remove([record], "foo", Cause.TEARDOWN)
+    (removal,) = Remover(cluster.client, cluster.discovery).remove([record], "foo", Cause.TEARDOWN, None)
     assert removal == Removal(record=record)
     assert not cluster.requests
 
@@ -154,7 +154,7 @@ def stale(cluster: FakeCluster, **change: Any) -> Removal:
     """Remove an object that has changed since it was seen."""
     seen = project(cluster.put(ours("ConfigMap", "a")), "", "ConfigMap")
     cluster.patch(CONFIG_PATH, change)
-    return Remover(cluster.client, cluster.discovery).remove([seen], "foo", Cause.PRUNE)[0]
+    return Remover(cluster.client, cluster.discovery).remove([seen], "foo", Cause.PRUNE, None)[0]
 
 
 def test_an_object_whose_status_has_changed_since_goes_all_the_same(cluster: FakeCluster) -> None:

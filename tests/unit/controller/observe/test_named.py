@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.observe.secrets import SecretWatches, WatchedSecret
+from controller.observe.named import NamedWatches, WatchedObject
 from tests.support.fake_api import FakeApi, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"
-SECRET = WatchedSecret("ns", "login")
+SECRET = WatchedObject("ns", "login")
 SECONDS = 10.0
 
 
@@ -21,7 +21,7 @@ class Room:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.told: queue.Queue[str] = queue.Queue()
-        self.watches = SecretWatches(api.client(), self.told.put)
+        self.watches = NamedWatches(api.client(), self.told.put)
 
     def put(self) -> str:
         """Write the Secret; return its version."""
@@ -95,7 +95,7 @@ def test_one_that_changed_while_it_was_tried_is_told_when_that_has_failed(room: 
 
 
 def test_it_is_watched_by_name_and_as_who_reads_it(room: Room) -> None:
-    room.watches.watch("shop", {WatchedSecret("ns", "login", "system:serviceaccount:ns:deployer"): ""})
+    room.watches.watch("shop", {WatchedObject("ns", "login", "system:serviceaccount:ns:deployer"): ""})
     (request,) = room.watched(1)
     assert (request.path, request.query["fieldSelector"]) == (SECRETS, "metadata.name=login")
     assert request.header("Impersonate-User") == ["system:serviceaccount:ns:deployer"]

@@ -1,8 +1,9 @@
-"""Watching the Secrets that sources failed for, while they fail: their change lets the sources be tried at once.
+"""Watching single objects that something failed for, while it fails: their change lets it be tried at once.
 
-One watch by name for each, as the identity that reads the Secret; there is no watch on all Secrets (DESIGN, section 5).
-Metadata only: no value of a Secret is ever held here. What counts is whether a Secret is another one than was read, so
-that no change is lost between reading it, failing with it and watching it.
+These are Secrets that sources use, and ServiceAccounts. One watch by name for each, as the identity that reads the
+object; there is no watch on all Secrets (DESIGN, section 5). Metadata only: no value of a Secret is ever held here.
+What counts is whether an object is another one than was read, so that no change is lost between reading it, failing
+with it and watching it.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.kube.client import Client, User
-from controller.kube.resources import SECRETS
+from controller.kube.resources import SECRETS, Resource
 from controller.kube.watch import Reflector
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedSecret:
-    """A Secret, and who reads it."""
+class WatchedObject:
+    """An object, and who reads it."""
 
     namespace: str
     name: str
     user: str = ""
     """Empty: the controller."""
+    resource: Resource = SECRETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,56 +37,56 @@ class _Trace:
     resource_version: str
 
 
-class SecretWatches:
+class NamedWatches:
     """Thread-safe.
 
     Args:
-        changed: called with the name of a BundleDeployment when a Secret that it waits for is not what it read.
+        changed: called with the name of a BundleDeployment when an object that it waits for is not what it read.
     """
 
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
         self._client, self._changed = client, changed
-        self._watches: dict[str, dict[WatchedSecret, _Watch]] = {}
+        self._watches: dict[str, dict[WatchedObject, _Watch]] = {}
         self._lock = threading.Lock()
 
-    def watch(self, name: str, secrets: Mapping[WatchedSecret, str]) -> None:
-        """Watch exactly these Secrets for a BundleDeployment.
+    def watch(self, name: str, objects: Mapping[WatchedObject, str]) -> None:
+        """Watch exactly these objects for a BundleDeployment.
 
         Args:
             name: of the BundleDeployment.
-            secrets: with the resourceVersion that was read; empty: there was nothing to read.
+            objects: with the resourceVersion that was read; empty: there was nothing to read.
         """
         with self._lock:
             watches = self._watches.pop(name, {})
-            ended = [watches.pop(secret) for secret in watches.keys() - secrets.keys()]
+            ended = [watches.pop(each) for each in watches.keys() - objects.keys()]
             known = dict(watches)
-            started = {secret: self._make(name, secret) for secret in secrets.keys() - known.keys()}
-            if secrets:
+            started = {each: self._make(name, each) for each in objects.keys() - known.keys()}
+            if objects:
                 self._watches[name] = known | started
-        for each in ended:
-            each.reflector.stop()
-        for secret, each in (known | started).items():
-            each.expect(secrets[secret])
-        for each in started.values():
-            each.reflector.start()
+        for watch in ended:
+            watch.reflector.stop()
+        for watched, watch in (known | started).items():
+            watch.expect(objects[watched])
+        for watch in started.values():
+            watch.reflector.start()
 
-    def _make(self, name: str, secret: WatchedSecret) -> _Watch:
-        return _Watch(self._client, secret, lambda: self._changed(name))
+    def _make(self, name: str, watched: WatchedObject) -> _Watch:
+        return _Watch(self._client, watched, lambda: self._changed(name))
 
 
 class _Watch:
-    """One Secret, watched for one BundleDeployment."""
+    """One object, watched for one BundleDeployment."""
 
-    def __init__(self, client: Client, secret: WatchedSecret, changed: Callable[[], None]) -> None:
-        self._key = (secret.namespace, secret.name)
+    def __init__(self, client: Client, watched: WatchedObject, changed: Callable[[], None]) -> None:
+        self._key = (watched.namespace, watched.name)
         self._changed = changed
         self._version = ""
         self.reflector = Reflector[_Trace](
             client,
-            SECRETS.path(secret.namespace),
-            field_selector=f"metadata.name={secret.name}",
+            watched.resource.path(watched.namespace),
+            field_selector=f"metadata.name={watched.name}",
             metadata=True,
-            user=User(secret.user) if secret.user else None,
+            user=User(watched.user) if watched.user else None,
             project=_trace,
             on_change=self._compare,
         )

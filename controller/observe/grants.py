@@ -1,0 +1,91 @@
+"""Watching for rights that somebody may grant, while a BundleDeployment fails for want of some.
+
+What is granted where is nobody's business here: any change of RBAC lets those that lack rights be tried again. The
+watches are of metadata alone, as the controller, and end when nobody lacks anything. Where the controller may not watch
+them, what was refused is tried again by the clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.kube.client import Client
+from controller.kube.resources import Resource
+from controller.kube.watch import Reflector
+
+_GROUP = "rbac.authorization.k8s.io"
+RESOURCES = (
+    Resource(_GROUP, "v1", "Role", "roles", namespaced=True),
+    Resource(_GROUP, "v1", "RoleBinding", "rolebindings", namespaced=True),
+    Resource(_GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False),
+    Resource(_GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trace:
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+class GrantWatches:
+    """Thread-safe.
+
+    Args:
+        client: acts as the controller.
+        changed: called with the name of a BundleDeployment that lacks rights when some were granted, or taken away.
+    """
+
+    def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
+        self._client, self._changed = client, changed
+        self._lacking: set[str] = set()
+        self._reflectors: list[Reflector[_Trace]] = []
+        self._lock = threading.Lock()
+
+    def want(self, name: str, *, lacks: bool) -> None:
+        """Note whether a BundleDeployment lacks rights."""
+        started: list[Reflector[_Trace]] = []
+        ended: list[Reflector[_Trace]] = []
+        with self._lock:
+            (self._lacking.add if lacks else self._lacking.discard)(name)
+            if self._lacking and not self._reflectors:
+                started = self._reflectors = [self._watch(resource) for resource in RESOURCES]
+            elif self._reflectors and not self._lacking:
+                ended, self._reflectors = self._reflectors, []
+        for reflector in started:
+            reflector.start()
+        for reflector in ended:
+            reflector.stop()
+
+    def _watch(self, resource: Resource) -> Reflector[_Trace]:
+        # What was granted between the refusal and the first list is in the list: so its end counts as a change.
+        reflector: Reflector[_Trace] = Reflector(
+            self._client,
+            resource.path(),
+            metadata=True,
+            project=_trace,
+            on_change=lambda _old, _new: self._tell() if reflector.synced else None,
+            on_synced=self._tell,
+        )
+        return reflector
+
+    def _tell(self) -> None:
+        with self._lock:
+            lacking = sorted(self._lacking)
+        for name in lacking:
+            self._changed(name)
+
+
+def _trace(manifest: dict[str, Any]) -> _Trace:
+    metadata = manifest["metadata"]
+    return _Trace(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+    )
