@@ -42,6 +42,7 @@ from controller.content.store import ContentStore
 from controller.content.tree import assemble
 from controller.extensions import format_of, source_of
 from controller.formats.applicable import make_applicable, revision_digest, scopes_of_crds
+from controller.observer import DEAF, Observer, Phase, SourceResult, timed
 from controller.revision import Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
@@ -188,6 +189,7 @@ class Builder:
         now: the time of day, for `resolvedAt`.
         network: what the administrator says about reaching sources.
         means: what rendering may use; scratch, cancel token and limits are those of each call.
+        observer: is told how long the phases take, and what is asked of sources.
     """
 
     def __init__(
@@ -200,10 +202,11 @@ class Builder:
         *,
         network: Network = _ANYWHERE,
         means: Means = _USUAL,
+        observer: Observer = DEAF,
     ) -> None:
         self._store, self._store_bytes = store, store_bytes
         self._limits, self._timeout, self._now, self._network = limits, timeout, now, network
-        self._means = means
+        self._means, self._observer = means, observer
         self._in_use: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -226,10 +229,12 @@ class Builder:
         return Resolved(pins=tuple(found), failure=_first(failures))
 
     def _resolve(self, index: int, source: Source, cancelled: threading.Event, aid: Aid) -> SourcePin:
-        with _telling(index, aid), self._store.scratch() as scratch:
+        with self._asking(Phase.RESOLVE, index, source, aid), self._store.scratch() as scratch:
             access = self._access(index, source, scratch, cancelled, aid)
             keep = partial(self._keep, source, access.path)
             resolution = source_of(source.kind).resolve(source.parameters_json, replace(access, keep=keep))
+        is_same = access.previous is not None and access.previous.digest == resolution.digest
+        self._observer.source_asked(source.kind, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
         return SourcePin(
             destination=source.target,
             kind=source.kind,
@@ -266,7 +271,8 @@ class Builder:
                 rendering = self._render(request, tree, install_namespace, capabilities, cancelled)
                 return _revision_of(rendering, terms, capabilities)
 
-            made = make()
+            with timed(self._observer, Phase.RENDER):
+                made = make()
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # What differs may be the doing of another release, which is to be had by asking for everything anew. What
             # differs each time is chance.
@@ -326,6 +332,7 @@ class Builder:
         plugin, resolution = source_of(source.kind), _resolution(pin)
         key = _content_key(source, resolution)
         if stored := self._store.get(key):
+            self._observer.source_asked(source.kind, SourceResult.REUSED)
             return stored
 
         def write(folder: Path) -> None:
@@ -334,8 +341,20 @@ class Builder:
                 entries = plugin.fetch(source.parameters_json, resolution, access)
                 write_entries(entries, folder, self._limits, access.path)
 
-        with _telling(index, aid):
-            return self._store.put(key, write)
+        with self._asking(Phase.FETCH, index, source, aid):
+            folder = self._store.put(key, write)
+        self._observer.source_asked(source.kind, SourceResult.FETCHED)
+        return folder
+
+    @contextmanager
+    def _asking(self, phase: Phase, index: int, source: Source, aid: Aid) -> Iterator[None]:
+        """Tell how long asking a source takes, and how it ends if it fails."""
+        try:
+            with timed(self._observer, phase), _telling(index, aid):
+                yield
+        except BundleError:
+            self._observer.source_asked(source.kind, SourceResult.ERROR)
+            raise
 
     def _keep(self, source: Source, path: str, resolution: Resolution, entries: Iterator[Entry]) -> None:
         """Store content that resolving had to read."""

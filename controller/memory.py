@@ -15,6 +15,7 @@ from controller.apply.hook_runner import HookMemory
 from controller.apply.ledger import Ledger
 from controller.apply.targets import TargetSet
 from controller.assistance import Attempt
+from controller.drifting import Drifting
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.polling import PollMemory
@@ -37,6 +38,7 @@ class Memory:
     """The revision that was installed before another was, while its objects may be left; empty: none."""
     targets: dict[tuple[str, bool], TargetSet] = field(default_factory=dict)
     """By revision and whether objects are orphaned, while they are being worked on."""
+    drifting: Drifting = field(default_factory=Drifting)
     poll: PollMemory = field(default_factory=PollMemory)
     attempt: Attempt = field(default_factory=Attempt)
     """What is known of the sources that are being resolved or fetched."""

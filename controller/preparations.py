@@ -6,6 +6,7 @@ without it, and repairs what is installed. Work whose ticket nobody asks for any
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,7 +61,8 @@ class Preparations:
 
     def _start(self, name: str, ticket: str, work: Callable[[threading.Event], Any]) -> _Job:
         cancelled = threading.Event()
-        job = _Job(ticket, cancelled, self._pool.submit(work, cancelled))
+        # In the context of the pass that asks for it: what is logged carries its id.
+        job = _Job(ticket, cancelled, self._pool.submit(contextvars.copy_context().run, work, cancelled))
         job.future.add_done_callback(lambda _: self._finished(name))
         return job
 

@@ -6,6 +6,7 @@ Nothing waits here: whatever ends a wait brings the next pass. An unchanged Bund
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -22,7 +23,7 @@ from controller.apply.ledger import Ledger
 from controller.apply.optional import leave_out_missing
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
-from controller.apply.prune import Cause, Remover
+from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.targets import Target, TargetSet, make_targets
 from controller.deletion import Deleter
 from controller.hooks import Hooks
@@ -33,6 +34,7 @@ from controller.observe.explanations import Explainer
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
+from controller.observer import DEAF, Observer, Phase
 from controller.publisher import Publisher
 from controller.questions import is_current, is_same_wish, own_records, owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
@@ -64,11 +66,13 @@ class Reconciler:
         retries: Retries,
         explainer: Explainer,
         now: Callable[[], datetime],
+        observer: Observer = DEAF,
     ) -> None:
         self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
         self._deleter, self._hooks, self._accounts = deleter, hooks, accounts
         self._publisher, self._explainer = publisher, explainer
         self._revisions, self._retries, self._now = revisions, retries, now
+        self._observer = observer
         self._memories = Memories()
 
     def reconcile(self, name: str) -> Requeue:
@@ -167,7 +171,8 @@ class Reconciler:
             if absence := self._accounts.absence(job.owner.name, account_of(revision.terms)):
                 return replace(self._survey(deployment, wanted, plan, job, memory), failure=absence), deployment
             deployment = self._announce(deployment, wanted, plan, job)
-        outcomes = self._applier.execute(plan, job)
+        outcomes = self._execute(plan, job)
+        self._observer.drift_found(*memory.drifting.repair(outcomes, job))
         _remember(memory.ledger, outcomes)
         return self._conclude(
             deployment=deployment, wanted=wanted, job=job, outcomes=outcomes, memory=memory
@@ -240,10 +245,23 @@ class Reconciler:
             return deployment
         return self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
 
+    def _execute(self, plan: Plan, job: Job) -> list[Outcome]:
+        """Carry out a plan, and tell how long that took if something was sent.
+
+        Raises: ApiError.
+        """
+        started = time.monotonic()
+        outcomes = self._applier.execute(plan, job)
+        if any(outcome.tried for outcome in outcomes):
+            succeeded = not any(outcome.error for outcome in outcomes)
+            self._observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
+        return outcomes
+
     def _survey(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job, memory: Memory) -> Report:
         """Look, and touch nothing: what has drifted, and how healthy it is (DESIGN, rule 8)."""
         drifted, same = self._applier.survey(plan, job)
         memory.ledger.learn(same)
+        self._observer.drift_found(memory.drifting.see(drifted), 0)
         return replace(
             self._report(deployment, wanted),
             revision=job.wanted.revision,
@@ -271,7 +289,7 @@ class Reconciler:
         )
         # As it is after applying: what was only in the revision before may just have been repaired from it.
         surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
-        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user) if prune_now else []
+        removals = self._prune(surplus, job) if prune_now and surplus else []
         self._publisher.say(deployment, notes_on_removals(removals))
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
@@ -302,6 +320,13 @@ class Reconciler:
             return report
         memory.rest(() if wanted.current else (job.wanted.revision, wanted.pending))
         return replace(report, managed_kinds=_merge_kinds((), kinds))
+
+    def _prune(self, surplus: list[Record], job: Job) -> list[Removal]:
+        started = time.monotonic()
+        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user)
+        succeeded = not any(removal.error for removal in removals)
+        self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=succeeded)
+        return removals
 
     def _finish(
         self,

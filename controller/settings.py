@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,21 @@ class Settings:
     def lease_times(self) -> LeaseTimes:
         """Return the times of the Lease."""
         return LeaseTimes(duration=self.lease_duration, renew=self.renew_deadline, retry=self.retry_period)
+
+    def certificate_files(self) -> tuple[Path, Path] | None:
+        """Return the files of the certificate of the metrics and of its key; None: it is self-signed."""
+        if not self.metrics_certificate:
+            return None
+        return Path(self.metrics_certificate).expanduser(), Path(self.metrics_key).expanduser()
+
+    def serves_securely(self, host: str) -> bool:
+        """Return whether metrics at this host go over https, and only to who may see them."""
+        if self.metrics_secure != "auto":
+            return self.metrics_secure == "yes"
+        try:
+            return not ip_address(host).is_loopback
+        except ValueError:
+            return host != "localhost"
 
     def problem(self) -> str:
         """Return what is wrong with options that have to fit each other; empty if nothing is."""

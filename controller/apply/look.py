@@ -7,6 +7,7 @@ that nobody learns of what it may not read; what carries our label is listed as 
 
 from __future__ import annotations
 
+import contextvars
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,9 +34,14 @@ def run_each(
     pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Sequence[Item], window: int
 ) -> list[Result]:
     """Run a function on each item, at most `window` in the pool at a time, so that no bundle fills it alone."""
+    context = contextvars.copy_context()  # of the pass: what is logged for it carries its id
+
+    def run(item: Item) -> Result:
+        return context.copy().run(function, item)
+
     results: list[Result] = []
     for start in range(0, len(items), window):
-        results += pool.map(function, items[start : start + window])
+        results += pool.map(run, items[start : start + window])
     return results
 
 

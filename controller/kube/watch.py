@@ -13,6 +13,7 @@ Not here: what is known and what is newer (cache.py), requests and events (colle
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -22,7 +23,7 @@ from http import HTTPStatus
 from typing import Any, Generic
 
 from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
-from controller.kube.client import PAGE_ITEMS, Client, User
+from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, User
 from controller.kube.collection import Collection, Event, ends_list, parse_events
 from controller.kube.errors import ApiError
 from controller.kube.stream import LineStream
@@ -31,6 +32,8 @@ __all__ = ["Key", "Pace", "Record", "Reflector"]
 
 log = logging.getLogger(__name__)
 
+GRACE_SECONDS = 60.0
+"""How late a sign of life may be: a machine under load is no reason to end a process."""
 DENIED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
@@ -116,6 +119,8 @@ class Reflector(Generic[RecordT]):
         self._stopping = threading.Event()
         self._awake = threading.Event()
         self._stream: LineStream | None = None
+        self._next_sign = math.inf
+        """Until when, in monotonic seconds, the thread has to show that it goes on."""
         self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
         self.denied = ""
         """Why the collection may not or cannot be listed (403, 404); empty otherwise."""
@@ -124,6 +129,7 @@ class Reflector(Generic[RecordT]):
 
     def start(self) -> None:
         """Begin to list and watch. Once only."""
+        self._expect(0)
         self._thread.start()
 
     def stop(self) -> None:
@@ -136,6 +142,17 @@ class Reflector(Generic[RecordT]):
     def wake(self) -> None:
         """Try again now instead of after the pause: the kind, or the right to list it, may have appeared."""
         self._awake.set()
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its thread has ended, or hangs; to wait for a server that is away is no such thing."""
+        if self._stopping.is_set() or math.isinf(self._next_sign):
+            return False
+        return not self._thread.is_alive() or time.monotonic() > self._next_sign
+
+    def _expect(self, seconds: float) -> None:
+        """Note that the thread goes on, and may be silent for so many seconds."""
+        self._next_sign = time.monotonic() + seconds + GRACE_SECONDS
 
     @property
     def path(self) -> str:
@@ -182,7 +199,9 @@ class Reflector(Generic[RecordT]):
                 continue  # list anew at once: what is known is too old, and nothing is wrong with the server
             failures += 1
             asked = (error.retry_after or 0.0) if error else 0.0
-            self._awake.wait(self._pace.choose_pause(failures, asked))
+            pause = self._pace.choose_pause(failures, asked)
+            self._expect(pause)
+            self._awake.wait(pause)
             self._awake.clear()
 
     def _attempt(self) -> ApiError | None:
@@ -214,6 +233,7 @@ class Reflector(Generic[RecordT]):
 
     def _follow(self) -> None:
         seconds = random.randint(*self._pace.watch)  # noqa: S311
+        self._expect(seconds + self._pace.slack + sum(DEFAULT_TIMEOUT))
         if self._version and time.monotonic() < self._relist_at:
             self._watch(seconds)
             return
@@ -265,6 +285,7 @@ class Reflector(Generic[RecordT]):
         fresh: dict[Key, RecordT] = {}
         version = ""
         for page in self._collection.pages(self._pace.page):
+            self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
             if page.restarted:
                 fresh.clear()
             records = (record for item in page.items if (record := self._make(item)) is not None)
@@ -287,6 +308,7 @@ class Reflector(Generic[RecordT]):
         quiet = True
         for kind, value in events:
             quiet = False
+            self._expect(self._pace.watch[1] + self._pace.slack)
             self.last_error = None
             self._take(kind, value)
             self._version = value["metadata"]["resourceVersion"]

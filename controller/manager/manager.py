@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,14 +21,21 @@ from controller.content.store import ContentStore
 from controller.deletion import Deleter
 from controller.desired import Builder
 from controller.hooks import Hooks
-from controller.kube.client import ApiError, Client, connect
+from controller.kube.client import ApiError, Client, RequestHook, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
 from controller.kube.fence import Fence
 from controller.kube.lease import Election
+from controller.manager.certificate import Certificate
 from controller.manager.identity import make_identity
+from controller.manager.metrics import Metrics, State
+from controller.manager.probes import Probes
+from controller.manager.pulse import Pulse
 from controller.manager.queue import WorkQueue
+from controller.manager.reviews import Reviewer
+from controller.manager.server import Server
+from controller.manager.serving import metrics_routes, probe_routes
 from controller.manager.workers import Workers
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
@@ -40,7 +48,7 @@ from controller.reconciler import Reconciler
 from controller.retries import Retries
 from controller.revisions import RevisionStore
 from controller.secrets import SecretReader
-from controller.settings import Settings
+from controller.settings import Settings, parse_address
 from controller.wanted import Finder
 
 log = logging.getLogger(__name__)
@@ -57,7 +65,8 @@ EVENTS_SECONDS = 0.3
 BEGIN_SECONDS = 1.0
 """Who is elected later than this after its start was a standby."""
 LEASE = "rukpak"
-LEASE_CONNECTIONS = 4
+OWN_CONNECTIONS = 8
+"""For the Lease, reviews and the probe: these have a client of their own, which no fence and no full pool holds up."""
 LOST = 1
 """Exit status of a leader that lost its Lease."""
 RIGHTS_SECONDS = 0.5
@@ -113,6 +122,7 @@ class Manager:
     elected: threading.Event
     """Set when this process may act."""
     election: Election | None
+    servers: tuple[Server, ...]
     settings: Settings
 
     def run(self, stop: threading.Event) -> None:
@@ -121,6 +131,8 @@ class Manager:
         While another process leads, only watch: the caches are warm when it ends.
         """
         log.info("starting", extra={"version": version("rukpak"), "namespace": self.settings.namespace})
+        for server in self.servers:
+            server.start()
         self.events.start()
         self.watches.start()
         if self.election:
@@ -170,6 +182,8 @@ class Manager:
         self.applier.stop()
         if self.election:
             self.election.stop(LAST_WRITES_SECONDS)
+        for server in self.servers:
+            server.stop()
 
 
 def _end_at_once() -> None:
@@ -188,8 +202,12 @@ def make_manager(settings: Settings) -> Manager:
         content store cannot be opened.
     """
     fence = Fence() if settings.leader_elect == "yes" else None
+    metrics, pulse = Metrics(), Pulse()
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
-    discovery, queue, retries = Discovery(client), WorkQueue(), Retries()
+    own_client = _connect(settings, OWN_CONNECTIONS)
+    client.on_request = own_client.on_request = _listen_to_requests(metrics, pulse)
+    queue = WorkQueue(on_waited=metrics.waited, on_worked=metrics.worked)
+    discovery, retries = Discovery(client), Retries()
     dispatcher = _Dispatcher(queue)
     watches = Watches(client, discovery, dispatcher)
     store = ContentStore(settings.store_folder())
@@ -202,6 +220,7 @@ def make_manager(settings: Settings) -> Manager:
         lambda: datetime.now(UTC),
         network=settings.network(in_pod=is_in_pod()),
         means=settings.means(),
+        observer=metrics,
     )
     preparations = Preparations(settings.fetch_workers, queue.add)
     revisions = RevisionStore(client, settings.namespace)
@@ -250,19 +269,36 @@ def make_manager(settings: Settings) -> Manager:
         retries=retries,
         explainer=explainer,
         now=_now,
+        observer=metrics,
     )
     dispatcher.reconciler = reconciler
+    workers = Workers(queue, reconciler.reconcile, settings.workers, metrics.pass_ended)
+    election = _make_election(settings, own_client, store, fence, elected) if fence else None
+    metrics.serve(
+        State(
+            queue=queue.stats,
+            workers=settings.workers,
+            leading=elected.is_set,
+            deployments=watches.deployments,
+            store_bytes=store.bytes_used,
+            version=version("rukpak"),
+        )
+    )
+    probes = Probes(
+        watches=watches, workers=workers, queue=queue.stats, election=election, pulse=pulse, client=own_client
+    )
     return Manager(
         queue=queue,
         watches=watches,
         events=events,
-        workers=Workers(queue, reconciler.reconcile, settings.workers),
+        workers=workers,
         preparations=preparations,
         applier=applier,
         explainer=explainer,
         reconciler=reconciler,
         elected=elected,
-        election=_make_election(settings, store, fence, elected) if fence else None,
+        election=election,
+        servers=tuple(_make_servers(settings, metrics, probes, own_client)),
         settings=settings,
     )
 
@@ -277,9 +313,33 @@ def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Clien
     )
 
 
-def _make_election(settings: Settings, store: ContentStore, fence: Fence, elected: threading.Event) -> Election:
+def _listen_to_requests(metrics: Metrics, pulse: Pulse) -> RequestHook:
+    def request_ended(method: str, host: str, status: int) -> None:
+        metrics.request_ended(method, host, status)
+        pulse.request_ended(status)
+
+    return request_ended
+
+
+def _make_servers(settings: Settings, metrics: Metrics, probes: Probes, client: Client) -> Iterator[Server]:
+    if address := parse_address("metrics_address", settings.metrics_address):
+        secure = settings.serves_securely(address[0])
+        yield Server(
+            "--metrics-address",
+            address,
+            metrics_routes(metrics),
+            context=Certificate(settings.certificate_files()).context if secure else None,
+            review=Reviewer(client).review if secure else None,
+        )
+    if address := parse_address("probe_address", settings.probe_address):
+        yield Server("--probe-address", address, probe_routes(probes))
+
+
+def _make_election(
+    settings: Settings, client: Client, store: ContentStore, fence: Fence, elected: threading.Event
+) -> Election:
     return Election(
-        client=_connect(settings, LEASE_CONNECTIONS),
+        client=client,
         namespace=settings.namespace,
         name=LEASE,
         identity=make_identity(store.lock),

@@ -41,6 +41,26 @@ class Backoff:
         return delay * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """What a queue does, at one moment."""
+
+    depth: int
+    """Keys that wait for a worker."""
+    adds: int
+    """So often a key was added that did not wait already."""
+    retries: int
+    working: int
+    """Keys that are being worked on."""
+    unfinished_seconds: float
+    """For how long they are, all together."""
+    longest_seconds: float
+
+
+def _ignore(_seconds: float) -> None:
+    pass
+
+
 class _Bucket:
     """Tokens that fill up with time. It may be overdrawn: the debt is what one has to wait for."""
 
@@ -58,11 +78,29 @@ class _Bucket:
 
 
 class WorkQueue:
-    """Thread-safe. Every `get` needs a `done`; before that, `forget` on success or `retry` on failure."""
+    """Thread-safe. Every `get` needs a `done`; before that, `forget` on success or `retry` on failure.
 
-    def __init__(self, backoff: Backoff = Backoff(), clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        on_waited: gets the seconds that a key waited, when it is handed out.
+        on_worked: gets the seconds that a key was worked on.
+    """
+
+    def __init__(
+        self,
+        backoff: Backoff = Backoff(),
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        on_waited: Callable[[float], None] = _ignore,
+        on_worked: Callable[[float], None] = _ignore,
+    ) -> None:
         self._backoff = backoff
         self._clock = clock
+        self._on_waited, self._on_worked = on_waited, on_worked
+        self._added: dict[str, float] = {}
+        """Since when keys are dirty."""
+        self._begun: dict[str, float] = {}
+        """Since when keys are being worked on."""
+        self._adds = self._retries = 0
         self._condition = threading.Condition()
         self._ready: deque[str] = deque()
         self._dirty: set[str] = set()
@@ -80,6 +118,20 @@ class WorkQueue:
         with self._condition:
             return len(self._ready)
 
+    def stats(self) -> QueueStats:
+        """Return what the queue does now."""
+        with self._condition:
+            now = self._clock()
+            busy = [now - since for since in self._begun.values()]
+            return QueueStats(
+                depth=len(self._ready),
+                adds=self._adds,
+                retries=self._retries,
+                working=len(busy),
+                unfinished_seconds=sum(busy),
+                longest_seconds=max(busy, default=0.0),
+            )
+
     def add(self, key: str) -> None:
         """Have a key worked on as soon as possible, once, however often it is added before."""
         with self._condition:
@@ -96,6 +148,7 @@ class WorkQueue:
         Returns: the delay in seconds.
         """
         with self._condition:
+            self._retries += 1
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             now = self._clock()
             delay = max(self._backoff.choose_delay(failures), self._bucket.take(now), at_least)
@@ -116,6 +169,8 @@ class WorkQueue:
                     key = self._ready.popleft()
                     self._dirty.discard(key)
                     self._processing.add(key)
+                    now = self._begun[key] = self._clock()
+                    self._on_waited(now - self._added.pop(key, now))
                     return key
                 if self._closed:
                     return None
@@ -125,6 +180,8 @@ class WorkQueue:
         """Note that a worker is through with a key."""
         with self._condition:
             self._processing.discard(key)
+            now = self._clock()
+            self._on_worked(now - self._begun.pop(key, now))
             if key in self._dirty:
                 self._ready.append(key)
                 self._condition.notify()
@@ -135,6 +192,7 @@ class WorkQueue:
             self._closed = True
             self._ready.clear()
             self._dirty.clear()
+            self._added.clear()
             self._delayed.clear()
             self._due.clear()
             self._condition.notify_all()
@@ -144,6 +202,8 @@ class WorkQueue:
         if self._closed or key in self._dirty:
             return
         self._dirty.add(key)
+        self._adds += 1
+        self._added[key] = self._clock()
         if key not in self._processing:
             self._ready.append(key)
             self._condition.notify()

@@ -21,16 +21,29 @@ class Workers:
 
     Args:
         reconcile: runs one pass; raises ApiError where it could not go on, anything else is a bug.
+        on_pass: gets the result of a pass as controller-runtime names it, its seconds, and whether a bug ended it.
     """
 
-    def __init__(self, queue: WorkQueue, reconcile: Callable[[str], Requeue], count: int) -> None:
-        self._queue, self._reconcile = queue, reconcile
+    def __init__(
+        self,
+        queue: WorkQueue,
+        reconcile: Callable[[str], Requeue],
+        count: int,
+        on_pass: Callable[[str, float, bool], None] = lambda _result, _seconds, _is_bug: None,
+    ) -> None:
+        self._queue, self._reconcile, self._on_pass = queue, reconcile, on_pass
+        self._started = False
         self._threads = [threading.Thread(target=self._run, name=f"worker-{n}", daemon=True) for n in range(count)]
 
     def start(self) -> None:
         """Begin to take names from the queue."""
+        self._started = True
         for thread in self._threads:
             thread.start()
+
+    def dead(self) -> list[str]:
+        """Return the names of the threads that have ended."""
+        return [thread.name for thread in self._threads if self._started and not thread.is_alive()]
 
     def join(self, seconds: float) -> None:
         """Wait for passes that are under way, all together at most so many seconds, after the queue was closed."""
@@ -48,6 +61,7 @@ class Workers:
                 self._queue.done(name)
 
     def _handle(self, name: str) -> None:
+        started, is_bug = time.monotonic(), False
         try:
             requeue = self._reconcile(name)
         except ApiError as error:
@@ -55,7 +69,9 @@ class Workers:
             requeue = Requeue(after=error.retry_after, failed=True)
         except Exception:
             log.exception("Reconciler error", extra={"BundleDeployment": name})
-            requeue = Requeue(failed=True)
+            requeue, is_bug = Requeue(failed=True), True
+        result = "error" if requeue.failed else "success" if requeue.after is None else "requeue_after"
+        self._on_pass(result, time.monotonic() - started, is_bug)
         if requeue.failed:
             self._queue.retry(name, requeue.after or 0.0)
             return

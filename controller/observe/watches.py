@@ -138,12 +138,28 @@ class Watches:
 
     def stop(self) -> None:
         """End all watches; returns at once."""
+        for reflector in self._reflectors():
+            reflector.stop()
+
+    def _reflectors(self) -> list[Reflector[Any]]:
+        shared: list[Reflector[Any]] = [self._deployments, self._definitions.reflector, self._classes.reflector]
+        return [*shared, *self._waited_for, *self._of_kinds()]
+
+    def _of_kinds(self) -> list[Reflector[Record]]:
         with self._lock:
             sights = [each for sight in self._kinds.values() for each in (sight, sight.successor) if each]
-            reflectors: list[Reflector[Any]] = [self._deployments, *self._waited_for, *(s.reflector for s in sights)]
-            reflectors += [self._definitions.reflector, self._classes.reflector]
-        for reflector in reflectors:
-            reflector.stop()
+        return [sight.reflector for sight in sights]
+
+    def stuck(self) -> list[str]:
+        """Return the paths of the watches whose threads have ended or hang."""
+        return [reflector.path for reflector in self._reflectors() if reflector.stuck]
+
+    def unknown(self) -> list[str]:
+        """Return the paths of the collections that are not known yet, with what hinders that."""
+        missing = [reflector for reflector in self._reflectors() if not reflector.synced]
+        # What may not be listed, or is not served, holds nothing up; without the BundleDeployments there is no work.
+        waiting = [each for each in missing if not each.denied or each is self._deployments]
+        return [f"{each.path}{f' ({each.last_error})' if each.last_error else ''}" for each in waiting]
 
     # BundleDeployments
 
@@ -156,6 +172,10 @@ class Watches:
         """Return a BundleDeployment as it was seen last; None if there is none, or none that can be read."""
         seen = self._deployments.get(("", name))
         return seen.deployment if seen else None
+
+    def deployments(self) -> list[BundleDeployment]:
+        """Return all BundleDeployments that can be read, in no order."""
+        return [seen.deployment for seen in self._deployments.records() if seen.deployment]
 
     def deployment_names(self) -> set[str]:
         """Return the names of all BundleDeployments, of unreadable ones, too."""
@@ -452,11 +472,9 @@ class Watches:
 
     def _wake_denied(self) -> None:
         """A kind that was not served may be now."""
-        with self._lock:
-            sights = [each for sight in self._kinds.values() for each in (sight, sight.successor) if each]
-        for sight in sights:
-            if sight.reflector.denied:
-                sight.reflector.wake()
+        for reflector in [self._deployments, *self._of_kinds()]:
+            if reflector.denied:
+                reflector.wake()
 
     def _wait_for(self, resource: Resource) -> Reflector[_Trace]:
         def changed(_old: _Trace | None, _new: _Trace | None) -> None:

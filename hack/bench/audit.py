@@ -43,7 +43,7 @@ class Requests:
 
 
 def requests_of(events: Iterable[Mapping[str, Any]], user_agent: str = CONTROLLER) -> Requests:
-    """Return the requests of the programs whose user agent begins so.
+    """Return the requests of the programs whose user agent begins so, but for those about a Lease.
 
     Args:
         events: of audit.k8s.io/v1, in the stages ResponseStarted, ResponseComplete and Panic.
@@ -54,6 +54,7 @@ def requests_of(events: Iterable[Mapping[str, Any]], user_agent: str = CONTROLLE
             event
             for event in events
             if event.get("userAgent", "").startswith(user_agent)
+            and (event.get("objectRef") or {}).get("resource") != "leases"
             and (event["verb"] == "watch") == (event["stage"] == "ResponseStarted")
         )
     )

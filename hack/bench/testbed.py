@@ -43,7 +43,12 @@ class Testbed:
             "controller",
             folder,
             [sys.executable, "-m", "controller", "run"],
-            {"KUBECONFIG": str(cluster.kubeconfig), "RUKPAK_STORE": str(folder / "store")},
+            {
+                "KUBECONFIG": str(cluster.kubeconfig),
+                "RUKPAK_STORE": str(folder / "store"),
+                "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",
+                "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
+            },
         )
         self.api = Api(cluster.server, cluster.folder / "ca.crt")
 

@@ -94,7 +94,11 @@ class Stage(ABC):
 
     def start_controller(self) -> None:
         """Start the controller from source, as a user would in a second terminal."""
-        environment = self.shell.environment | {"RUKPAK_STORE": str(self.folder / "store")}
+        environment = self.shell.environment | {
+            "RUKPAK_STORE": str(self.folder / "store"),
+            "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",  # several may be given at a time
+            "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
+        }
         self._controller = Process("controller", self.folder, [ROOT / "hack" / "run"], environment)
         self.shell.tell(f"$ hack/run 2> {self._controller.log} &")
         self._controller.start()

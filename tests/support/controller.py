@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +26,13 @@ class Controller:
 
     def __init__(self, folder: Path, kubeconfig: Path, *options: str, environment: Mapping[str, str]) -> None:
         command = [sys.executable, "-m", "controller", "run", "--log-format=json", "--log-level=debug", *options]
-        variables = {"KUBECONFIG": str(kubeconfig), "RUKPAK_STORE": str(folder / "store"), **environment}
+        variables = {
+            "KUBECONFIG": str(kubeconfig),
+            "RUKPAK_STORE": str(folder / "store"),
+            "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",
+            "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
+            **environment,
+        }
         self._process = Process("controller", folder, command, variables)
 
     def start(self) -> None:
@@ -44,6 +51,12 @@ class Controller:
     def is_running(self) -> bool:
         """Return whether it runs."""
         return self._process.is_running()
+
+    def address(self, option: str) -> str:
+        """Return the URL at which it listens since it was started last, once it has said so; empty before."""
+        lines = [line for line in self.log.splitlines() if line.startswith("{") and "listening" in line]
+        said = [record["address"] for line in lines if (record := json.loads(line))["option"] == option]
+        return said[-1] if said else ""
 
     @property
     def log(self) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +35,12 @@ def api() -> Iterator[FakeApi]:
 
 @pytest.fixture
 def settings(api: FakeApi, tmp_path: Path) -> Settings:
-    return Settings(kubeconfig=api.kubeconfig(tmp_path / "kubeconfig"), store=str(tmp_path / "store"))
+    return Settings(
+        kubeconfig=api.kubeconfig(tmp_path / "kubeconfig"),
+        store=str(tmp_path / "store"),
+        metrics_address="127.0.0.1:0",
+        probe_address="127.0.0.1:0",
+    )
 
 
 class Running:
@@ -56,7 +62,7 @@ class Running:
 
 
 def test_making_a_controller_asks_the_cluster_for_nothing(api: FakeApi, settings: Settings) -> None:
-    make_manager(settings)
+    make_manager(replace(settings, metrics_address="off", probe_address="off"))
     assert not api.received
 
 

@@ -1,0 +1,111 @@
+"""The certificate of the metrics: given files, read again when they change, or a self-signed one made at start.
+
+Run as a program it prints a new key and certificate: the library that makes them stays in memory once it is loaded, so
+it is loaded by a child that ends. Nothing is written to disk.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+VALID_DAYS = 3650
+"""Nobody can verify it, so nobody is helped by one that ends."""
+SECONDS = 60.0
+
+
+class Certificate:
+    """Thread-safe: hands out what TLS needs.
+
+    Args:
+        files: of certificate and key, in PEM; None: a self-signed one.
+
+    Raises: OSError if the files cannot be read, or are no certificate with its key.
+    """
+
+    def __init__(self, files: tuple[Path, Path] | None) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._changed = 0.0
+        self._context = _make_self_signed() if files is None else self._load(files)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context with the certificate as it is now; while new files cannot be read, the last good one."""
+        if self._files is not None:
+            with self._lock:
+                self._context = self._load_again(self._files)
+        return self._context
+
+    def _load(self, files: tuple[Path, Path]) -> ssl.SSLContext:
+        changed = _last_change(files)
+        context = _new_context()
+        context.load_cert_chain(*files)
+        self._changed = changed
+        return context
+
+    def _load_again(self, files: tuple[Path, Path]) -> ssl.SSLContext:
+        try:
+            return self._load(files) if _last_change(files) != self._changed else self._context
+        except OSError:  # ssl.SSLError is one: half of a new pair
+            return self._context
+
+
+def _last_change(files: tuple[Path, Path]) -> float:
+    return max(file.stat().st_mtime for file in files)
+
+
+def _new_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _make_self_signed() -> ssl.SSLContext:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", __name__], capture_output=True, check=False, timeout=SECONDS, env=os.environ
+    )
+    if done.returncode:
+        raise OSError("no self-signed certificate could be made; give --metrics-certificate and --metrics-key")
+    context = _new_context()
+    # The standard library reads certificates from files only.
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(done.stdout)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    return context
+
+
+def print_self_signed() -> None:
+    """Print a key and a certificate for this host, in PEM."""
+    from cryptography import x509  # noqa: PLC0415 - 9 MB that only this program needs
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, socket.gethostname()[:64])])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    sys.stdout.write((private + certificate.public_bytes(pem)).decode())
+
+
+if __name__ == "__main__":
+    print_self_signed()

@@ -1,0 +1,76 @@
+"""Is this process well (`/healthz`), and is it ready (`/readyz`)?
+
+It is not well when a thread that it cannot do without has ended or hangs: a new process would help. That the API server
+is away is nothing that a new process would mend, so it only makes this one not ready. Standbys are ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from controller.kube.client import ApiError, Client
+from controller.kube.lease import Election
+from controller.manager.pulse import Pulse
+from controller.manager.queue import QueueStats
+from controller.manager.workers import Workers
+from controller.observe.watches import Watches
+
+STUCK_SECONDS = 300.0
+"""A pass without the end of a request for so long hangs: each ends within 35 s, with or without an answer."""
+SILENT_SECONDS = 15.0
+"""Of whom nothing was heard for longer is asked."""
+ASKING_TIMEOUT = (2.0, 2.0)
+
+
+class Probes:
+    """Thread-safe.
+
+    Args:
+        client: is not fenced, and used if nothing was heard for a while.
+        election: None: this process takes part in none.
+    """
+
+    def __init__(
+        self,
+        *,
+        watches: Watches,
+        workers: Workers,
+        queue: Callable[[], QueueStats],
+        election: Election | None,
+        pulse: Pulse,
+        client: Client,
+    ) -> None:
+        self._watches, self._workers, self._queue = watches, workers, queue
+        self._election, self._pulse, self._client = election, pulse, client
+        self._is_warm = False
+
+    def find_ills(self) -> list[str]:
+        """Return why this process is not well; empty if it is."""
+        ills = [f"thread {name} has ended" for name in self._workers.dead()]
+        ills += [f"the watch of {path} hangs" for path in self._watches.stuck()]
+        if min(self._queue().longest_seconds, self._pulse.idle_seconds) > STUCK_SECONDS:
+            ills.append("a pass hangs")
+        if self._election and not self._election.alive:
+            ills.append("the election has ended")
+        return ills
+
+    def find_lacks(self) -> list[str]:
+        """Return why this process is not ready; empty if it is."""
+        if not self._is_warm:
+            unknown = self._watches.unknown()
+            self._is_warm = not unknown  # a kind that is new to it does not make it less ready
+            if unknown:
+                return [f"not known yet: {path}" for path in unknown]
+        if self._election and (error := self._election.last_error) and error.status == HTTPStatus.FORBIDDEN:
+            return [f"the Lease may not be used: {error}"]
+        return [] if self._is_answered() else ["the API server does not answer"]
+
+    def _is_answered(self) -> bool:
+        if self._pulse.unanswered_seconds < SILENT_SECONDS:
+            return True
+        try:
+            self._client.request("GET", "/version", timeout=ASKING_TIMEOUT)
+        except ApiError as error:
+            return error.status != 0
+        return True

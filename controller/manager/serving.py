@@ -1,0 +1,29 @@
+"""What is served at which path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from controller.manager.metrics import CONTENT_TYPE, Metrics
+from controller.manager.probes import Probes
+from controller.manager.server import Answer, Route
+
+
+def metrics_routes(metrics: Metrics) -> Mapping[str, Route]:
+    """Return what the listener of `--metrics-address` serves."""
+    return {"/metrics": lambda: Answer(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)}
+
+
+def probe_routes(probes: Probes) -> Mapping[str, Route]:
+    """Return what the listener of `--probe-address` serves."""
+    return {
+        "/healthz": lambda: _answer(probes.find_ills),
+        "/readyz": lambda: _answer(probes.find_lacks),
+    }
+
+
+def _answer(find_problems: Callable[[], list[str]]) -> Answer:
+    problems = find_problems()
+    status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+    return Answer(status, "".join(f"{line}\n" for line in problems or ["ok"]).encode())

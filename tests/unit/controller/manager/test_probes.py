@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from controller.kube.errors import ApiError
+from controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Probes
+from controller.manager.pulse import Pulse
+
+GONE = ApiError(0, "Unreachable", "")
+
+
+@dataclass(kw_only=True)
+class Process:
+    """A process as its probes see it."""
+
+    dead: list[str] = field(default_factory=list)
+    hanging: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    longest: float = 0.0
+    idle: float = 0.0
+    unanswered: float = 0.0
+    election: bool = True
+    lease_error: ApiError | None = None
+    answer: ApiError | None = None
+
+    def probes(self) -> Probes:
+        def request(*_args: object, **_options: object) -> None:
+            if self.answer:
+                raise self.answer
+
+        parts: dict[str, Any] = {
+            "watches": SimpleNamespace(stuck=lambda: self.hanging, unknown=lambda: self.unknown),
+            "workers": SimpleNamespace(dead=lambda: self.dead),
+            "queue": lambda: SimpleNamespace(longest_seconds=self.longest),
+            "election": SimpleNamespace(alive=self.election, last_error=self.lease_error),
+            "pulse": SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered),
+            "client": SimpleNamespace(request=request),
+        }
+        return Probes(**parts)
+
+
+class Case(NamedTuple):
+    name: str
+    process: Process
+    ill: str
+    lacking: str
+
+
+LONG = STUCK_SECONDS + 1
+AWAY = Process(unanswered=SILENT_SECONDS + 1, answer=GONE, lease_error=GONE)
+FORBIDDEN = ApiError(403, "Forbidden", "no")
+CASES = [
+    Case("all is well", Process(), "", ""),
+    Case("a worker has ended", Process(dead=["worker-1"]), "thread worker-1 has ended", ""),
+    Case("a watch hangs", Process(hanging=["/api/v1/namespaces"]), "the watch of /api/v1/namespaces hangs", ""),
+    Case("a pass makes no request any more", Process(longest=LONG, idle=LONG), "a pass hangs", ""),
+    Case("a long pass that gets on", Process(longest=LONG, idle=1), "", ""),
+    Case("nothing was done for long, and a pass begins", Process(longest=1, idle=LONG), "", ""),
+    Case("the election has ended", Process(election=False), "the election has ended", ""),
+    Case("the API server is away", AWAY, "", "the API server does not answer"),
+    Case("it says no", Process(unanswered=SILENT_SECONDS + 1, answer=FORBIDDEN), "", ""),
+    Case("nothing was heard of it, as nothing was asked", Process(unanswered=SILENT_SECONDS + 1), "", ""),
+    Case("caches are not filled", Process(unknown=["/x"]), "", "not known yet: /x"),
+    Case(
+        "the Lease may not be used", Process(lease_error=FORBIDDEN), "", "the Lease may not be used: 403 Forbidden: no"
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_is_said(case: Case) -> None:
+    probes = case.process.probes()
+    assert probes.find_ills() == ([case.ill] if case.ill else [])
+    assert probes.find_lacks() == ([case.lacking] if case.lacking else [])
+
+
+def test_a_kind_that_is_new_does_not_make_it_less_ready() -> None:
+    process = Process()
+    probes = process.probes()
+    assert probes.find_lacks() == []
+    process.unknown.append("/apis/apps/v1/deployments")
+    assert probes.find_lacks() == []
+
+
+def test_the_pulse_tells_answers_from_attempts() -> None:
+    now = [0.0]
+    pulse = Pulse(lambda: now[0])
+    now[0] = 20
+    pulse.request_ended(0)
+    assert pulse.unanswered_seconds == 20
+    pulse.request_ended(503)
+    assert pulse.unanswered_seconds == 0
+    assert pulse.idle_seconds == 20  # it was no pass that asked
