@@ -472,7 +472,8 @@ class Watches:
 
     def _wake_denied(self) -> None:
         """A kind that was not served may be now."""
-        for reflector in [self._deployments, *self._of_kinds()]:
+        reflectors: list[Reflector[Any]] = [self._deployments, *self._of_kinds()]
+        for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()
 
