@@ -1,0 +1,272 @@
+"""Files of a bundle: where they are looked for, how they are read, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import json
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from api.plugins import ContentTree
+from api.v1alpha2.conditions import Reason
+from controller.formats.registry_v1.registry_format import RegistryV1Format
+from tests.support.operator_bundles import (
+    definition,
+    deployment,
+    object_of,
+    only,
+    refusal,
+    render,
+    service_version,
+    write_bundle,
+)
+
+CSV = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: op.v1}\nspec:\n"
+MODES = "  installModes: [{type: AllNamespaces, supported: y}]\n"
+ANNOTATIONS = "annotations: {operators.operatorframework.io.bundle.package.v1: op}\n"
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
+OLD = json.dumps({**definition(), "apiVersion": "apiextensions.k8s.io/v1beta1"})
+
+
+def names(root: Path) -> list[str]:
+    return [item["metadata"]["name"] for item in render(root).objects]
+
+
+class Unreadable(NamedTuple):
+    name: str
+    files: dict[str, str]
+    expect: str
+    reason: Reason = Reason.INVALID_BUNDLE
+
+
+UNREADABLE = [
+    Unreadable(
+        "a folder below manifests/",
+        {"manifests/x/a.yaml": ""},
+        'subdirectories are not allowed within the "manifests" directory of the bundle image filesystem: found'
+        ' "manifests/x"',
+    ),
+    Unreadable("no CSV", {"manifests/csv.yaml": OBJECT % "a"}, 'no ClusterServiceVersion found in "manifests"'),
+    Unreadable(
+        "several CSVs",
+        {"manifests/b.yaml": CSV + MODES},
+        '"manifests/b.yaml" and "manifests/csv.yaml": 2 ClusterServiceVersions; a bundle has one, remove the others',
+    ),
+    Unreadable(
+        "a document without kind",
+        {"manifests/a.txt": "x: 1\n---\nkind: 1\n"},
+        'error parsing objects in "manifests/a.txt": line 1: an object without kind; write apiVersion and kind',
+    ),
+    Unreadable(
+        "an item without kind",
+        {"manifests/a.yaml": "kind: Foo\nitems: [{a: 1}]\n"},
+        'error parsing objects in "manifests/a.yaml": line 1: an object without kind; write apiVersion and kind',
+    ),
+    Unreadable(
+        "no YAML",
+        {"manifests/a": "a: 1\n\tb: 2\n"},
+        'error parsing objects in "manifests/a": line 2: not YAML: ',
+    ),
+    Unreadable(
+        "a CSV with a value of the wrong type",
+        {"manifests/csv.yaml": CSV + "  installModes: [{type: AllNamespaces, supported: 'true'}]\n"},
+        'error parsing objects in "manifests/csv.yaml": spec.installModes[0].supported: is a string where a boolean is'
+        " needed",
+    ),
+    Unreadable(
+        "a deployment with a value of the wrong type",
+        {"manifests/csv.yaml": CSV + "  install: {spec: {deployments: [{name: a, spec: {replicas: '1'}}]}}\n"},
+        'error parsing objects in "manifests/csv.yaml": spec.install.spec.deployments[0].spec.replicas: is a string'
+        " where an integer is needed",
+    ),
+    Unreadable(
+        "a CRD with a value of the wrong type",
+        {"manifests/a.json": json.dumps(definition(group=1))},
+        'error parsing objects in "manifests/a.json": spec.group: is a number where a string is needed',
+    ),
+    Unreadable(
+        "CRDs of v1beta1",
+        {"manifests/a.json": OLD, "manifests/b.json": OLD},
+        '"manifests/a.json", "manifests/b.json": no cluster serves apiextensions.k8s.io/v1beta1 any more; write'
+        " apiextensions.k8s.io/v1",
+    ),
+    Unreadable(
+        "annotations.yaml with a value that is no string",
+        {"metadata/annotations.yaml": "annotations: {a: 1}\n"},
+        "metadata/annotations.yaml: annotations.a: is a number where a string is needed",
+    ),
+    Unreadable(
+        "properties.yaml that is none",
+        {"metadata/properties.yaml": "properties: {}\n"},
+        "metadata/properties.yaml: properties: is a mapping where a list is needed",
+    ),
+    Unreadable(
+        "olm.properties that is no list",
+        {
+            "metadata/properties.yaml": "properties: [{type: a, value: 1}]\n",
+            "manifests/csv.yaml": CSV.replace("op.v1", "op.v1, annotations: {olm.properties: '{}'}") + MODES,
+        },
+        'metadata.annotations["olm.properties"]: must be a JSON array of {"type", "value"}; correct it in the CSV',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", UNREADABLE, ids=attrgetter("name"))
+def test_unreadable(case: Unreadable, tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, None, files={"manifests/csv.yaml": CSV + MODES, **case.files})
+    reason, message = refusal(root)
+    assert reason is case.reason
+    assert message.startswith(case.expect)
+
+
+class Elsewhere(NamedTuple):
+    name: str
+    files: dict[str, str]
+    expect: str
+    reason: Reason = Reason.NO_CONTENT
+
+
+ELSEWHERE = [
+    Elsewhere(
+        "nothing",
+        {"README": ""},
+        'no registry-v1 bundle: looked for "metadata/annotations.yaml", "dir/metadata/annotations.yaml"; a bundle has'
+        " this file and manifests/",
+    ),
+    Elsewhere(
+        "a chart",
+        {"dir/Chart.yaml": ""},
+        '"dir/Chart.yaml" is there: this looks like a Helm chart: set spec.format: helm',
+    ),
+    Elsewhere(
+        "plain manifests",
+        {"manifests/a.yaml": OBJECT % "a"},
+        '"manifests" holds manifests: this looks like plain manifests: set spec.format: plain',
+    ),
+    Elsewhere(
+        "plain manifests without a folder",
+        {"dir/a.yaml": OBJECT % "a"},
+        '"dir" holds manifests: this looks like plain manifests: set spec.format: plain',
+    ),
+    Elsewhere(
+        "no annotations.yaml",
+        {"manifests/a.yaml": CSV},
+        '"manifests" holds a ClusterServiceVersion: add metadata/annotations.yaml',
+    ),
+    Elsewhere(
+        "no manifests/",
+        {"metadata/annotations.yaml": ANNOTATIONS},
+        'no folder "manifests" beside "metadata/annotations.yaml"; put it there',
+        Reason.INVALID_BUNDLE,
+    ),
+    Elsewhere(
+        "two bundles",
+        {
+            f"{place}{name}": ANNOTATIONS
+            for place in ("", "dir/")
+            for name in ("metadata/annotations.yaml", "manifests/a.yaml")
+        },
+        'bundles are at "." and "dir"; a BundleDeployment installs one, make one for each',
+        Reason.INVALID_BUNDLE,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", ELSEWHERE, ids=attrgetter("name"))
+def test_no_bundle(case: Elsewhere, tmp_path: Path) -> None:
+    for name, text in case.files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    reason, message = refusal(tmp_path, destinations=("dir",))
+    assert reason is case.reason
+    assert message.endswith(case.expect)
+
+
+def test_a_bundle_may_be_at_a_destination(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a/b", service_version(), object_of("ConfigMap", "here"))
+    assert render(tmp_path, destinations=("x", "a/b")).objects[0]["metadata"]["name"] == "here"
+
+
+def test_a_link_in_manifests_is_refused(tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version())
+    (root / "manifests/link.yaml").symlink_to("csv.json")
+    assert refusal(root) == (
+        Reason.INVALID_BUNDLE,
+        "manifests/link.yaml: is not a regular file; put the file itself there",
+    )
+
+
+def test_files_come_in_byte_order_and_documents_in_file_order_whatever_the_suffix(tmp_path: Path) -> None:
+    files = {
+        "manifests/b.txt": OBJECT % "b1" + "---\n---\n# only a comment\n---\n" + OBJECT % "b2",
+        "manifests/B.yaml": OBJECT % "upper",
+        "manifests/é": OBJECT % "last",
+        "manifests/a": OBJECT % "a",
+    }
+    assert names(write_bundle(tmp_path, service_version(), files=files)) == ["upper", "a", "b1", "b2", "last"]
+
+
+def test_whatever_has_items_is_a_list(tmp_path: Path) -> None:
+    nested = {"kind": "List", "items": [object_of("ConfigMap", "c")]}
+    listed = {"kind": "Anything", "items": [object_of("ConfigMap", "a"), nested, object_of("ConfigMap", "b")]}
+    typed = {"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"metadata": {"name": "d"}}]}
+    assert names(write_bundle(tmp_path, service_version(), listed, typed)) == ["a", "b", "c", "d"]
+
+
+def test_the_last_of_duplicate_keys_wins_and_a_date_is_a_string(tmp_path: Path) -> None:
+    csv = (
+        CSV.replace("op.v1", "op.v1, annotations: {createdAt: 2024-05-01}")
+        + MODES
+        + "  displayName: a\n  displayName: b\n"
+    )
+    csv += "  install: {spec: {deployments: [{name: a, spec: {}}]}}\n"
+    root = write_bundle(tmp_path, None, files={"manifests/csv.yaml": csv})
+    assert only(render(root), "Deployment")["spec"]["template"]["metadata"]["annotations"]["createdAt"] == "2024-05-01"
+
+
+class Properties(NamedTuple):
+    name: str
+    annotation: str | None
+    file: str | None
+    expect: str | None
+
+
+PROPERTIES = [
+    Properties("neither", None, None, None),
+    Properties("no file", "no JSON", None, "no JSON"),
+    Properties("an empty file", "no JSON", "", "no JSON"),
+    Properties("an empty list", "no JSON", "properties: []", "no JSON"),
+    Properties(
+        "a file alone",
+        None,
+        "properties: [{type: a, value: {c: 1, b: '<'}, x: 1}]",
+        r'[{"type":"a","value":{"b":"\u003c","c":1}}]',
+    ),
+    Properties(
+        "those of the annotation come first and as they stand",
+        '[ {"value": {"z": 1.0, "a": ">"}, "type": "t", "more": 1} ]',
+        "properties: [{type: a, value: 1.0}, {type: b}]",
+        r'[{"type":"t","value":{"z":1.0,"a":"\u003e"}},{"type":"a","value":1},{"type":"b","value":null}]',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", PROPERTIES, ids=attrgetter("name"))
+def test_properties(case: Properties, tmp_path: Path) -> None:
+    annotations = {} if case.annotation is None else {"olm.properties": case.annotation}
+    files = {} if case.file is None else {"metadata/properties.yaml": case.file}
+    csv = service_version(deployments=[deployment()], annotations=annotations)
+    made = only(render(write_bundle(tmp_path, csv, files=files)), "Deployment")
+    assert made["spec"]["template"]["metadata"]["annotations"].get("olm.properties") == case.expect
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expect"),
+    [({"operatorframework.io/suggested-namespace": "there"}, "there"), ({}, "op-system")],
+    ids=["the CSV suggests one", "it does not"],
+)
+def test_suggested_namespace(annotations: dict[str, str], expect: str, tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(annotations=annotations), files={"manifests/broken.yaml": "{{"})
+    assert RegistryV1Format().suggest_namespace(ContentTree(root=root, destinations=("",)), {}) == expect
