@@ -148,6 +148,7 @@ class Webhook:
 
     type: str
     generate_name: str
+    """Name of the configuration object, and of the webhook in it."""
     deployment: str
     port: int
     """Of the Service: `containerPort`, or 443."""
@@ -156,11 +157,6 @@ class Webhook:
     conversion_crds: tuple[str, ...]
     definition: Mapping[str, Any]
     """As Go would write it: what is not set is not there."""
-
-    @property
-    def name(self) -> str:
-        """Name of the configuration object, and of the webhook in it."""
-        return self.generate_name.removesuffix("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

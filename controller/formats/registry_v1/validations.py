@@ -167,11 +167,9 @@ def _check_webhook_types(bundle: Bundle) -> Iterator[str]:
 def _check_webhook_labels(bundle: Bundle) -> Iterator[str]:
     """Say what the API server would say (admissionregistration's ValidateWebhook) only after half is installed."""
     for webhook in _of_type(bundle, VALIDATING, MUTATING):
-        if not _find_name_defects(webhook.name) and webhook.name.count(".") + 1 < _LEAST_LABELS:
-            yield (
-                f'webhook "{webhook.generate_name}" has invalid name "{webhook.name}":'
-                " should be a domain with at least three segments separated by dots"
-            )
+        name = webhook.generate_name
+        if not _find_name_defects(name) and name.count(".") + 1 < _LEAST_LABELS:
+            yield f'webhook name "{name}" should be a domain with at least three segments separated by dots'
 
 
 def _check_ports(bundle: Bundle) -> Iterator[str]:

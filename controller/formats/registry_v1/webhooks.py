@@ -64,7 +64,7 @@ def _make_configuration(webhook: Webhook, namespace: str, targets: Sequence[str]
     path = {} if webhook.path is None else {"path": webhook.path}
     service = {"namespace": namespace, "name": names.service_name(webhook.deployment), **path, "port": webhook.port}
     entry = {
-        "name": webhook.name,
+        "name": webhook.generate_name,
         "clientConfig": {"service": service},
         **{field: webhook.definition[field] for field in _FIELDS[webhook.type] if field in webhook.definition},
         **_select_namespaces(targets),
@@ -72,7 +72,7 @@ def _make_configuration(webhook: Webhook, namespace: str, targets: Sequence[str]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": _KINDS[webhook.type],
-        "metadata": {"name": webhook.name},
+        "metadata": {"name": webhook.generate_name},
         "webhooks": [entry],
     }
 

@@ -1,0 +1,65 @@
+"""The format registry-v1 on a cluster: an operator's bundle from an image is installed and becomes Ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hack.control_plane.kubectl import Cluster
+from hack.control_plane.settings import Settings
+from tests.support.bundles import ROOT, World, exists, new_world
+from tests.support.registry import Files, LocalRegistry
+
+BUNDLE = ROOT / "tests" / "data" / "registry-v1" / "watching-operator" / "bundle"
+CLUSTER_ROLE = "hello-operator.v1.-2h9z9os3gtc8rmfc9a5xpriqcpubjw4w0c8r3np8yw9l"
+ROLE = "hello-operator.v1.2-849bb900bs145gty3isqktxy5vdasqhkxkvq3nplpcb"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A world whose pods become Ready."""
+    with new_world(kwok_cluster, registry, settings.running) as world:
+        yield world
+
+
+def files() -> Files:
+    return {str(path.relative_to(BUNDLE)): path.read_bytes() for path in BUNDLE.rglob("*.yaml")}
+
+
+def test_an_operator_is_installed_and_becomes_ready(world: World) -> None:
+    name = "hello"
+    deployed = world.deploy(
+        files(),
+        name=name,
+        format="registry-v1",
+        config={"certificateProvider": "none", "watchNamespace": name},
+    )
+
+    status = deployed.wait_ready()
+
+    assert status["objects"]["total"] == 10
+    operator = deployed.get("hello-operator-controller", "deployments", "/apis/apps/v1") or {}
+    annotations = operator["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["olm.targetNamespaces"] == annotations["olm.operatorNamespace"] == name
+    assert exists(world.client, f"{RBAC}/namespaces/{name}/roles/{ROLE}")
+    assert exists(world.client, f"{RBAC}/clusterroles/{CLUSTER_ROLE}")
+
+
+def test_the_bundle_suggests_its_namespace_and_says_what_it_does_not_accept(world: World) -> None:
+    deployed = world.deploy(files(), format="registry-v1", installNamespace=None, config={"foo": 1})
+
+    deployed.wait_for("Installed", "False", "NotSupported", saying="certificate provider is nil")
+    deployed.change(config={"certificateProvider": "none"})
+    deployed.wait_for("Installed", "False", "InvalidConfig", saying='unknown field "foo"')
+    deployed.change(config={"foo": None})
+    status = deployed.wait_ready()
+
+    assert status["installNamespace"] == "hello-operator-system"
+
+
+def test_a_bundle_that_is_applied_as_plain_manifests_is_told_its_format(world: World) -> None:
+    deployed = world.deploy(files())
+
+    deployed.wait_for("Installed", "False", "NoContent", saying="set spec.format: registry-v1")

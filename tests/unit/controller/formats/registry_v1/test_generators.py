@@ -1,0 +1,487 @@
+"""The ten generators: which objects a bundle becomes, and in which order."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.plugins import Rendering
+from api.v1alpha2.conditions import Reason
+from tests.support.operator_bundles import (
+    CERT_MANAGER,
+    MODES,
+    NAMESPACE,
+    OPENSHIFT,
+    Manifest,
+    definition,
+    deployment,
+    object_of,
+    of_kind,
+    only,
+    refusal,
+    render,
+    service_version,
+    webhook,
+    write_bundle,
+)
+
+RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+SEES_NAMESPACES = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["namespaces"]}
+INJECT = {"cert-manager.io/inject-ca-from": "inst/manager-service-cert"}
+ALL_KINDS = {
+    "Service": NAMESPACE,
+    "ServiceAccount": NAMESPACE,
+    "Role": NAMESPACE,
+    "RoleBinding": NAMESPACE,
+    "Secret": NAMESPACE,
+    "ConfigMap": NAMESPACE,
+    "PodDisruptionBudget": NAMESPACE,
+    "NetworkPolicy": NAMESPACE,
+    "PrometheusRule": NAMESPACE,
+    "ServiceMonitor": NAMESPACE,
+    "PodMonitor": NAMESPACE,
+    "VerticalPodAutoscaler": NAMESPACE,
+    "ClusterRole": None,
+    "ClusterRoleBinding": None,
+    "PriorityClass": None,
+    "ConsoleYAMLSample": None,
+    "ConsoleQuickStart": None,
+    "ConsoleCLIDownload": None,
+    "ConsoleLink": None,
+    "ConsolePlugin": None,
+}
+
+
+def permission(account: str = "a", *rules: Manifest) -> Manifest:
+    return {"serviceAccountName": account, "rules": list(rules or [RULE])}
+
+
+def made(tmp_path: Path, *objects: Manifest, config: Any = None, kinds: Any = None, **csv: Any) -> Rendering:
+    return render(write_bundle(tmp_path, service_version(**csv), *objects), config, kinds=kinds)
+
+
+def names(rendering: Rendering, kind: str) -> list[str]:
+    return [item["metadata"]["name"] for item in of_kind(rendering, kind)]
+
+
+# 1 to 3: access
+
+
+def test_accounts_come_once_sorted_and_without_the_default_one(tmp_path: Path) -> None:
+    accounts = [permission(name) for name in ("b", "", "default", "a")]
+    rendering = made(tmp_path, permissions=accounts, cluster_permissions=[permission("b"), permission("c")])
+    assert names(rendering, "ServiceAccount") == ["a", "b", "c"]
+    assert {item["metadata"]["namespace"] for item in of_kind(rendering, "ServiceAccount")} == {NAMESPACE}
+
+
+def test_an_account_that_only_a_pod_names_is_not_made(tmp_path: Path) -> None:
+    assert not names(made(tmp_path, deployments=[deployment(serviceAccountName="x")]), "ServiceAccount")
+
+
+def test_permissions_are_promoted_where_all_namespaces_are_watched(tmp_path: Path) -> None:
+    rendering = made(tmp_path, permissions=[permission("p")], cluster_permissions=[permission("c")])
+    roles = of_kind(rendering, "ClusterRole")
+    assert [role["rules"] for role in roles] == [[RULE], [RULE, SEES_NAMESPACES]]
+    assert [binding["subjects"][0]["name"] for binding in of_kind(rendering, "ClusterRoleBinding")] == ["c", "p"]
+    assert not of_kind(rendering, "Role")
+
+
+def test_permissions_are_granted_in_each_watched_namespace(tmp_path: Path) -> None:
+    rendering = made(
+        tmp_path,
+        modes=MODES,
+        permissions=[permission("p"), permission("")],
+        config={"watchNamespaces": ["y", "x"]},
+    )
+    places = [(item["kind"], item["metadata"]["namespace"]) for item in rendering.objects if "Role" in item["kind"]]
+    pair = ["Role", "RoleBinding"]
+    assert places == [(kind, place) for place in "yx" for _ in range(2) for kind in pair]
+    subjects = [item["subjects"] for item in of_kind(rendering, "RoleBinding")]
+    assert subjects[0] == [{"kind": "ServiceAccount", "name": "p", "namespace": NAMESPACE}]
+    assert subjects[1][0]["name"] == "default"
+
+
+def test_role_and_binding_have_one_name(tmp_path: Path) -> None:
+    rendering = made(tmp_path, cluster_permissions=[permission()])
+    role, binding = only(rendering, "ClusterRole"), only(rendering, "ClusterRoleBinding")
+    name = role["metadata"]["name"]
+    assert role["metadata"] == binding["metadata"] == {"name": name}
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+
+
+def test_unknown_fields_of_rules_are_no_part_of_the_name_and_named_in_a_warning(tmp_path: Path) -> None:
+    stray = {**RULE, "resource": ["x"], "nonResourceURLs": []}
+    rendering = made(tmp_path / "a", cluster_permissions=[permission("a", stray)])
+    assert names(rendering, "ClusterRole") == names(
+        made(tmp_path / "b", cluster_permissions=[permission()]), "ClusterRole"
+    )
+    assert rendering.warnings == (
+        "ClusterServiceVersion: spec.install.spec.clusterPermissions[0].rules[0].resource: unknown field, left out",
+    )
+
+
+# 4 and 5: what the bundle holds
+
+
+def test_a_definition_is_converted_by_its_webhook(tmp_path: Path) -> None:
+    hook = webhook("c.x", "Conversion", conversionCRDs=["things.example.com"], containerPort=8443)
+    rendering = made(tmp_path, definition(), webhooks=[hook], deployments=[deployment()], owned=["things.example.com"])
+    crd = only(rendering, "CustomResourceDefinition")
+    service = {"namespace": NAMESPACE, "name": "manager-service", "path": "/", "port": 8443}
+    assert crd["spec"]["conversion"] == {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]},
+    }
+    assert crd["metadata"]["annotations"] == INJECT
+
+
+def test_a_definition_that_preserves_unknown_fields_cannot_be_converted(tmp_path: Path) -> None:
+    hook = webhook("c.x", "Conversion", conversionCRDs=["things.example.com"])
+    csv = service_version(webhooks=[hook], deployments=[deployment()], owned=["things.example.com"])
+    root = write_bundle(tmp_path, csv, definition(preserveUnknownFields=True))
+    assert refusal(root) == (
+        Reason.INVALID_BUNDLE,
+        (
+            "custom resource definition 'things.example.com' must have .spec.preserveUnknownFields set to false to let"
+            " API Server call webhook to do the conversion"
+        ),
+    )
+
+
+def test_a_definition_comes_out_as_go_writes_it(tmp_path: Path) -> None:
+    crd = definition(preserveUnknownFields=False, stray=1)
+    crd["metadata"]["creationTimestamp"] = None
+    rendering = made(tmp_path, {**crd, "status": {"conditions": []}})
+    assert only(rendering, "CustomResourceDefinition") == definition()
+    assert rendering.warnings == ("CustomResourceDefinition things.example.com: spec.stray: unknown field, left out",)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_where_an_object_goes(kind: str, tmp_path: Path) -> None:
+    item = object_of(kind, "made", "example.com/v1", spec={"a": 1})
+    item["metadata"]["namespace"] = "elsewhere"
+    metadata = only(made(tmp_path, item), kind)["metadata"]
+    assert metadata.get("namespace") == ALL_KINDS[kind]
+
+
+def test_the_cluster_knows_better_where_an_object_goes(tmp_path: Path) -> None:
+    item = object_of("ConsolePlugin", "made", "example.com/v1")
+    found = only(made(tmp_path, item, kinds={("example.com", "v1", "ConsolePlugin"): True}), "ConsolePlugin")
+    assert found["metadata"] == {"name": "made", "namespace": NAMESPACE}
+
+
+# 6: workloads
+
+
+def test_a_deployment(tmp_path: Path) -> None:
+    entry = {**deployment(), "label": {"l": "1"}}
+    entry["spec"]["template"]["metadata"]["annotations"] = {"a": "template", "olm.operatorNamespace": "template"}
+    rendering = made(tmp_path, deployments=[entry], annotations={"a": "csv", "b": "csv"})
+    assert only(rendering, "Deployment") == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "manager", "namespace": NAMESPACE, "labels": {"l": "1"}},
+        "spec": {
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": {"app": "manager"}},
+            "template": {
+                "metadata": {
+                    "labels": {"app": "manager"},
+                    "annotations": {
+                        "a": "template",
+                        "b": "csv",
+                        "olm.targetNamespaces": "",
+                        "olm.operatorNamespace": NAMESPACE,
+                    },
+                },
+                "spec": {"containers": [{"name": "main", "image": "registry.example.com/x:1"}]},
+            },
+        },
+    }
+
+
+def test_the_watched_namespaces_are_an_annotation(tmp_path: Path) -> None:
+    rendering = made(tmp_path, modes=MODES, deployments=[deployment()], config={"watchNamespaces": ["b", "a"]})
+    annotations = only(rendering, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["olm.targetNamespaces"] == "b,a"
+
+
+def test_annotations_that_the_api_server_would_refuse(tmp_path: Path) -> None:
+    csv = service_version(deployments=[deployment()], annotations={"alm-examples": "x" * 262_144, "a": ""})
+    reason, message = refusal(write_bundle(tmp_path, csv))
+    assert reason is Reason.INVALID_BUNDLE
+    assert message == (
+        "Deployment manager: spec.template.metadata.annotations: 262202 bytes, of which the API server takes 262144;"
+        ' the annotations of the CSV land here, shorten "alm-examples"'
+    )
+
+
+# 7 to 9: webhooks
+
+
+def test_a_webhook_configuration_copies_what_is_set(tmp_path: Path) -> None:
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*"}
+    copied: dict[str, Any] = {
+        "rules": [rule],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Exact",
+        "objectSelector": {},
+        "timeoutSeconds": 5,
+        "reinvocationPolicy": "IfNeeded",
+    }
+    hooks = [webhook("m.a.b", "Mutating", webhookPath="/m", **copied), webhook("v.a.b", **copied)]
+    rendering = made(tmp_path, webhooks=hooks, deployments=[deployment()])
+    service = {"namespace": NAMESPACE, "name": "manager-service", "port": 443}
+    fields = {**copied, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    mutating = only(rendering, "MutatingWebhookConfiguration")
+    assert mutating["metadata"] == {"name": "m.a.b", "annotations": INJECT}
+    assert mutating["webhooks"] == [
+        {"name": "m.a.b", "clientConfig": {"service": {**service, "path": "/m"}}, **fields},
+    ]
+    fields.pop("reinvocationPolicy")
+    validating = only(rendering, "ValidatingWebhookConfiguration")
+    assert validating["webhooks"] == [{"name": "v.a.b", "clientConfig": {"service": service}, **fields}]
+
+
+def test_a_webhook_sees_the_watched_namespaces(tmp_path: Path) -> None:
+    rendering = made(
+        tmp_path,
+        modes=MODES,
+        webhooks=[webhook("v.a.b")],
+        deployments=[deployment()],
+        config={"watchNamespaces": ["b", "a"]},
+    )
+    (entry,) = only(rendering, "ValidatingWebhookConfiguration")["webhooks"]
+    expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["b", "a"]}
+    assert entry["namespaceSelector"] == {"matchExpressions": [expression]}
+
+
+def test_a_service_has_each_port_once_in_order(tmp_path: Path) -> None:
+    ports = [(8443, 1), (443, 9443), (443, 9443), (444, "web"), (445, None), (None, None)]
+    hooks = [
+        webhook(f"v{index}.a.b", containerPort=port, targetPort=target)
+        for index, (port, target) in enumerate(ports[:-1])
+    ]
+    rendering = made(tmp_path, webhooks=hooks, deployments=[deployment()])
+    assert only(rendering, "Service")["spec"] == {
+        "ports": [
+            {"name": "443", "port": 443, "targetPort": 9443},
+            {"name": "444", "port": 444, "targetPort": "web"},
+            {"name": "445", "port": 445, "targetPort": 445},
+            {"name": "8443", "port": 8443, "targetPort": 1},
+        ],
+        "selector": {"app": "manager"},
+    }
+
+
+def test_a_port_that_is_not_set_is_443_everywhere(tmp_path: Path) -> None:
+    hook = webhook("v.a.b", containerPort=0, targetPort=None)
+    rendering = made(tmp_path, webhooks=[hook], deployments=[deployment()])
+    (entry,) = only(rendering, "ValidatingWebhookConfiguration")["webhooks"]
+    assert entry["clientConfig"]["service"]["port"] == 443
+    assert only(rendering, "Service")["spec"]["ports"] == [{"name": "443", "port": 443, "targetPort": 443}]
+
+
+# 9 and 10: certificates
+
+
+def certified(tmp_path: Path, config: Any = None, kinds: Any = None, **pod: Any) -> Rendering:
+    return made(
+        tmp_path, webhooks=[webhook()], deployments=[deployment(**pod), deployment("other")], config=config, kinds=kinds
+    )
+
+
+CERT_VOLUMES = [
+    {
+        "name": name,
+        "secret": {
+            "secretName": "manager-service-cert",
+            "items": [{"key": f"tls.{end}", "path": f"{file}.{end}"} for end in ("crt", "key")],
+        },
+    }
+    for name, file in (("webhook-cert", "tls"), ("apiservice-cert", "apiserver"))
+]
+CERT_MOUNTS = [
+    {"name": "webhook-cert", "mountPath": "/tmp/k8s-webhook-server/serving-certs"},
+    {"name": "apiservice-cert", "mountPath": "/apiserver.local.config/certificates"},
+]
+
+
+def mount(name: str, path: str = "/x") -> Manifest:
+    return {"name": name, "mountPath": path}
+
+
+def test_certificates_take_the_place_of_what_was_mounted_there(tmp_path: Path) -> None:
+    rendering = certified(
+        tmp_path,
+        volumes=[{"name": name, "emptyDir": {}} for name in ("cert", "keep", "apiservice-cert", "other")],
+        containers=[
+            {"name": "a", "volumeMounts": [mount("cert", CERT_MOUNTS[0]["mountPath"]), mount("keep")]},
+            {"name": "b", "volumeMounts": [mount("cert"), mount("other", CERT_MOUNTS[1]["mountPath"] + "/")]},
+            {"name": "c"},
+        ],
+        initContainers=[
+            {"name": "i", "volumeMounts": [mount("cert"), mount("apiservice-cert"), mount("keep")]},
+            {"name": "j"},
+        ],
+    )
+    pod = of_kind(rendering, "Deployment")[0]["spec"]["template"]["spec"]
+    kept: list[Manifest] = [{"name": name, "emptyDir": {}} for name in ("keep", "other")]
+    assert pod["volumes"] == [*kept, *CERT_VOLUMES]
+    assert [container["volumeMounts"] for container in pod["containers"]] == [
+        [mount("keep"), *CERT_MOUNTS],
+        [mount("other", CERT_MOUNTS[1]["mountPath"] + "/"), *CERT_MOUNTS],
+        CERT_MOUNTS,
+    ]
+    # Upstream leaves the mounts of init containers without their volumes.
+    assert pod["initContainers"] == [
+        {"name": "i", "volumeMounts": [mount("webhook-cert"), mount("apiservice-cert"), mount("keep")]},
+        {"name": "j"},
+    ]
+
+
+def test_a_deployment_without_webhooks_has_no_certificate(tmp_path: Path) -> None:
+    rendering = certified(tmp_path)
+    assert "volumes" not in of_kind(rendering, "Deployment")[1]["spec"]["template"]["spec"]
+    assert names(rendering, "Certificate") == ["manager-service-cert"]
+    assert names(rendering, "Issuer") == ["manager-service-cert-selfsigned-issuer"]
+
+
+class Provided(NamedTuple):
+    name: str
+    kinds: dict[tuple[str, str, str], bool]
+    config: Any
+    webhook: dict[str, str]
+    service: dict[str, str]
+    certificates: int
+    volumes: list[Manifest]
+
+
+SERVICE_CA = {"service.beta.openshift.io/inject-cabundle": "true"}
+SERVED_BY_CA = {"service.beta.openshift.io/serving-cert-secret-name": "manager-service-cert"}
+PROVIDED = [
+    Provided("cert-manager where it is served", CERT_MANAGER, None, INJECT, {}, 1, CERT_VOLUMES),
+    Provided("service-ca on OpenShift", OPENSHIFT, None, SERVICE_CA, SERVED_BY_CA, 0, CERT_VOLUMES),
+    Provided("service-ca first", {**OPENSHIFT, **CERT_MANAGER}, None, SERVICE_CA, SERVED_BY_CA, 0, CERT_VOLUMES),
+    Provided("the user's choice", OPENSHIFT, {"certificateProvider": "cert-manager"}, INJECT, {}, 1, CERT_VOLUMES),
+    Provided(
+        "the user's other choice", {}, {"certificateProvider": "service-ca"}, SERVICE_CA, SERVED_BY_CA, 0, CERT_VOLUMES
+    ),
+    Provided("none", CERT_MANAGER, {"certificateProvider": "none"}, {}, {}, 0, []),
+]
+
+
+@pytest.mark.parametrize("case", PROVIDED, ids=attrgetter("name"))
+def test_who_makes_certificates(case: Provided, tmp_path: Path) -> None:
+    rendering = certified(tmp_path, case.config, case.kinds)
+    configuration, service = only(rendering, "ValidatingWebhookConfiguration"), only(rendering, "Service")
+    assert configuration["metadata"].get("annotations", {}) == case.webhook
+    assert service["metadata"].get("annotations", {}) == case.service
+    assert len(names(rendering, "Certificate")) == case.certificates
+    assert of_kind(rendering, "Deployment")[0]["spec"]["template"]["spec"].get("volumes", []) == case.volumes
+
+
+def test_a_common_name_that_cert_manager_would_refuse_is_left_out(tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(webhooks=[webhook()], deployments=[deployment()]))
+    fits = "n" * (64 - len("manager-service."))
+    for namespace, expect in ((fits, f"manager-service.{fits}"), (fits + "n", None)):
+        assert only(render(root, namespace=namespace), "Certificate")["spec"].get("commonName") == expect
+
+
+# what is there twice
+
+
+def test_equal_objects_are_merged(tmp_path: Path) -> None:
+    same = permission("a")
+    rendering = made(tmp_path, object_of("ConfigMap"), object_of("ConfigMap"), cluster_permissions=[same, same])
+    assert len(of_kind(rendering, "ConfigMap")) == len(of_kind(rendering, "ClusterRole")) == 1
+
+
+def test_an_account_of_the_bundle_replaces_the_generated_one(tmp_path: Path) -> None:
+    account = object_of("ServiceAccount", "a", imagePullSecrets=[{"name": "s"}])
+    rendering = made(tmp_path, account, cluster_permissions=[permission("a"), permission("b")])
+    accounts = {item["metadata"]["name"]: "imagePullSecrets" in item for item in of_kind(rendering, "ServiceAccount")}
+    assert accounts == {"b": False, "a": True}
+
+
+SERVING = {"deployments": [deployment()], "webhooks": [webhook()]}
+DOTTED = [webhook("v.a.b", deploymentName="a.b"), webhook("w.a.b", deploymentName="a-b")]
+CLASHES: list[tuple[str, dict[str, Any], str]] = [
+    ("deployments of like names", {"deployments": [deployment("a.b"), deployment("a-b")], "webhooks": DOTTED}, "a-b"),
+    ("a Service of the bundle", SERVING, "manager"),
+]
+
+
+@pytest.mark.parametrize(("csv", "expect"), [case[1:] for case in CLASHES], ids=[case[0] for case in CLASHES])
+def test_other_clashes_are_refused_by_name(csv: dict[str, Any], expect: str, tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(**csv), object_of("Service", "manager-service", spec={}))
+    assert refusal(root) == (
+        Reason.INVALID_BUNDLE,
+        f"Service inst/{expect}-service: the bundle makes two objects of this name that differ; rename one",
+    )
+
+
+def test_the_order_of_objects(tmp_path: Path) -> None:
+    rendering = made(
+        tmp_path,
+        object_of("ConfigMap"),
+        definition(),
+        permissions=[permission("p")],
+        cluster_permissions=[permission("c")],
+        deployments=[deployment()],
+        webhooks=[webhook("m.a.b", "Mutating"), webhook("v.a.b")],
+    )
+    pair = ["ClusterRole", "ClusterRoleBinding"]
+    assert [item["kind"] for item in rendering.objects] == [
+        *["ServiceAccount"] * 2,
+        *pair * 2,
+        "CustomResourceDefinition",
+        "ConfigMap",
+        "Deployment",
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "Service",
+        "Issuer",
+        "Certificate",
+    ]
+
+
+# what it needs
+
+
+REQUIRING: dict[str, Any] = {
+    "customresourcedefinitions": {"required": [{"name": "etcds.example.com", "kind": "Etcd", "version": "v1"}]},
+    "nativeAPIs": [{"group": "apps", "version": "v1", "kind": "Deployment"}],
+    "apiservicedefinitions": {"required": [{"group": "x.io", "version": "v1", "kind": "X"}]},
+}
+DEPENDENCIES = """\
+dependencies:
+- {type: olm.gvk, value: {group: y.io, kind: Z, version: v2}}
+- {type: olm.package, value: {packageName: p, version: ">1"}}
+- {type: olm.constraint, value: {all: []}}
+"""
+NEEDED = {
+    "example.com/v1 Etcd": ("example.com", "v1", "Etcd"),
+    "x.io/v1 X": ("x.io", "v1", "X"),
+    "y.io/v2 Z": ("y.io", "v2", "Z"),
+}
+
+
+def test_what_is_needed_and_not_served_is_a_warning(tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(**REQUIRING), files={"metadata/dependencies.yaml": DEPENDENCIES})
+    served = {("apps", "v1", "Deployment"): True}
+    unmet = [
+        f"the bundle needs {api}, which the cluster does not serve"
+        for api in ("example.com/v1 Etcd", "x.io/v1 X", "y.io/v2 Z")
+    ]
+    unchecked = "dependencies of the bundle are not checked: olm.constraint, olm.package"
+    assert sorted(render(root, kinds=served).warnings) == sorted([*unmet, unchecked])
+    assert render(root, kinds={**served, **dict.fromkeys(NEEDED.values(), True)}).warnings == (unchecked,)
+
+
+def test_dependencies_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(), files={"metadata/dependencies.yaml": "dependencies: 1"})
+    assert render(root).warnings == ("metadata/dependencies.yaml: dependencies: is a number where a list is needed",)
