@@ -1,0 +1,199 @@
+"""Charts on a real control plane: from each kind of source, their dice, what they keep, and what is wrong with some."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bundles import Deployed, World, exists, new_name
+from tests.support.charts import DATA, chart_of, files_of, pack
+from tests.support.file_server import FileServer
+from tests.support.registry import MANIFEST
+
+SHOP = files_of(DATA / "shop")
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+CHART_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+WIDGETS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.shop.example.com"
+QUIET = {"values": {"hooks": False}, "includeCRDs": False}
+"""The definition belongs to one BundleDeployment at a time."""
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[FileServer]:
+    with FileServer().serving() as server:
+        yield server
+
+
+def password_of(deployed: Deployed) -> str:
+    found = deployed.get(f"{deployed.name}-password", "secrets")
+    assert found
+    return str(found["data"]["password"])
+
+
+def push_chart(world: World, name: str, files: Mapping[str, bytes]) -> str:
+    """Push a chart as `helm push` does, and return its reference."""
+    config = json.dumps({"name": "shop", "version": "1.2.3", "apiVersion": "v2"}).encode()
+    archive = pack({f"shop/{path}": data for path, data in files.items()})
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": world.registry.push_blob(name, CHART_CONFIG, config).as_json(),
+        "layers": [world.registry.push_blob(name, CHART, archive).as_json()],
+    }
+    world.registry.push_manifest(name, "1.2.3", manifest)
+    return f"{world.registry.host}/{name}:1.2.3"
+
+
+# from each kind of source
+
+
+def test_a_chart_in_an_image(world: World) -> None:
+    deployed = world.deploy(SHOP, format="helm")
+    status = deployed.wait_ready()
+    settings = deployed.data(f"{deployed.name}-settings")
+    assert settings
+    assert (settings["color"], settings["release"]) == ("blue", f"{deployed.name} {deployed.namespace} true false 1")
+    assert settings["kubernetes"] == world.client.get("/version").value["gitVersion"]
+    assert status["objects"]["total"] == 4
+    assert world.client.get(WIDGETS).value["status"]["acceptedNames"]["kind"] == "Widget"
+    assert deployed.get("announce")
+    assert deployed.get("migrate") is None  # it says itself that it goes when it has succeeded
+
+
+def test_a_chart_as_helm_pushes_it(world: World) -> None:
+    name = new_name()
+    deployed = world.deploy(name=name, ref=push_chart(world, name, SHOP), format="helm", config=QUIET)
+    deployed.wait_ready()
+    assert deployed.get(f"{name}-shelf")
+    assert password_of(deployed)
+
+
+def test_a_chart_over_http_with_values_of_another_source(world: World, files: FileServer) -> None:
+    files.files["/charts/shop-1.2.3.tgz"] = pack({f"shop/{path}": data for path, data in SHOP.items()})
+    files.files["/values.yaml"] = b"color: red\nhooks: false\n"
+    sources = [
+        {"kind": "http", "destination": "chart", "http": {"url": f"{files.address}/charts/shop-1.2.3.tgz"}},
+        {"kind": "http", "destination": "mine", "http": {"url": f"{files.address}/values.yaml"}},
+    ]
+    deployed = world.deploy(
+        ref="unused/x:v1",
+        sources=sources,
+        format="helm",
+        config={"valuesFiles": ["mine/values.yaml"], "includeCRDs": False},
+    )
+    deployed.wait_ready()
+    settings = deployed.data(f"{deployed.name}-settings")
+    assert settings
+    assert settings["color"] == "red"
+
+
+# dice
+
+
+def test_the_dice_are_thrown_once(world: World) -> None:
+    deployed = world.deploy(SHOP, format="helm", config=QUIET)
+    deployed.wait_ready()
+    thrown = password_of(deployed)
+
+    deployed.client.delete(deployed.path_of(f"{deployed.name}-password", "secrets"))
+    deployed.wait(lambda: deployed.get(f"{deployed.name}-password", "secrets"), "the password is restored")
+    deployed.change(prune="AfterApply")
+    deployed.wait_ready()
+    assert password_of(deployed) == thrown
+
+    world.controller.kill()
+    shutil.rmtree(world.store)
+    deployed.client.delete(deployed.path_of(f"{deployed.name}-password", "secrets"))
+    world.controller.start()
+    deployed.wait(lambda: deployed.get(f"{deployed.name}-password", "secrets"), "the password is restored once more")
+    assert password_of(deployed) == thrown
+
+
+def test_the_dice_stay_when_everything_is_asked_for_anew(world: World) -> None:
+    deployed = world.deploy(SHOP, format="helm", config=QUIET)
+    before = deployed.wait_ready()
+    thrown = password_of(deployed)
+
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: deployed.status()["lastHandledReconcileAt"] == "again", "asked for anew")
+    after = deployed.wait_ready()
+    assert after["revision"] == before["revision"]
+    assert password_of(deployed) == thrown
+
+
+def test_another_input_throws_them_again(world: World) -> None:
+    deployed = world.deploy(SHOP, format="helm", config=QUIET)
+    before = deployed.wait_ready()
+    thrown = password_of(deployed)
+    deployed.change(config={"values": {"hooks": False, "color": "red"}, "includeCRDs": False})
+    deployed.wait_installed(before["revision"])
+    assert password_of(deployed) != thrown
+
+
+# going away
+
+
+def test_what_a_chart_keeps_is_kept_when_it_goes(world: World) -> None:
+    deployed = world.deploy(SHOP, format="helm", config=QUIET)
+    deployed.wait_ready()
+    deployed.delete()
+    deployed.wait_gone()
+    kept = deployed.get(f"{deployed.name}-password", "secrets")
+    assert kept
+    assert kept["metadata"]["annotations"]["core.rukpak.io/released-from"] == deployed.name
+    assert deployed.data(f"{deployed.name}-settings") is None
+
+
+# what is wrong
+
+CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], str, str]] = {
+    "a chart that fails": (
+        chart_of({"templates/a.yaml": '{{ fail (printf "no %s" .Values.secret) }}'}),
+        {"values": {"secret": "hunter22"}},
+        "RenderFailed",
+        '"c": c/templates/a.yaml:1:3: no …',
+    ),
+    "a key that nobody knows": (SHOP, {"value": {}}, "InvalidConfig", "spec.config.value: unknown key"),
+    "values that are a list": (SHOP, {"values": "[1]"}, "InvalidConfig", "spec.config.values: is a list"),
+    "two charts": ({**chart_of({}, "a"), **chart_of({}, "b")}, {}, "InvalidBundle", 'in the content: "a", "b"'),
+    "a chart that fetches": (
+        chart_of({"values.schema.json": '{"$ref": "http://169.254.169.254/"}'}),
+        {},
+        "InvalidBundle",
+        'values.schema.json: $ref refers to "http://169.254.169.254/"',
+    ),
+    "manifests": (
+        {"manifests/a.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+        {},
+        "NoContent",
+        "this looks like plain manifests: set spec.format: plain",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "config", "reason", "saying"), CASES.values(), ids=CASES.keys())
+def test_nothing_is_applied_of(
+    content: dict[str, bytes], config: dict[str, Any], reason: str, saying: str, world: World
+) -> None:
+    deployed = world.deploy(content, format="helm", config=config)
+    deployed.wait_for("Installed", "False", reason, saying=saying)
+    deployed.wait_for("Stalled", "True", reason)
+    assert not exists(world.client, f"/api/v1/namespaces/{deployed.namespace}")
+
+
+# real charts
+
+CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")) / "helm"
+
+
+@pytest.mark.parametrize(
+    "chart", [path.parent for path in sorted(CORPUS.glob("*/Chart.yaml"))], ids=lambda path: path.name
+)
+def test_a_real_chart_becomes_ready(chart: Path, world: World) -> None:
+    world.deploy(files_of(chart), format="helm").wait_ready()
