@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -81,7 +81,7 @@ def check(spec: Spec) -> None:
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
         _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
-    _raise_first(Reason.INVALID_CONFIG, format_of(spec.format).validate(spec.config))
+    check_config(spec.format, spec.config)
 
 
 def unsupported(spec: Spec) -> list[str]:
@@ -264,21 +264,22 @@ class Builder:
         spec = request.spec
         with self._using(_content_keys(request)), self._store.scratch() as scratch:
             tree = assemble(self._parts(request, cancelled, aid), scratch / "tree")
-            install_namespace = request.install_namespace or format_of(spec.format).suggest_namespace(tree, spec.config)
-            terms = terms_of(request, install_namespace, _rendering_digest(request, install_namespace, capabilities))
 
             def make() -> Revision:
-                rendering = self._render(request, tree, install_namespace, capabilities, cancelled)
-                return _revision_of(rendering, terms, capabilities)
+                with self._store.scratch() as own:
+                    means = replace(self._means, scratch=own, cancelled=cancelled, limits=self._limits)
+                    return render(spec.format, _render_request(request, tree, capabilities, means))
 
             with timed(self._observer, Phase.RENDER):
                 made = make()
+            namespace = made.terms.install_namespace
+            terms = terms_of(request, namespace, _rendering_digest(request, namespace, capabilities))
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # What differs may be the doing of another release, which is to be had by asking for everything anew. What
             # differs each time is chance.
             if same and made.digest != same.digest and made.digest != make().digest:
                 return replace(same, terms=terms)
-        return made
+        return replace(made, terms=terms)
 
     @contextmanager
     def _using(self, keys: Sequence[str]) -> Iterator[None]:
@@ -292,26 +293,6 @@ class Builder:
                 self._in_use.subtract(keys)
                 in_use = set(+self._in_use)
             self._store.collect(in_use, self._store_bytes)
-
-    def _render(
-        self,
-        request: Request,
-        tree: ContentTree,
-        install_namespace: str,
-        capabilities: Capabilities,
-        cancelled: threading.Event,
-    ) -> Rendering:
-        with self._store.scratch() as scratch:
-            return format_of(request.spec.format).render(
-                RenderRequest(
-                    name=request.name,
-                    install_namespace=install_namespace,
-                    tree=tree,
-                    config=request.spec.config,
-                    capabilities=capabilities,
-                    means=replace(self._means, scratch=scratch, cancelled=cancelled, limits=self._limits),
-                )
-            )
 
     def _parts(self, request: Request, cancelled: threading.Event, aid: Aid) -> list[tuple[str, str, Path]]:
         sources = request.spec.sources
@@ -374,6 +355,40 @@ class Builder:
             previous=_resolution(previous) if previous else None,
             progress=lambda done, total: aid.progress(index, done, total),
         )
+
+
+def check_config(format_name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a config that a format does not take.
+
+    Raises: BundleError (UnknownFormat, InvalidConfig).
+    """
+    _raise_first(Reason.INVALID_CONFIG, format_of(format_name).validate(config))
+
+
+def render(format_name: str, request: RenderRequest) -> Revision:
+    """Return the revision of a content tree; of its terms only the install namespace is known here.
+
+    Args:
+        format_name: `spec.format`.
+        request: its config was checked; its install namespace may be '': the format suggests one.
+
+    Raises: BundleError with a reason of Installed.
+    """
+    plugin = format_of(format_name)
+    namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
+    rendering = plugin.render(replace(request, install_namespace=namespace))
+    return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+
+
+def _render_request(request: Request, tree: ContentTree, capabilities: Capabilities, means: Means) -> RenderRequest:
+    return RenderRequest(
+        name=request.name,
+        install_namespace=request.install_namespace,
+        tree=tree,
+        config=request.spec.config,
+        capabilities=capabilities,
+        means=means,
+    )
 
 
 def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:

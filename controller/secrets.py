@@ -28,11 +28,12 @@ class SecretReader:
     """Thread-safe; a Secret is read when it is used and not kept.
 
     Args:
-        namespaces: where Secrets may be without an account to read them as, besides the install namespace.
+        namespaces: where Secrets may be without an account to read them as, besides the install namespace. None: this
+            is the command line, which reads what its user may read, and as nobody else.
     """
 
-    def __init__(self, client: Client, namespaces: Collection[str]) -> None:
-        self._client, self._namespaces = client, frozenset(namespaces)
+    def __init__(self, client: Client, namespaces: Collection[str] | None) -> None:
+        self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
 
     def credentials(self, deployment: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
         """Return what the Secret of a source says; None if it has none, nor pull secrets of its account.
@@ -60,7 +61,7 @@ class SecretReader:
 
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
-        account = account_in(deployment.spec)
+        account = account_in(deployment.spec) if self._namespaces is not None else None
         self._check_namespace(deployment, namespace, account, path)
         secret = WatchedObject(namespace, reference.name, account.user.name if account else "")
         seen(secret, "")
@@ -77,6 +78,8 @@ class SecretReader:
     def _check_namespace(
         self, deployment: BundleDeployment, namespace: str, account: Account | None, path: str
     ) -> None:
+        if self._namespaces is None:
+            return
         if account is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
             message = (
                 f'{path}: Secrets of namespace "{namespace}" may not be used; put it into the install namespace, or '

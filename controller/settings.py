@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -187,9 +187,17 @@ _CHOICES = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    """Add one flag for each field of Settings; its default comes from the environment, and is checked like a flag."""
-    for option in fields(Settings):
+def add_options(
+    parser: argparse.ArgumentParser, environment: Mapping[str, str], only: Collection[str] | None = None
+) -> None:
+    """Add one flag for each field of Settings; its default comes from the environment, and is checked like a flag.
+
+    Args:
+        parser: to add them to.
+        environment: variables.
+        only: names of the fields; by default all.
+    """
+    for option in (each for each in fields(Settings) if only is None or each.name in only):
         variable = f"RUKPAK_{option.name.upper()}"
         parser.add_argument(
             f"--{option.name.replace('_', '-')}",

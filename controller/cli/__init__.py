@@ -1,26 +1,72 @@
-"""The command `rukpak`: one module a verb. Also `kubectl-rukpak`, so that `kubectl rukpak` works."""
+"""The command `rukpak`: one module a verb. Also `kubectl-rukpak`, so that `kubectl rukpak` works.
+
+Results go to stdout, talk goes to stderr. The exit status is 0: done, 1: failed, 2 and up: misuse or broken. A mistake
+of a user ends with one line that says what is wrong, and never with a traceback.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from controller.cli import run
+from api.errors import BundleError
+from controller.cli.command import FAILED, MISUSE, MisuseError
+from controller.kube.errors import ApiError, ConfigurationError
 
-VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {"run": (run.main, "run the controller")}
-MISUSE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def _verb(module: str, function: str = "main") -> Callable[[Sequence[str]], int]:
+    """Return a verb whose module is loaded when it is carried out: `render` needs no Kubernetes client."""
+
+    def carry_out(arguments: Sequence[str]) -> int:
+        status: int = getattr(import_module(f"controller.cli.{module}"), function)(arguments)
+        return status
+
+    return carry_out
+
+
+VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "run": (_verb("run"), "run the controller"),
+    "render": (_verb("render"), "show the objects of a bundle, as the controller would apply them"),
+    "capabilities": (_verb("capabilities"), "write down what a cluster serves, for render"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out a verb; returns its exit status: 0 done, 1 failed, 2 and up misuse or broken."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in VERBS:
-        return VERBS[words[0]][0](words[1:])
+        return _carry_out(words[0], words[1:])
     asked = words[:1] in (["--help"], ["-h"])
     print(_usage(), file=sys.stdout if asked else sys.stderr)
     return 0 if asked else MISUSE
 
 
+def _carry_out(verb: str, arguments: Sequence[str]) -> int:
+    try:
+        status = VERBS[verb][0](arguments)
+        sys.stdout.flush()
+    except BundleError as error:
+        print(*(f"{error.reason.value}: {line}" for line in error.message.splitlines()), sep="\n", file=sys.stderr)
+        return FAILED
+    except (ApiError, ConfigurationError) as error:
+        print(f"rukpak {verb}: {error}", file=sys.stderr)
+        return FAILED
+    except MisuseError as error:
+        print(f"rukpak {verb}: {error}", file=sys.stderr)
+        return MISUSE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
 def _usage() -> str:
-    verbs = "\n".join(f"  {verb:10} {text}" for verb, (_, text) in VERBS.items())
+    verbs = "\n".join(f"  {verb:13} {text}" for verb, (_, text) in VERBS.items())
     return f"usage: rukpak VERB [options]\n\n{verbs}\n\nrukpak VERB --help lists the options of a verb."

@@ -236,3 +236,11 @@ def test_of_what_an_account_may_not_read_it_is_said_if_there_is_no_such_account(
 def test_other_sources_do_not_use_pull_secrets(desk: Desk) -> None:
     assert desk.read(asking(None, "git", serviceAccountName="deployer")) is None
     assert not desk.api.received
+
+
+def test_the_command_line_reads_as_its_user_and_from_wherever_that_may(desk: Desk) -> None:
+    desk.reader = SecretReader(desk.api.client(), None)
+    desk.serve(secret("elsewhere", username="robot", password="x"))
+    read = desk.read(asking(named(namespace="elsewhere"), serviceAccountName="deployer"))
+    assert read == Credentials(username="robot", password="x")
+    assert desk.api.received[0].header("Impersonate-User") == []

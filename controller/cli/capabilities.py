@@ -1,0 +1,21 @@
+"""`rukpak capabilities`: what a cluster serves, written down for `rukpak render --capabilities`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller import capabilities
+from controller.cli.command import add_cluster_options, add_output, connect, make_parser
+from controller.cli.output import to_json
+from controller.kube.discovery import Discovery
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file to stdout; returns the exit status."""
+    parser = make_parser("capabilities", "Write down what a cluster serves, for rukpak render --capabilities.")
+    add_output(parser, ("yaml", "json"), "yaml")
+    add_cluster_options(parser)
+    options = parser.parse_args(arguments)
+    found = Discovery(connect(options)).capabilities()
+    print(to_json(capabilities.dump(found)) if options.output == "json" else capabilities.write(found), end="")
+    return 0

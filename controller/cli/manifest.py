@@ -1,0 +1,72 @@
+"""A BundleDeployment in a file: read, and checked as far as that is possible without an API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.schema import open_api_schema
+from api.v1alpha2.types import BundleDeployment
+from controller.formats.manifests import read_documents
+
+_API_VERSION = f"{names.GROUP}/v1alpha2"
+
+
+def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployment:
+    """Return the BundleDeployment of a file.
+
+    Args:
+        data: the whole file.
+        file: its name in messages.
+        overrides: `name`, and `spec` with fields that replace those of the file.
+
+    Raises: BundleError (InvalidBundle where it is not YAML, InvalidConfig where it is no BundleDeployment).
+    """
+    found = [document.value for document in read_documents(data, file) if _is_one(document.value)]
+    if len(found) != 1:
+        raise _invalid(f"{file}: {len(found)} objects of kind {names.KIND} of {_API_VERSION} where one is needed")
+    value: dict[str, Any] = found[0]
+    metadata = {**(value.get("metadata") or {}), **({"name": overrides["name"]} if overrides["name"] else {})}
+    value = {**value, "metadata": metadata, "spec": {**(value.get("spec") or {}), **overrides["spec"]}}
+    problems = [*_unknown(open_api_schema()["properties"]["spec"], value["spec"], "spec")]
+    try:
+        deployment = BundleDeployment.model_validate(value)
+    except ValidationError as error:
+        problems += [_describe(each) for each in error.errors(include_url=False, include_input=False)]
+    if problems:
+        raise _invalid("\n".join(f"{file}: {problem}" for problem in problems))
+    return deployment
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (_API_VERSION, names.KIND)
+
+
+def _invalid(message: str) -> BundleError:
+    return BundleError(Reason.INVALID_CONFIG, message)
+
+
+def _describe(problem: Mapping[str, Any]) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{path}: {message[:1].lower()}{message[1:]}"
+
+
+def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
+    """Yield what the API server would refuse as an unknown field."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(schema.get("items") or {}, item, f"{path}[{index}]")
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or properties is None:
+        return
+    for key, member in value.items():
+        if key in properties:
+            yield from _unknown(properties[key], member, f"{path}.{key}")
+        else:
+            yield f'{path}.{key}: unknown field; see "kubectl explain bd.spec"'

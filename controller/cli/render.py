@@ -1,0 +1,190 @@
+"""`rukpak render`: what the controller would apply, by the controller's own code (DESIGN, rule 9).
+
+A folder is treated as the content of one source, and needs neither a cluster nor a network. With `-f` the sources of a
+BundleDeployment are resolved and fetched; pins in its status are used, as the controller uses them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Capabilities, ContentTree, Credentials, Limits, RenderRequest
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment, Source
+from controller import capabilities as capabilities_file
+from controller import settings
+from controller.cli import manifest
+from controller.cli.command import MisuseError, add_cluster_options, add_output, connect, make_parser, read_file, tell
+from controller.cli.output import list_of, name_of, to_json, to_yaml
+from controller.content.archive import write_entries
+from controller.content.folder import read_folder
+from controller.content.store import ContentStore
+from controller.desired import Aid, Builder, Request, check, check_config, match_pins, render
+from controller.formats.manifests import read_documents
+from controller.revision import Revision
+
+OPTIONS = (
+    *("registry_mirror", "allowed_networks", "allow_loopback", "fetch_timeout"),
+    *("helm", "render_timeout", "render_mebibytes"),
+)
+NAME = "bundle"
+_STORE_BYTES = 1 << 40
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Render a bundle; returns the exit status."""
+    options = _parse(arguments)
+    capabilities = _capabilities(options.capabilities)
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, ContentStore(Path(folder)) as store:
+        if options.file:
+            revision = _render_deployment(options, store, capabilities)
+        else:
+            revision = _render_folder(options, store, capabilities)
+    for warning in revision.warnings:
+        tell(f"warning: {warning}")
+    print(_show(revision, options.output), end="")
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = make_parser("render", "Show the objects of a bundle, as the controller would apply them.")
+    parser.add_argument("dir", nargs="?", metavar="DIR", help="folder with the content of a bundle")
+    parser.add_argument("-f", "--file", metavar="FILE", help="BundleDeployment whose sources are fetched; - is stdin")
+    parser.add_argument("--format", help="spec.format; of a folder by default plain")
+    parser.add_argument("--name", help=f"name of the BundleDeployment; of a folder by default {NAME}")
+    parser.add_argument("--install-namespace", metavar="NS", help="spec.installNamespace")
+    parser.add_argument("--config", metavar="FILE", help="YAML or JSON with spec.config; - is stdin")
+    parser.add_argument(
+        "--capabilities", metavar="FILE", help='what "rukpak capabilities" wrote; default: the newest Kubernetes'
+    )
+    add_output(parser, ("yaml", "json", "name", "revision"), "yaml")
+    add_cluster_options(parser)
+    settings.add_options(parser, os.environ, only=OPTIONS)
+    options = parser.parse_args(arguments)
+    if (options.dir is None) == (options.file is None):
+        parser.error("name a folder, or a BundleDeployment with -f")
+    if [options.file, options.config, options.capabilities].count("-") > 1:
+        parser.error("only one file can be stdin")
+    if problem := _settings(options).problem():
+        parser.error(problem)
+    return options
+
+
+def _settings(options: argparse.Namespace) -> settings.Settings:
+    return settings.Settings(**{name: getattr(options, name) for name in OPTIONS})
+
+
+def _capabilities(name: str | None) -> Capabilities:
+    return capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
+
+
+def _config(name: str) -> dict[str, Any]:
+    documents = [document.value for document in read_documents(read_file(name), name)] or [{}]
+    if len(documents) > 1 or not isinstance(documents[0], dict):
+        raise BundleError(Reason.INVALID_CONFIG, f"{name}: is not one mapping; write spec.config as it stands")
+    return documents[0]
+
+
+# a folder
+
+
+def _render_folder(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
+    folder = Path(options.dir)
+    if not folder.is_dir():
+        raise MisuseError(f'"{options.dir}": is not a folder')
+    format_name = options.format or "plain"
+    config = _config(options.config) if options.config else {}
+    check_config(format_name, config)
+    with store.scratch() as scratch, store.scratch() as own:
+        try:
+            write_entries(read_folder(folder), scratch, Limits(), options.dir)
+        except OSError as error:
+            raise MisuseError(f'"{error.filename or options.dir}": {error.strerror or "cannot be read"}') from error
+        request = RenderRequest(
+            name=options.name or NAME,
+            install_namespace=options.install_namespace or "",
+            tree=ContentTree(root=scratch, destinations=("",)),
+            config=config,
+            capabilities=capabilities,
+            means=replace(_settings(options).means(), scratch=own),
+        )
+        return render(format_name, request)
+
+
+# a BundleDeployment
+
+
+def _render_deployment(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
+    deployment = manifest.read(read_file(options.file), options.file, _overrides(options))
+    spec, status = deployment.spec, deployment.status
+    check(spec)
+    builder = Builder(
+        store,
+        _STORE_BYTES,
+        Limits(),
+        options.fetch_timeout,
+        lambda: datetime.now(UTC),
+        network=_settings(options).network(in_pod=False),
+        means=_settings(options).means(),
+    )
+    cancelled, aid = threading.Event(), Aid(credentials=_Keys(options, deployment).read)
+    resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, aid)
+    if resolved.failure:
+        raise resolved.failure
+    request = Request(
+        name=deployment.metadata.name,
+        spec=spec,
+        pins=tuple(pin for pin in resolved.pins if pin),
+        install_namespace=spec.install_namespace or status.install_namespace,
+        requested_at=status.last_handled_reconcile_at,
+    )
+    return builder.build(request, capabilities, cancelled, aid)
+
+
+def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:
+    given = {"format": options.format, "installNamespace": options.install_namespace}
+    spec = {key: value for key, value in given.items() if value}
+    if options.config:
+        spec["config"] = _config(options.config)
+    return {"name": options.name, "spec": spec}
+
+
+class _Keys:
+    """Reads the Secrets that sources name, with the rights of the user; where none does, no cluster is needed."""
+
+    def __init__(self, options: argparse.Namespace, deployment: BundleDeployment) -> None:
+        self._options, self._deployment = options, deployment
+        self._lock = threading.Lock()
+
+    def read(self, index: int, source: Source) -> Credentials | None:
+        if not (source.secret or (self._deployment.spec.service_account_name and source.kind == "image")):
+            return None
+        from controller.secrets import SecretReader  # noqa: PLC0415 - without credentials no cluster is needed
+
+        with self._lock:
+            reader = SecretReader(connect(self._options), None)
+            return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
+
+
+# the result
+
+
+def _show(revision: Revision, output: str) -> str:
+    if output == "revision":
+        return f"{revision.digest}\n"
+    manifests = [*revision.objects, *(hook["manifest"] for hook in revision.hooks)]
+    if output == "name":
+        return "".join(f"{name_of(manifest)}\n" for manifest in manifests)
+    if output == "json":
+        return to_json(list_of(manifests))
+    hooks = (f"# hook: {', '.join(hook['events'])}\n{to_yaml(hook['manifest'])}" for hook in revision.hooks)
+    return "---\n".join([*map(to_yaml, revision.objects), *hooks])

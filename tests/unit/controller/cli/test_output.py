@@ -1,0 +1,74 @@
+"""The forms of results: what is written is read by Kubernetes as what it was made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.cli.output import name_of, to_table, to_yaml
+from controller.formats.manifests import read_documents
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def read(text: str) -> Any:
+    (document,) = read_documents(text.encode(), "x")
+    return document.value
+
+
+@given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=3))
+def test_yaml_is_read_as_what_it_was_made_from(value: dict[str, Any]) -> None:
+    assert read(to_yaml(value)) == value
+
+
+ODD = ["on", "y", "NULL", "~", "1e3", "0o14", "0x1f", "1_000", ".5", "2001-01-01", "a: b", "a #b", "- a", "<<", "=", ""]
+ODD += [
+    "a\nb\n",
+    " a\nb\n",
+    "a\nb",
+    "a\n\n",
+    "\n",
+    "a \nb\n",
+    "a\tb",
+    "a\r\nb\n",
+    "\ufeffa",
+    "{{ .x }}",
+    "%a",
+    "@a",
+    "a ",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_string_stays_a_string(text: str) -> None:
+    assert read(to_yaml({"a": text, text: [text]})) == {"a": text, text: [text]}
+
+
+def test_words_and_scripts_are_readable() -> None:
+    assert to_yaml({"kind": "ConfigMap", "image": "a/b", "run": "set -e\necho\n"}) == (
+        "kind: ConfigMap\nimage: a/b\nrun: |\n  set -e\n  echo\n"
+    )
+
+
+def test_a_part_that_is_there_twice_is_written_twice() -> None:
+    part = {"a": "b"}
+    assert to_yaml({"x": part, "z": part}) == "x:\n  a: b\nz:\n  a: b\n"
+
+
+def test_names_are_kubectls() -> None:
+    assert name_of({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}) == "pod/a"
+    assert name_of({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}) == "deployment.apps/a"
+
+
+def test_columns_of_a_table_are_as_wide_as_their_widest_cell() -> None:
+    assert (
+        to_table(("A", "B", "C"), [("long", "", "x y"), ("s", "b", "")]) == "A      B   C\nlong       x y\ns      b\n"
+    )
