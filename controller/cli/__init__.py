@@ -33,6 +33,12 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "run": (_verb("run"), "run the controller"),
     "render": (_verb("render"), "show the objects of a bundle, as the controller would apply them"),
     "capabilities": (_verb("capabilities"), "write down what a cluster serves, for render"),
+    "status": (_verb("status"), "show how BundleDeployments are, and why"),
+    "pause": (_verb("pause", "pause"), "keep hands off what BundleDeployments have installed"),
+    "resume": (_verb("pause", "resume"), "go on with BundleDeployments that are paused"),
+    "reconcile": (_verb("reconcile"), "ask all sources anew, and try at once what failed"),
+    "crd": (_verb("crd"), "print the CustomResourceDefinition"),
+    "uninstall": (_verb("uninstall"), "take RukPak off a cluster"),
 }
 
 

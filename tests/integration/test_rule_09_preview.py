@@ -1,4 +1,4 @@
-"""Rule 9, as far as there is no preview yet: equal inputs make an equal revision, and the cluster alone makes none."""
+"""Rule 9: equal inputs make an equal revision, and the cluster alone makes none. The preview itself: test_cli.py."""
 
 from __future__ import annotations
 

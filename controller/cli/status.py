@@ -1,0 +1,155 @@
+"""`rukpak status`: how BundleDeployments are, and why: what `kubectl describe` has in pieces, for people.
+
+All of it is in their status: nothing else is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from api.v1alpha2.types import BundleDeployment, Condition
+from controller.cli.command import FAILED, add_cluster_options, add_output, connect, make_parser, tell
+from controller.cli.deployments import Deployments, Manifest, add_timeout, show, wait
+from controller.cli.output import to_table
+from controller.cli.pause import awaits_ready
+
+_HEADING = ("NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "DRIFTED", "AGE", "MESSAGE")
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show it; returns the exit status: 1 if one is missing, or with --wait not Ready in time."""
+    parser = make_parser("status", "Show how BundleDeployments are, and why: all of them, or each that is named.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="name of a BundleDeployment")
+    parser.add_argument("--wait", action="store_true", help="wait until they are Ready")
+    add_timeout(parser)
+    add_output(parser, ("json", "yaml", "name"))
+    add_cluster_options(parser)
+    options = parser.parse_args(arguments)
+    deployments = Deployments(connect(options))
+    named = [(name, deployments.get(name)) for name in options.names]
+    missing = [name for name, value in named if value is None]
+    for name in missing:
+        tell(f'rukpak status: BundleDeployment "{name}" not found')
+    values = [value for _, value in named if value] if options.names else deployments.all()
+    waited = [wait(deployments, value, awaits_ready, options.timeout) for value in values] if options.wait else []
+    values = [value for value, _ in waited] if options.wait else values
+    print(_form(values, options.output, described=bool(options.names)), end="")
+    if not (values or missing or options.output):
+        tell("no BundleDeployments found")
+    return FAILED if missing or not all(in_time for _, in_time in waited) else 0
+
+
+def _form(values: Sequence[Manifest], output: str, *, described: bool) -> str:
+    if output:
+        return show(values, output)
+    deployments = [BundleDeployment.model_validate(value) for value in values]
+    if described:
+        return "\n".join("".join(f"{line}\n" for line in describe(deployment)) for deployment in deployments)
+    now = datetime.now(UTC)
+    return to_table(_HEADING, (row(deployment, now) for deployment in deployments)) if deployments else ""
+
+
+def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
+    """Return the line of one in the table."""
+    status, created = deployment.status, deployment.metadata.creation_timestamp
+    ready = _of(deployment, "Ready")
+    return (
+        deployment.metadata.name,
+        deployment.spec.format,
+        str(deployment.spec.paused).lower(),
+        ready.status if ready else "Unknown",
+        status.display.revision,
+        status.display.objects,
+        str(status.objects.drifted),
+        _age((now - created).total_seconds()) if created else "",
+        ready.message if ready else "",
+    )
+
+
+def describe(deployment: BundleDeployment) -> Iterator[str]:
+    """Yield the lines about one."""
+    status, ready = deployment.status, _of(deployment, "Ready")
+    yield f"{deployment.metadata.name}: {_verdict(ready)}"
+    yield from _revisions(deployment)
+    yield from _section("Sources", ("DESTINATION", "KIND", "RESOLVED", "DIGEST"), _sources(deployment))
+    yield f"Objects:   {status.display.objects or '0/0'} healthy, {_counts(deployment)}"
+    objects = (
+        (f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}", each.reason, each.message)
+        for each in status.not_ready
+    )
+    yield from _section("Not ready", ("OBJECT", "REASON", "MESSAGE"), objects)
+    if status.not_ready_truncated:
+        yield "  and more"
+    yield from _others(deployment)
+
+
+def _verdict(ready: Condition | None) -> str:
+    if ready is None:
+        return "the controller has not seen it yet"
+    return f"{'Ready' if ready.status == 'True' else f'not Ready, {ready.reason}'}: {ready.message}"
+
+
+def _revisions(deployment: BundleDeployment) -> Iterator[str]:
+    status = deployment.status
+    yield f"Revision:  {status.installed_revision or 'none is installed'}"
+    if status.revision != status.installed_revision:
+        yield f"Wanted:    {status.revision}"
+
+
+def _sources(deployment: BundleDeployment) -> Iterator[tuple[str, ...]]:
+    for pin in deployment.status.sources:
+        yield pin.destination or ".", pin.kind, pin.resolved, pin.digest
+
+
+def _counts(deployment: BundleDeployment) -> str:
+    counts = deployment.status.objects
+    return (
+        f"{counts.progressing} progressing, {counts.failed} failed, {counts.drifted} drifted, "
+        f"{counts.retained} to be removed"
+    )
+
+
+def _others(deployment: BundleDeployment) -> Iterator[str]:
+    """Yield the conditions that hold beside Ready, and what a resume would do."""
+    for kind in ("Unpacked", "Installed", "Healthy"):
+        found = _of(deployment, kind)
+        if found and found.status != "True":
+            yield f"{kind}: {found.reason}: {found.message}"
+    for kind in ("Stalled", "Reconciling", "Paused", "Drifted"):
+        if found := _of(deployment, kind):
+            yield f"{kind}: {found.reason}: {found.message}"
+    if deployment.status.skipped_kinds:
+        yield f"Skipped:   {', '.join(deployment.status.skipped_kinds)}: optional, and not served by the cluster"
+    for warning in deployment.status.warnings:
+        yield f"Warning:   {warning}"
+    if deployment.spec.paused:
+        yield from _resume(deployment)
+
+
+def _resume(deployment: BundleDeployment) -> Iterator[str]:
+    status, drifted = deployment.status, _of(deployment, "Drifted")
+    yield "Resuming would:"
+    if status.revision != status.installed_revision:
+        yield f"  install revision {status.revision}"
+    if drifted:
+        yield f"  put right what was changed: {drifted.message.partition(': ')[0]}"
+    if status.revision == status.installed_revision and not drifted:
+        yield "  change nothing"
+
+
+def _section(title: str, heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    found = list(rows)
+    if found:
+        yield f"{title}:"
+        yield from (f"  {line}" for line in to_table(heading, found).splitlines())
+
+
+def _of(deployment: BundleDeployment, kind: str) -> Condition | None:
+    return next((each for each in deployment.status.conditions if each.type == kind), None)
+
+
+def _age(seconds: float) -> str:
+    unit, letter = next((unit for unit in _UNITS if seconds >= 2 * unit[0]), _UNITS[-1])
+    return f"{max(int(seconds), 0) // unit}{letter}"

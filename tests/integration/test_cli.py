@@ -1,0 +1,124 @@
+"""The command line against a real control plane: what is previewed is what is applied, and what people ask for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from controller.capabilities import shipped
+from controller.kube.resources import BUILT_IN_GROUPS
+from tests.support.bundles import Deployed, World, config_map
+from tests.support.commands import Rukpak, command
+from tests.support.objects import deployment, secret, service
+
+
+@pytest.fixture
+def rukpak(world: World) -> Rukpak:
+    return command(world.cluster.kubeconfig)
+
+
+def manifest(deployed: Deployed) -> str:
+    return json.dumps(deployed.read())
+
+
+# render and capabilities
+
+
+BUNDLE = [config_map("a", text="1e3\n", word="on"), secret("s", key="value"), deployment("web"), service("web")]
+
+
+def test_a_rendering_at_the_desk_is_what_the_controller_applied(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    deployed = world.deploy(*BUNDLE)
+    status = deployed.wait_ready()
+    capabilities = tmp_path / "capabilities.yaml"
+    capabilities.write_text(rukpak("capabilities").stdout)
+    options = ["-f", "-", "--capabilities", str(capabilities)]
+    assert rukpak("render", *options, "-o", "revision", stdin=manifest(deployed)).stdout.strip() == status["revision"]
+    names = rukpak("render", *options, "-o", "name", stdin=manifest(deployed)).stdout.splitlines()
+    assert names == ["configmap/a", "secret/s", "deployment.apps/web", "service/web"]
+    (tmp_path / "b" / "manifests").mkdir(parents=True)
+    for index, value in enumerate(BUNDLE):
+        (tmp_path / "b" / "manifests" / f"{index}.json").write_text(json.dumps(value))
+    where = ["--install-namespace", deployed.namespace, "-o", "revision"]
+    assert rukpak("render", str(tmp_path / "b"), *where).stdout.strip() == status["revision"]
+
+
+def test_what_is_rendered_can_be_applied_by_kubectl_and_differs_in_nothing(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(*BUNDLE)
+    deployed.wait_ready()
+    text = rukpak("render", "-f", "-", stdin=manifest(deployed)).stdout
+    told = world.cluster.kubectl(
+        "apply", "--dry-run=server", "--server-side", "--field-manager=x", "-f", "-", input=text
+    )
+    assert len(told.splitlines()) == len(BUNDLE)
+
+
+def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    value = deployed.read()
+    value["spec"]["sources"][0]["image"]["auth"] = {"secret": {"name": "missing"}}
+    value["status"] = {}
+    done = rukpak("render", "-f", "-", stdin=json.dumps(value), status=1)
+    assert done.stderr.startswith('SecretNotFound: spec.sources[0].image.auth: Secret "')
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.own_cluster
+def test_what_is_shipped_is_what_a_new_cluster_serves(rukpak: Rukpak) -> None:
+    served = json.loads(rukpak("capabilities", "-o", "json").stdout)
+    kinds = [kind for kind in served["kinds"] if kind["group"] in BUILT_IN_GROUPS]
+    found = {(kind["group"], kind["version"], kind["kind"]): kind["scope"] == "Namespaced" for kind in kinds}
+    assert served["kubernetesVersion"] == shipped().kubernetes_version
+    assert found == dict(shipped().kinds)
+
+
+# status, pause, resume, reconcile
+
+
+def test_status_shows_sources_drift_and_what_a_resume_reverts(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("a"), config_map("b"))
+    status = deployed.wait_ready()
+    assert (
+        rukpak("pause", deployed.name, "--wait").stdout == f"bundledeployment.core.rukpak.io/{deployed.name} paused\n"
+    )
+    deployed.edit("a", color="red")
+    deployed.wait_for("Drifted")
+    shown = rukpak("status", deployed.name).stdout
+    assert status["sources"][0]["digest"] in shown
+    assert "1 drifted" in shown
+    assert f"put right what was changed: ConfigMap {deployed.namespace}/a" in shown
+    table = rukpak("status").stdout.splitlines()
+    assert table[0].split()[:4] == ["NAME", "FORMAT", "PAUSED", "READY"]
+    assert next(line for line in table if line.startswith(deployed.name)).split()[2] == "true"
+    assert json.loads(rukpak("status", deployed.name, "-o", "json").stdout)["metadata"]["name"] == deployed.name
+    assert rukpak("resume", deployed.name, "--wait").stdout.endswith(" resumed\n")
+    assert deployed.data("a") == {"color": "blue"}
+    assert "Resuming would" not in rukpak("status", deployed.name).stdout
+
+
+def test_status_shows_what_is_not_ready_and_waits_for_it_in_vain(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(deployment("web", replicas=1))
+    deployed.wait_for("Installed")
+    done = rukpak("status", deployed.name, "--wait", "--timeout=1s", status=1)
+    assert f"{deployed.name}: not in time: Progressing: " in done.stderr
+    assert f"  Deployment {deployed.namespace}/web   " in done.stdout
+
+
+def test_reconcile_asks_the_sources_anew_and_waits_until_it_is_done(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("a"))
+    before = deployed.wait_ready()["revision"]
+    world.push(deployed.name, config_map("a", color="green"))
+    rukpak("reconcile", deployed.name, "--wait", "-o", "name")
+    assert deployed.data("a") == {"color": "green"}
+    assert deployed.status()["installedRevision"] != before
+
+
+def test_one_that_is_missing_is_named_and_the_others_are_done(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    done = rukpak("pause", "nobody", deployed.name, status=1)
+    assert done.stderr == 'rukpak pause: BundleDeployment "nobody" not found\n'
+    assert deployed.read()["spec"]["paused"] is True

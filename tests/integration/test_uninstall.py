@@ -1,0 +1,63 @@
+"""RukPak taken off a cluster from the desk, with or without a controller beside it: what goes, and what stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from api.v1alpha2.schema import crd
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.settings import Settings
+from tests.support.bundles import DEPLOYMENTS, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.commands import command
+from tests.support.objects import cluster_definition, custom, read, secret
+from tests.support.registry import LocalRegistry
+
+pytestmark = pytest.mark.own_cluster
+
+
+@pytest.fixture
+def alone(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A world on a cluster of its own, whose definition may go."""
+    fresh_cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(crd()))
+    with new_world(fresh_cluster, registry, settings.running, is_shared=False) as world:
+        yield world
+        world.deployed.clear()
+
+
+def bundle(group: str) -> list[Manifest]:
+    """Return a bundle that brings a kind and an object of it."""
+    return [config_map("a"), secret("s", key="value"), cluster_definition(group, "Foo"), custom(group, "Foo", "foo")]
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["while the controller runs", "after the controller has gone"])
+@pytest.mark.parametrize("keep", [True, False], ids=["what is installed stays", "what is installed goes"])
+def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
+    rukpak = command(alone.cluster.kubeconfig)
+    group = f"{new_name()}.example.com"
+    deployed = alone.deploy(*bundle(group))
+    deployed.wait_ready()
+    if not runs:
+        alone.controller.kill()
+    done = rukpak("uninstall", "--keep" if keep else "--delete", "--timeout=60s")
+    assert f"bundledeployment.core.rukpak.io/{deployed.name} deleted" in done.stdout
+    assert "customresourcedefinition.apiextensions.k8s.io/bundledeployments.core.rukpak.io deleted" in done.stdout
+    alone.controller.kill()
+    assert not exists(alone.client, DEPLOYMENTS)
+    instance = f"/apis/{group}/v1/foos/foo"
+    assert (read(alone.client, instance) is not None) is keep
+    kept = deployed.get("a")
+    assert (kept is not None) is keep
+    if kept:
+        assert kept["metadata"]["annotations"] == {"core.rukpak.io/released-from": deployed.name}
+        assert not {"labels", "ownerReferences"} & kept["metadata"].keys()
+
+
+def test_uninstall_where_nothing_is_installed_says_what_is_missing(alone: World) -> None:
+    rukpak = command(alone.cluster.kubeconfig)
+    alone.controller.kill()
+    rukpak("uninstall")
+    assert rukpak("uninstall").stdout == ""
+    assert "the cluster serves no BundleDeployments" in rukpak("status", status=1).stderr

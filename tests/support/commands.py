@@ -1,0 +1,25 @@
+"""The command `rukpak` as a process of its own, as people run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+Rukpak = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def command(kubeconfig: Path) -> Rukpak:
+    """Return what runs `rukpak` with a cluster; the exit status is asserted unless `status` is None."""
+
+    def run(*words: str, status: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        variables = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+        line = [sys.executable, "-m", "controller", *words]
+        done = subprocess.run(line, env=variables, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+        assert status is None or done.returncode == status, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run

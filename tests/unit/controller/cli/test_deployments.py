@@ -1,0 +1,223 @@
+"""Verbs that show and change BundleDeployments, over a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.v1alpha2.types import BundleDeployment
+from controller.cli import deployments, main, status
+from controller.kube.errors import ApiError, ConfigurationError
+from controller.observe.watches import DEPLOYMENTS
+from tests.support.deployments import DIGEST, manifest
+from tests.support.fake_cluster import FakeCluster
+
+NOW = "2026-01-01T00:00:00Z"
+OTHER = "sha256:" + "b" * 64
+
+
+def condition(kind: str, value: str, reason: str, message: str = "m", generation: int = 1) -> dict[str, Any]:
+    about = {"observedGeneration": generation, "lastTransitionTime": NOW}
+    return {"type": kind, "status": value, "reason": reason, "message": message, **about}
+
+
+READY = condition("Ready", "True", "Ready", "revision aaa is installed and healthy")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster with one BundleDeployment, `shop`, that is Ready."""
+    made = FakeCluster()
+    made.put(manifest(status={"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST}))
+    for module in (deployments, status):
+        monkeypatch.setattr(module, "connect", lambda _options: made.client)
+    monkeypatch.setattr(deployments, "POLL_SECONDS", 0.001)
+    return made
+
+
+class Change(NamedTuple):
+    name: str
+    words: list[str]
+    path: tuple[str, ...]
+    value: object
+    said: str
+
+
+CHANGES = [
+    Change("pause", ["pause", "shop"], ("spec", "paused"), True, "paused"),
+    Change("resume", ["resume", "shop"], ("spec", "paused"), False, "resumed"),
+    Change("resume and wait", ["resume", "shop", "--wait"], ("spec", "paused"), False, "resumed"),
+]
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=attrgetter("name"))
+def test_what_a_verb_changes(case: Change, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(case.words) == 0
+    value: Any = cluster.objects[DEPLOYMENTS.path(name="shop")]
+    for key in case.path:
+        value = value[key]
+    assert value == case.value
+    assert capsys.readouterr() == (f"bundledeployment.core.rukpak.io/shop {case.said}\n", "")
+
+
+def test_reconcile_sets_the_annotation_and_waits_until_it_is_obeyed(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reconcile", "shop", "--wait", "--timeout=500ms", "-o", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert "core.rukpak.io/reconcile-requested-at" in json.loads(out)["metadata"]["annotations"]
+    assert err.splitlines() == [
+        "shop: waits until the sources were asked",
+        "shop: not in time: waits until the sources were asked",
+    ]
+
+
+def test_progress_is_told_until_it_is_ready(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    path = DEPLOYMENTS.path(name="shop")
+    states = [
+        condition("Ready", "False", "Applying", "a"),
+        condition("Ready", "False", "Applying", "a"),
+        condition("Ready", "False", "Progressing", "b"),
+        READY,
+    ]
+
+    def read(asked: str) -> Any:
+        cluster.patch(path, {"status": {"conditions": [states.pop(0)]}})
+        return cluster._reply(cluster.objects[asked])
+
+    cluster.get = read  # type: ignore[method-assign, assignment]
+    assert main(["status", "shop", "--wait", "-o", "name"]) == 0
+    assert capsys.readouterr() == (
+        "bundledeployment.core.rukpak.io/shop\n",
+        "shop: Applying: a\nshop: Progressing: b\n",
+    )
+
+
+def test_one_that_is_missing_does_not_keep_the_others_from_it(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pause", "nobody", "shop", "-o", "name"]) == 1
+    assert capsys.readouterr() == (
+        "bundledeployment.core.rukpak.io/shop\n",
+        'rukpak pause: BundleDeployment "nobody" not found\n',
+    )
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            ApiError(404, "", "404 page not found"),
+            'the cluster serves no BundleDeployments; "rukpak crd | kubectl apply',
+        ),
+        (ApiError(403, "Forbidden", "you may not"), "403 Forbidden: you may not"),
+        (ConfigurationError('kubeconfig "x": no such file'), 'kubeconfig "x": no such file'),
+    ],
+    ids=["no API", "no right", "no kubeconfig"],
+)
+def test_a_failure_is_one_line(
+    error: Exception, says: str, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.merge_patch = raising(error)  # type: ignore[method-assign]
+    assert main(["pause", "shop"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"rukpak pause: {says}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["pause"], ["resume", "a", "--timeout=soon"], ["status", "-o", "wide"]])
+def test_misuse_ends_with_2(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+
+
+# status
+
+
+def test_a_table_has_a_line_for_each(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "DRIFTED", "AGE", "MESSAGE"]
+    assert line.split()[:4] == ["shop", "plain", "false", "True"]
+    assert line.endswith("revision aaa is installed and healthy")
+
+
+def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.objects.clear()
+    assert main(["status"]) == 0
+    assert capsys.readouterr() == ("", "no BundleDeployments found\n")
+
+
+def described(*, paused: bool = False, **more: Any) -> list[str]:
+    state = {"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST, **more}
+    return list(status.describe(BundleDeployment.model_validate(manifest(spec={"paused": paused}, status=state))))
+
+
+PIN = {"kind": "image", "resolved": f"x@{DIGEST}", "digest": DIGEST, "specDigest": OTHER, "resolvedAt": NOW}
+NOT_READY = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "reason": "Progressing"}
+DRIFTED = condition("Drifted", "True", "Paused", "ConfigMap shop/a: changed, and put right when spec.paused is false")
+
+
+class Shown(NamedTuple):
+    name: str
+    lines: list[str]
+    expect: list[str]
+
+
+SHOWN = [
+    Shown("what it is", described(), ["shop: Ready: revision aaa is installed and healthy", f"Revision:  {DIGEST}"]),
+    Shown("its sources with digests", described(sources=[PIN]),
+          ["Sources:", "  DESTINATION   KIND    RESOLVED" + " " * (len(DIGEST) - 3) + "DIGEST",
+           f"  .             image   x@{DIGEST}   {DIGEST}"]),
+    Shown("what is not ready, and why", described(notReady=[{**NOT_READY, "message": "0 of 1"}]),
+          ["Not ready:", f"  OBJECT{' ' * 16}REASON        MESSAGE", "  Deployment shop/web   Progressing   0 of 1"]),
+    Shown("a revision that waits", described(paused=True, revision=OTHER),
+          [f"Wanted:    {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
+    Shown("what a resume reverts", described(paused=True, conditions=[READY, DRIFTED]),
+          ["Resuming would:", "  put right what was changed: ConfigMap shop/a"]),
+    Shown("that a resume changes nothing", described(paused=True), ["Resuming would:", "  change nothing"]),
+    Shown("what is skipped", described(skippedKinds=["a.b/v1/Foo"]),
+          ["Skipped:   a.b/v1/Foo: optional, and not served by the cluster"]),
+    Shown("warnings", described(warnings=["old API"]), ["Warning:   old API"]),
+    Shown("one that was never seen", described(conditions=[], revision="", installedRevision=""),
+          ["shop: the controller has not seen it yet", "Revision:  none is installed"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHOWN, ids=attrgetter("name"))
+def test_what_is_described(case: Shown) -> None:
+    assert [line for line in case.lines if line in case.expect] == case.expect
+
+
+def test_an_age_is_short() -> None:
+    made = BundleDeployment.model_validate(manifest(metadata={"creationTimestamp": NOW}))
+    ages = [status.row(made, datetime(2026, 1, day, hour, second=second, tzinfo=UTC))[7]
+            for day, hour, second in ((1, 0, 5), (1, 3, 0), (9, 0, 0))]  # fmt: skip
+    assert ages == ["5s", "3h", "8d"]
+
+
+# crd
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_the_definition_is_the_one_of_config(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from api.v1alpha2.schema import crd  # noqa: PLC0415
+    from controller.formats.manifests import read_documents  # noqa: PLC0415
+
+    assert main(["crd", "-o", form]) == 0
+    (document,) = read_documents(capsys.readouterr().out.encode(), "crd")
+    assert document.value == json.loads(json.dumps(crd()))
