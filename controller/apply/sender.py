@@ -77,7 +77,7 @@ class Sender:
         self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, looker: Looker
     ) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
-        self._looker, self._inspector = looker, Inspector(client)
+        self._looker = looker
 
     def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
@@ -222,7 +222,7 @@ class Sender:
         task = request.task
         if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK):
             return ()
-        return self._inspector.inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
+        return Inspector(request.client).inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
 
     def _prepare(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from api import names
+from controller.apply.crd_upgrade.definition import read_definition
+from controller.kube.client import ApiError, connect
 from hack.bench.usage import read_usage
+from hack.control_plane.kubectl import Cluster
 from hack.control_plane.processes import running_process
-from tests.support.bundles import Deployed, World, config_map, image, new_name
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import SECONDS, Deployed, World, config_map, exists, image, is_answered, new_name
 from tests.support.definitions import Manifest, definition, schema, version
+from tests.support.fitting import CASES as FITTING
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEXT = {"type": "string"}
@@ -69,6 +74,10 @@ class Greetings:
         message: str = self.deployed.wait_for("Stalled", "True", "UnsafeCRDUpgrade", saying)["message"]
         return message
 
+    def refusal(self) -> str:
+        found = self.deployed.conditions().get("Stalled", {})
+        return str(found.get("message", "")) if found.get("reason") == "UnsafeCRDUpgrade" else ""
+
     def allow(self, *checks: str) -> None:
         rule = {"crd": self.crd, "checks": list(checks), "enforcement": "Warn"}
         self.deployed.change(crdUpgradeSafety={"rules": [rule]})
@@ -83,7 +92,10 @@ def greetings(world: World) -> Iterator[Greetings]:
     deployed.wait_ready()
     made = Greetings(world=world, deployed=deployed, group=group)
     yield made
-    world.client.delete(f"{CRDS}/{made.crd}")
+    deployed.delete()  # before its definition, which it would put back
+    deployed.wait_gone()
+    if exists(world.client, f"{CRDS}/{made.crd}"):
+        world.client.delete(f"{CRDS}/{made.crd}")
 
 
 def test_an_unsafe_upgrade_is_refused_and_holds_up_only_what_needs_it(greetings: Greetings) -> None:
@@ -170,6 +182,8 @@ def test_an_adopted_definition_is_checked_as_well(world: World) -> None:
     narrow = definition(version(value=schema(color=BLUE)), name=f"greetings.{group}")
     deployed = world.deploy(narrow, collisionProtection="None")
     deployed.wait_for("Stalled", "True", "UnsafeCRDUpgrade", "allowed enum values removed")
+    deployed.delete()
+    deployed.wait_gone()
     world.client.delete(f"{CRDS}/greetings.{group}")
 
 
@@ -180,6 +194,39 @@ def test_a_definition_that_somebody_changed_is_put_right_without_a_check(greetin
     greetings.world.wait(lambda: greetings.properties()["color"] == COLORS, "put right")
 
 
+# existing objects
+
+
+def test_the_api_server_agrees_on_what_fits(cluster: Cluster) -> None:
+    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
+    group = f"{new_name()}.example.com"
+    fields = {
+        f"f{index}": {"type": "object", "properties": {"value": case.schema}} for index, case in enumerate(FITTING)
+    }
+    value = {"type": "object", "properties": fields}
+    path = f"{CRDS}/greetings.{group}"
+    crd = definition(version(value=value), name=f"greetings.{group}", scope="Cluster")
+    client.apply(path, crd, manager="somebody", force=True)
+    wait_for(lambda: read_definition(client.get(path).value).established, SECONDS, "established")
+    wait_for(lambda: is_answered(client, f"/apis/{group}/v1/greetings"), SECONDS, "served")
+
+    def is_taken(index: int) -> bool:
+        metadata = {"name": f"g{index}"}
+        content = {f"f{index}": {"value": FITTING[index].value}}
+        body = {"apiVersion": f"{group}/v1", "kind": "Greeting", "metadata": metadata, **content}
+        try:
+            client.create(f"/apis/{group}/v1/greetings", body)
+        except ApiError as error:
+            assert error.status == 422, str(error)
+            return False
+        return True
+
+    wrong = [case.name for index, case in enumerate(FITTING) if is_taken(index) == bool(case.says)]
+    client.delete(path)
+    assert wrong == []
+
+
+@pytest.mark.timeout(400)
 @pytest.mark.own_cluster
 def test_many_custom_resources_are_looked_at_in_pages(greetings: Greetings) -> None:
     def make(index: int) -> None:
@@ -193,7 +240,8 @@ def test_many_custom_resources_are_looked_at_in_pages(greetings: Greetings) -> N
     Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")  # the peak starts from here: see proc(5)
     before, position = read_usage(process).resident, greetings.world.position()
     greetings.upgrade(greetings.definition(color=BLUE, text=TEXT))
-    message = greetings.refused()
+    world = greetings.world
+    message = world.wait(greetings.refusal, "refused", seconds=150)
     bad = f"existing custom object {greetings.deployed.namespace}/g{MANY // 2:05} failed validation"
     assert bad in message
     assert f"({MANY} looked at, 1 do not fit)" in message

@@ -317,7 +317,7 @@ def new_world(
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     world = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
     try:
-        wait_for(lambda: _is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
+        wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
         controller.start()
         yield world
         if is_shared:
@@ -342,7 +342,7 @@ def exists(client: Client, path: str) -> bool:
     return True
 
 
-def _is_answered(client: Client, path: str) -> bool:
+def is_answered(client: Client, path: str) -> bool:
     try:
         client.get(path)
     except ApiError:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from api import names
 from api.plugins import Capabilities
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.client import Client, Response, User
+from controller.kube.client import Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
@@ -144,6 +144,12 @@ class FakeCluster:
         self._note(f"LIST {path}")
         found = self._select(path, label_selector)
         return found[:limit], len(found) > limit
+
+    def pages(self, path: str, *, limit: int = 500) -> Iterator[Page]:
+        found = self._select(path, "")
+        for start in range(0, max(len(found), 1), limit):
+            self._note(f"LIST {path}")
+            yield Page(found[start : start + limit], str(self._version), start + limit < len(found))
 
     def apply(
         self, path: str, body: Mapping[str, Any], *, manager: str, force: bool, metadata: bool = True

@@ -39,7 +39,8 @@ def _admit_fields(value: Mapping[str, Any], schema: Schema, *, is_resource: bool
             if item is not None or _keeps_null(properties[name]):
                 admitted[name] = _admit(item, properties[name])
         elif isinstance(others, dict):
-            admitted[name] = _admit(item, others)
+            if item is not None or _keeps_null(others):
+                admitted[name] = _admit(item, others)
         elif others is True or schema.get(PRESERVE):
             admitted[name] = item
     for name, property_ in properties.items():

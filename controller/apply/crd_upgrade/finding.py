@@ -10,8 +10,6 @@ from typing import Any
 from api.v1alpha2.policies import CrdCheck, Enforcement
 
 LINES = 10
-REPORT_CHARACTERS = 650
-"""Of the lines together, so that the remedy behind them still fits into the message of a condition."""
 # These tell in their texts where it is.
 _UNPLACED = frozenset(
     {"scope", "existingFieldRemoval", "storedVersionRemoval", "servedVersionRemoval", "existingResources"}
@@ -38,10 +36,14 @@ class Finding:
         return f"{where}{self.check}: {self.text}"
 
 
-def tell(findings: Iterable[Finding], characters: int = REPORT_CHARACTERS) -> list[str]:
+def tell(findings: Iterable[Finding], characters: int) -> list[str]:
     """Return the lines of findings, sorted by version, path and check; as many as fit, and how many more there are.
 
     Existing objects come last.
+
+    Args:
+        findings: in any order.
+        characters: that there is room for.
     """
     lines = list(dict.fromkeys(finding.line for finding in sorted(findings, key=_order)))
     shown: list[str] = []

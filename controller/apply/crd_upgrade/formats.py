@@ -1,4 +1,4 @@
-"""Formats and patterns of strings, as the API server knows them: any other format is ignored, and patterns are RE2.
+"""Formats and patterns, as the API server knows them: any other format is ignored, and patterns are RE2.
 
 The source of the formats: `strfmt` of k8s.io/kube-openapi, and `supportedVersionedFormats` of k8s.io/apiextensions.
 RE2 itself matches, since its dialect is not Python's, and since its time is linear in a text that anybody may write.
@@ -53,6 +53,14 @@ _PATTERNS: Mapping[str, str] = {
 }
 
 
+_LARGEST_FLOAT = 3.4028234663852886e38
+_RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
+    ("integer", "int32"): (-(2**31), 2**31 - 1),
+    ("integer", "int64"): (-(2**63), 2**63 - 1),
+    ("number", "float"): (-_LARGEST_FLOAT, _LARGEST_FLOAT),
+}
+
+
 def has_format(text: str, name: str) -> bool:
     """Whether a text has a format; true for a format that the API server does not know."""
     known = name.replace("-", "")
@@ -60,6 +68,12 @@ def has_format(text: str, name: str) -> bool:
         return matches(text, _PATTERNS[known])
     rule = _RULES.get(known)
     return rule is None or rule(text)
+
+
+def has_range(value: float, type_: str, name: str) -> bool:
+    """Whether a number is within the range of its format; true where the API server does not look."""
+    least, most = _RANGES.get((type_, name), (value, value))
+    return least <= value <= most
 
 
 def matches(text: str, pattern: str) -> bool:

@@ -24,6 +24,9 @@ from controller.kube.client import ApiError, Client
 PAGE_ITEMS = 50
 """Objects may be of 1.5 MiB each, and a page of them is in memory at a time."""
 WARNING_CHARACTERS = 3000
+REFUSAL_CHARACTERS = 930
+"""So that a condition holds it with its remedy, behind the words about what is installed."""
+LEAST_CHARACTERS = 300
 
 
 class Inspector:
@@ -116,9 +119,15 @@ def _judge(
     if failure and failure.transient and len(errors) == 1 and errors[0] is findings[-1]:
         raise failure
     if errors:
-        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, f"{_title(crd)}{'; '.join(tell(errors))}; {_remedy(crd, errors)}")
+        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, _refusal(crd, errors))
     warned = tell([finding for level, finding in levels if level == "Warn"], WARNING_CHARACTERS)
     return tuple(f"{_title(crd)}{line}" for line in warned)
+
+
+def _refusal(crd: str, errors: Sequence[Finding]) -> str:
+    title, remedy = _title(crd), _remedy(crd, errors)
+    room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
+    return f"{title}{'; '.join(tell(errors, room))}; {remedy}"
 
 
 def _title(crd: str) -> str:

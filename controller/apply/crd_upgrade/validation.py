@@ -18,7 +18,7 @@ from controller.apply.crd_upgrade.admission import EMBEDDED, TYPE_META
 from controller.apply.crd_upgrade.checks import INT_OR_STRING
 from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
 from controller.apply.crd_upgrade.finding import compact, listed, same
-from controller.apply.crd_upgrade.formats import has_format, matches
+from controller.apply.crd_upgrade.formats import has_format, has_range, matches
 from controller.apply.crd_upgrade.schema import ROOT
 
 
@@ -72,13 +72,15 @@ def _without_metadata(schema: Schema) -> Schema:
 
 
 def _validate(value: Any, schema: Schema, place: _Place) -> Iterator[Violation]:
-    if value is None and schema.get("nullable") is True:
-        return
-    if reason := _wrong_type(value, schema):
+    is_null = value is None and schema.get("nullable") is True
+    if not is_null and (reason := _wrong_type(value, schema)):
         yield place.found(reason)
         return
-    if (allowed := sequence(schema.get("enum"))) and not any(same(value, each) for each in allowed):
+    # Null is never among enumerated values, even if it is enumerated.
+    if (allowed := sequence(schema.get("enum"))) and (is_null or not any(same(value, each) for each in allowed)):
         yield place.found(f"is none of {listed(allowed)}")
+    if is_null:
+        return
     for kind, checks in _CHECKS:
         if isinstance(value, kind) and not isinstance(value, bool):
             yield from checks(value, schema, place)
@@ -129,6 +131,8 @@ def _numeric(value: float, schema: Schema, place: _Place) -> Iterator[Violation]
         yield place.found(
             f"is below the minimum {compact(least)}" if value < least else f"is not above {compact(least)}"
         )
+    if not has_range(value, schema.get("type", ""), schema.get("format", "")):
+        yield place.found(f"does not have the format {schema['format']}")
     if step and Fraction(str(value)) % Fraction(str(step)):
         yield place.found(f"is no multiple of {compact(step)}")
 

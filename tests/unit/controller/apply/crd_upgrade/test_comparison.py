@@ -167,12 +167,12 @@ def test_findings_are_told_by_version_path_and_check_and_existing_objects_last()
     scope = Finding(check="scope", text="changed")
     found = [existing, finding("v2", "^.a"), finding("v1", "^.b"), finding("v1", "^.a"), scope]
     lines = ["scope: changed", "v1: ^.a: enum: text", "v1: ^.b: enum: text", "v2: ^.a: enum: text"]
-    assert tell(found) == [*lines, "existingResources: a/b"]
-    assert tell(reversed(found)) == tell(found)
+    assert tell(found, 500) == [*lines, "existingResources: a/b"]
+    assert tell(reversed(found), 500) == tell(found, 500)
 
 
 def test_ten_lines_are_told_and_a_count() -> None:
-    told = tell(finding("v1", f"^.f{index:02}") for index in range(15))
+    told = tell([finding("v1", f"^.f{index:02}") for index in range(15)], 500)
     assert told[:1] == ["v1: ^.f00: enum: text"]
     assert len(told) == 11
     assert told[-1] == "5 more"

@@ -1,0 +1,266 @@
+"""What is read of the cluster before a definition is applied, and what comes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.policies import CrdUpgradeSafety
+from controller.apply.crd_upgrade.inspector import PAGE_ITEMS, Inspector
+from controller.kube.errors import ApiError
+from controller.kube.resources import Resource
+from tests.support.definitions import NAME, Manifest, definition, on_cluster, schema, version
+from tests.support.fake_cluster import SERVED, FakeCluster
+
+GREETINGS = [Resource("example.com", name, "Greeting", "greetings", namespaced=True) for name in ("v1", "v2")]
+PATH = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}"
+LIST = "LIST /apis/example.com/v1/greetings"
+READ = f"GET {PATH}"
+TEXT = {"type": "string"}
+BOTH = {"type": "string", "enum": ["blue", "red"]}
+BLUE = {"type": "string", "enum": ["blue"]}
+RULE = {"x-kubernetes-validations": [{"rule": "self != ''"}]}
+
+
+def of(name: str = "v1", /, *, served: bool = True, **properties: Any) -> Manifest:
+    return version(name, schema(**properties), served=served)
+
+
+def allowing(*checks: str, enforcement: str = "Warn", paths: tuple[str, ...] = ()) -> CrdUpgradeSafety:
+    rule = {"crd": NAME, "checks": checks, "enforcement": enforcement, "paths": paths}
+    return CrdUpgradeSafety.model_validate({"rules": [rule]})
+
+
+class Bench:
+    """A cluster with a definition and greetings, and what an inspector says and asks."""
+
+    def __init__(self, live: Manifest | None = None) -> None:
+        self.cluster = FakeCluster(*SERVED, *GREETINGS)
+        if live:
+            self.cluster.put(live if "status" in live else on_cluster(live))
+
+    def greet(self, name: str, served: str = "v1", **spec: Any) -> None:
+        metadata = {"name": name, "namespace": "ns"}
+        self.cluster.put(
+            {"apiVersion": f"example.com/{served}", "kind": "Greeting", "metadata": metadata, "spec": spec}
+        )
+
+    def inspect(self, new: Manifest, safety: CrdUpgradeSafety | None = None) -> tuple[str, ...]:
+        self.cluster.taken()
+        return Inspector(self.cluster.client).inspect(PATH, new, safety or CrdUpgradeSafety())
+
+    def refusal(self, new: Manifest, safety: CrdUpgradeSafety | None = None) -> str:
+        with pytest.raises(BundleError) as caught:
+            self.inspect(new, safety)
+        assert caught.value.reason is Reason.UNSAFE_CRD_UPGRADE
+        return caught.value.message
+
+
+def test_what_is_not_there_may_be_applied() -> None:
+    bench = Bench()
+    assert bench.inspect(definition(of(color=BLUE))) == ()
+    assert bench.cluster.taken() == [READ]
+
+
+def test_what_only_adds_lists_nothing() -> None:
+    bench = Bench(definition(of(color=BLUE)))
+    assert bench.inspect(definition(of(color=BOTH, text=TEXT), of("v2", color=BOTH, text=TEXT))) == ()
+    assert bench.cluster.taken() == [READ]
+
+
+def test_a_refusal_names_definition_version_path_check_and_the_switch() -> None:
+    message = Bench(definition(of(color=BOTH))).refusal(definition(of(color=BLUE)))
+    assert message == (
+        'validating upgrade for CRD "greetings.example.com": '
+        'v1: ^.spec.color: enum: allowed enum values removed : ["red"]; '
+        "make the change compatible, or allow it in spec.crdUpgradeSafety.rules: "
+        "{crd: greetings.example.com, checks: [enum], enforcement: Warn}"
+    )
+
+
+def test_a_long_refusal_keeps_its_remedy_within_a_condition() -> None:
+    before, after = (schema(**{f"field{index:03}": each for index in range(100)}) for each in (BOTH, BLUE))
+    message = Bench(definition(version(value=before))).refusal(definition(version(value=after)))
+    assert len(message) < 950
+    assert " more; make the change compatible" in message
+    assert message.endswith("enforcement: Warn}")
+
+
+def test_what_is_allowed_is_a_warning() -> None:
+    warnings = Bench(definition(of(color=BOTH))).inspect(definition(of(color=BLUE)), allowing("enum"))
+    title, text = 'validating upgrade for CRD "greetings.example.com"', 'allowed enum values removed : ["red"]'
+    assert warnings == (f"{title}: v1: ^.spec.color: enum: {text}",)
+
+
+def test_nothing_is_asked_where_all_is_off() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    assert bench.inspect(definition(of(color=BLUE)), CrdUpgradeSafety(enforcement="None")) == ()
+    assert bench.cluster.taken() == []
+
+
+@pytest.mark.parametrize("on_live", [True, False], ids=["on the cluster", "in the bundle"])
+def test_the_annotation_on_the_definition_turns_all_off(on_live: bool) -> None:
+    annotations = {names.SAFE_CRD_UPGRADE_VALIDATION: "false"}
+    old = definition(of(color=BOTH), annotations=annotations if on_live else None)
+    new = definition(of(color=BLUE), annotations=None if on_live else annotations)
+    [warning] = Bench(old).inspect(new)
+    assert warning == (
+        'CRD "greetings.example.com": whether its upgrade is safe was not checked, '
+        'as the annotation core.rukpak.io/safe-crd-upgrade-validation: "false" asks'
+    )
+
+
+def test_another_value_of_the_annotation_turns_nothing_off() -> None:
+    annotations = {names.SAFE_CRD_UPGRADE_VALIDATION: "true"}
+    Bench(definition(of(color=BOTH))).refusal(definition(of(color=BLUE), annotations=annotations))
+
+
+def test_a_definition_that_cannot_be_read_is_not_applied() -> None:
+    bench = Bench(definition())
+    bench.cluster.faults[READ] = [ApiError(503, "ServiceUnavailable", "not now")]
+    with pytest.raises(ApiError):
+        bench.inspect(definition())
+
+
+# existing objects
+
+
+def test_an_existing_object_that_does_not_fit_is_named() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    for name, color in (("a", "blue"), ("b", "red"), ("c", "red")):
+        bench.greet(name, color=color)
+    message = bench.refusal(definition(of(color=BLUE)), allowing("enum"))
+    fails = 'failed validation for new schema version v1: spec.color: is none of ["blue"]'
+    assert f"existingResources: existing custom object ns/b {fails} (3 looked at, 2 do not fit); " in message
+    assert f"existingResources: existing custom object ns/c {fails}; " in message
+    assert "checks: [existingResources]" in message
+
+
+def test_objects_that_fit_let_an_allowed_change_pass() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    bench.greet("a", color="blue")
+    assert len(bench.inspect(definition(of(color=BLUE)), allowing("enum"))) == 1
+
+
+def test_objects_are_listed_in_pages() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    for index in range(2 * PAGE_ITEMS + 1):
+        bench.greet(f"g{index:03}", color="blue")
+    bench.inspect(definition(of(color=BLUE)), allowing("enum"))
+    assert bench.cluster.taken() == [READ, LIST, LIST, LIST]
+
+
+def test_ten_objects_are_named_and_after_twenty_no_more_are_looked_at() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    for index in range(2 * PAGE_ITEMS):
+        bench.greet(f"g{index:03}", color="red")
+    message = bench.refusal(definition(of(color=BLUE)), allowing("enum"))
+    assert "(20 looked at, 20 do not fit; the others were not looked at)" in message
+    assert bench.cluster.taken() == [READ, LIST]
+
+
+def test_an_object_that_does_not_fit_now_either_is_only_a_warning() -> None:
+    bench = Bench(definition(of(color=BLUE, text=TEXT)))
+    bench.greet("a", color="red")
+    narrow = definition(of(color=BLUE, text={**TEXT, "maxLength": 5}))
+    warnings = bench.inspect(narrow, allowing("maxLength"))
+    assert "existing custom object ns/a failed validation" in warnings[-1]
+
+
+def test_an_object_that_becomes_worse_is_an_error_all_the_same() -> None:
+    bench = Bench(definition(of(color=BLUE, text=TEXT)))
+    bench.greet("a", color="red", text="long text")
+    narrow = definition(of(color=BLUE, text={**TEXT, "maxLength": 5}))
+    assert "spec.text: has more than 5 characters" in bench.refusal(narrow, allowing("maxLength"))
+
+
+def test_objects_have_to_fit_a_version_that_is_added() -> None:
+    bench = Bench(definition(of(text=TEXT)))
+    bench.greet("a", text="long text")
+    new = definition(of(text=TEXT), of("v2", served=False, text={**TEXT, "maxLength": 5}))
+    assert "for new schema version v2: spec.text: has more than 5 characters" in bench.refusal(new)
+
+
+def test_a_webhook_may_make_them_fit() -> None:
+    bench = Bench(definition(of(text=TEXT)))
+    bench.greet("a", text="long text")
+    added = of("v2", text={**TEXT, "maxLength": 5})
+    assert bench.inspect(definition(of(text=TEXT), added, conversion={"strategy": "Webhook"})) == ()
+
+
+def test_values_that_nobody_looked_at_before_have_to_fit_a_new_field() -> None:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    bench = Bench(definition(of(more=anything)))
+    new = definition(of(more={**anything, "properties": {"size": {"type": "integer"}}}))
+    assert bench.inspect(new) == ()
+    bench.greet("a", more={"size": "large"})
+    assert "spec.more.size: has to be of type integer" in bench.refusal(new)
+
+
+def test_a_version_that_is_not_served_cannot_be_listed() -> None:
+    old = definition(of(text=TEXT), of("v2", served=False, text=TEXT))
+    bench = Bench(old)
+    new = definition(of(text=TEXT), of("v2", served=False, text={**TEXT, "maxLength": 5}))
+    bench.inspect(new, allowing("maxLength"))
+    assert bench.cluster.taken() == [READ]
+
+
+def test_a_definition_that_was_never_served_has_no_objects() -> None:
+    bench = Bench({**definition(of(color=BOTH)), "status": {}})
+    bench.inspect(definition(of(color=BLUE)), allowing("enum"))
+    assert bench.cluster.taken() == [READ]
+
+
+def test_a_place_where_objects_need_not_fit() -> None:
+    bench = Bench(definition(of(color=BOTH, text=TEXT)))
+    bench.greet("a", color="red")
+    safety = CrdUpgradeSafety.model_validate(
+        {
+            "enforcement": "Warn",
+            "rules": [
+                {"crd": "*", "checks": ["existingResources"], "enforcement": "Error"},
+                {"crd": "*", "paths": ["^.spec.color"], "enforcement": "None"},
+            ],
+        }
+    )
+    assert bench.inspect(definition(of(color=BLUE, text=TEXT)), safety) == ()
+
+
+def test_objects_are_not_listed_where_that_is_off() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    bench.greet("a", color="red")
+    bench.refusal(definition(of(color=BLUE)), allowing("existingResources", enforcement="None"))
+    assert bench.cluster.taken() == [READ]
+
+
+def test_rules_that_are_added_were_not_tried() -> None:
+    bench = Bench(definition(of(text=TEXT)))
+    *_, last = bench.inspect(definition(of(text={**TEXT, **RULE})), allowing("xvalidations"))
+    assert last.endswith(
+        "the rules that were added to x-kubernetes-validations of version v1 were not tried on existing objects"
+    )
+
+
+def test_a_list_that_is_forbidden_is_no_pass() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    bench.cluster.faults[LIST] = [ApiError(403, "Forbidden", "you may not")]
+    message = bench.refusal(definition(of(color=BLUE)), allowing("enum"))
+    assert "existing custom objects of version v1 could not be listed: 403 Forbidden: you may not" in message
+
+
+def test_a_list_that_fails_for_a_while_is_tried_again() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    bench.cluster.faults[LIST] = [ApiError(503, "ServiceUnavailable", "not now")]
+    with pytest.raises(ApiError):
+        bench.inspect(definition(of(color=BLUE)), allowing("enum"))
+
+
+def test_what_is_refused_anyway_is_refused_although_a_list_fails() -> None:
+    bench = Bench(definition(of(color=BOTH)))
+    bench.cluster.faults[LIST] = [ApiError(503, "ServiceUnavailable", "not now")]
+    message = bench.refusal(definition(of(color=BLUE)))
+    assert "checks: [enum, existingResources]" in message
