@@ -72,6 +72,10 @@ class Testbed:
         """End the controller with SIGTERM."""
         self._controller.terminate(STOP_SECONDS)
 
+    def stop_workloads(self) -> None:
+        """Let no workload move by itself any more: its status is what a scenario writes."""
+        self._cluster.stop_controller_manager()
+
     def usage(self) -> Usage:
         """Return what the controller has used."""
         return read_usage(self.controller_id())

@@ -20,6 +20,19 @@ def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) 
         yield world
 
 
+@pytest.fixture(scope="module")
+def shared_kwok_world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """The same with a fake node: pods run, but those with the annotation `example.com/waits`."""
+    with new_world(kwok_cluster, registry, settings.running) as world:
+        yield world
+
+
+@pytest.fixture
+def kwok_world(shared_kwok_world: World) -> Iterator[World]:
+    """A world with a fake node."""
+    yield from _told(shared_kwok_world)
+
+
 @pytest.fixture
 def world(shared_world: World) -> Iterator[World]:
     """The world of the file; the controller runs, and a failure shows what it said during the test."""

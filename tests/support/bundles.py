@@ -273,6 +273,12 @@ class World:
         asked = [f"{event['verb']} {event['requestURI']}" for event in ours if event["verb"] != "watch"]
         return [request for request in asked if LEASES not in request]
 
+    def watched(self, since: int) -> set[str]:
+        """Return the collections that the controller has begun to watch since then."""
+        events = self._control_plane().audit_requests(since)
+        ours = [event for event in events if event.get("userAgent", "").startswith(CONTROLLER_AGENT)]
+        return {event["requestURI"].partition("?")[0] for event in ours if event["verb"] == "watch"}
+
     def requests_about(self, name: str, since: int) -> list[str]:
         """Return what the controller asked for since then that names a BundleDeployment or its namespace."""
         return [request for request in self.requests(since) if name in request]
