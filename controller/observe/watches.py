@@ -240,8 +240,9 @@ class Watches:
                     self._kinds[kind.group, kind.kind] = sight = self._open(kind, resource)
                     sight.reflector.start()
             sights = {key: self._kinds[key] for key in wanted if key in self._kinds}
-        for sight in sights.values():
-            if not sight.full and not sight.awaited and self._needs_full(sight.kind):
+        checks = self._checks_of(name)
+        for group_kind, sight in sights.items():
+            if checks and not sight.full and not sight.awaited and needs_full_object(*group_kind, checks):
                 self._look_anew(sight, awaited=True)
         return [kind.kind for kind in dark] + [key[1] for key, sight in sights.items() if not sight.known]
 
@@ -284,6 +285,11 @@ class Watches:
         sight = _Sight(kind=kind, resource=resource, full=full, reflector=reflector)
         return sight
 
+    def _checks_of(self, name: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the health checks of a BundleDeployment."""
+        seen = self._deployments.get(("", name))
+        return seen.checks if seen else ()
+
     def _needs_full(self, kind: GroupVersionKind) -> bool:
         checks = [check for seen in self._deployments.records() for check in seen.checks]
         return needs_full_object(kind.group, kind.kind, checks)
@@ -294,11 +300,11 @@ class Watches:
         if not full:
             return project(manifest, group, kind)
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
-        owner = self._deployments.get(("", (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")))
+        owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
         context = Context(
             storage_class=self._classes.find,
             reports_status=self._definitions.reports_status(group, resource.version, kind),
-            checks=matching(owner.checks if owner else (), manifest),
+            checks=matching(self._checks_of(owner), manifest),
         )
         verdict = assess(manifest, context)
         return project(manifest, group, kind, verdict, pods_of(manifest, verdict))
@@ -338,8 +344,7 @@ class Watches:
 
     def _judge_anew(self, name: str, checks: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]) -> None:
         """Judge the objects of a BundleDeployment anew that other health checks concern than before."""
-        seen = self._deployments.get(("", name))
-        now = seen.checks if seen else ()
+        now = self._checks_of(name)
         changed = [check for check in checks if (check in now) != (check in before)]
         with self._lock:
             owned = {(key.group, key.kind) for key in self._owned.get(name, {})}

@@ -7,7 +7,7 @@ from operator import attrgetter
 import pytest
 from hypothesis import given, settings
 
-from controller.observe.health import Context, State, StorageClassInfo, assess
+from controller.observe.health import Context, State, StorageClassInfo, assess, rules
 from tests.support import kstatus
 from tests.unit.controller.observe.health.arbitrary import OBJECTS
 from tests.unit.controller.observe.health.corpus import CORPUS, Sample
@@ -26,6 +26,11 @@ CONTEXT = Context(
 )
 
 
+def group_of(subject: Manifest) -> str:
+    group: str = subject["apiVersion"].rpartition("/")[0]
+    return group
+
+
 def judge_both(subject: Manifest) -> tuple[State, State]:
     return assess(subject, CONTEXT).state, STATES[kstatus.compute(subject)[0]]
 
@@ -40,6 +45,14 @@ def test_an_object_is_judged_as_kstatus_does_or_as_a_difference_says(sample: Sam
 
 def test_each_difference_is_met_by_an_object() -> None:
     assert {difference.name for difference in DIFFERENCES} == {sample.difference for sample in CORPUS} - {""}
+
+
+def test_each_rule_of_either_is_met_by_an_object() -> None:
+    met = {(group_of(sample.given), sample.given["kind"]) for sample in CORPUS}
+    theirs = {tuple(rule.rpartition("/")[::2]) for rule in kstatus._RULES}
+
+    assert theirs <= met
+    assert {rule for kind, rule in rules._RULES.items() if kind in met} == set(rules._RULES.values())
 
 
 def test_pods_that_are_refused_give_a_reason_that_kstatus_hides() -> None:
