@@ -100,6 +100,13 @@ class Retries:
             for key in [key for key, entry in entries.items() if entry.error.reason.retry is Retry.WAIT]:
                 del entries[key]
 
+    def revise(self, name: str, key: Hashable, error: BundleError) -> None:
+        """Say of a failure that is remembered what has become known since; its time stays."""
+        with self._lock:
+            entries = self._failures.get(name, {})
+            if entry := entries.get(key):
+                entries[key] = replace(entry, error=error)
+
     def end(self, name: str, reasons: Collection[Reason]) -> None:
         """Let what failed for one of these reasons be tried at once."""
         with self._lock:

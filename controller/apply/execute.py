@@ -16,7 +16,8 @@ from controller.apply.look import Looker, run_each
 from controller.apply.order import Stage
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, Step, Task
-from controller.apply.rights import MissingRightsError, list_all
+from controller.apply.review import Reviewer
+from controller.apply.rights import LackOfRightsError, MissingRightsError, list_all
 from controller.apply.sender import Sender
 from controller.apply.waits import Progress, Waits
 from controller.kube.client import ApiError, Client
@@ -39,7 +40,8 @@ class Applier:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="apply")
         self._window = 4 * workers
         self._looker = Looker(client, self._pool, self._window)
-        self._waits = Waits(watches, retries)
+        self._reviewer = Reviewer(client, self._pool, self._window)
+        self._waits, self._retries = Waits(watches, retries), retries
         self._sender = Sender(client, discovery, watches, retries, self._looker)
 
     def stop(self) -> None:
@@ -58,7 +60,23 @@ class Applier:
         progress.gate = job.gate()
         for step in plan.steps[len(definitions) :]:
             progress.add(self._run_step(step, job, progress))
-        return _with_all_rights(progress.outcomes)
+        return self._with_all_rights(progress.outcomes, job)
+
+    def _with_all_rights(self, outcomes: list[Outcome], job: Job) -> list[Outcome]:
+        """Let every failure for want of rights name all that are missing: nobody grants them one by one.
+
+        What they are is asked only when something was refused anew: from then on its failure is remembered with them.
+        """
+        errors = [outcome.error for outcome in outcomes]
+        told = list_all(errors)
+        if told is None:
+            return outcomes
+        failed = [(o.task, resource) for o in outcomes if o.error and (resource := self._resource(o.task, job))]
+        lack = list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], job)) or told
+        concerned = [o for o in outcomes if isinstance(o.error, MissingRightsError | LackOfRightsError)]
+        for outcome in concerned:
+            self._retries.revise(job.owner.name, outcome.task.target.key, lack)
+        return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
     def survey(self, plan: Plan, job: Job) -> tuple[list[ObjectKey], list[Record]]:
         """Compare without touching anything; returns what has drifted, and what is as it was left."""
@@ -147,11 +165,3 @@ def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
     except ValueError as error:
         return BundleError(Reason.REFUSED, f"{task.target.key}: {error}")
     return None
-
-
-def _with_all_rights(outcomes: list[Outcome]) -> list[Outcome]:
-    """Let every failure for want of rights name all that are missing: nobody grants them one by one."""
-    missing = list_all(outcome.error for outcome in outcomes)
-    if missing is None:
-        return outcomes
-    return [replace(o, error=missing) if isinstance(o.error, MissingRightsError) else o for o in outcomes]

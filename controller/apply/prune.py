@@ -7,7 +7,7 @@ resourceVersion), so that nothing goes that changed meanwhile (reference/apply.m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -18,6 +18,7 @@ from controller.apply.order import teardown_order
 from controller.apply.ownership import is_marked_to_stay
 from controller.apply.release import release
 from controller.apply.replies import classify
+from controller.apply.rights import MissingRightsError, list_all
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
@@ -93,7 +94,9 @@ class Remover:
         """
         client = self._client.acting_as(user)
         ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
-        return [self._remove(client, record, owner, dispose(record, cause)) for record in ordered]
+        removals = [self._remove(client, record, owner, dispose(record, cause)) for record in ordered]
+        lack = list_all(removal.error for removal in removals)
+        return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 
     def _remove(self, client: Client, record: Record, owner: str, disposal: Disposal) -> Removal:
         resource = self._resource(record.key)
@@ -108,10 +111,7 @@ class Remover:
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
-            failure = classify(error, record.key, install_namespace="")
-            return Removal(
-                record=record, error=BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
-            )
+            return Removal(record=record, error=_failure(error, record.key))
         return Removal(record=record, kept=kept)
 
     def _resource(self, key: ObjectKey) -> Resource | None:
@@ -178,6 +178,13 @@ def _delete(client: Client, record: Record, resource: Resource) -> None:
             raise
         if now.uid == record.uid:
             client.delete(path, uid=now.uid, resource_version=now.resource_version)
+
+
+def _failure(error: ApiError, key: ObjectKey) -> BundleError:
+    failure = classify(error, key, install_namespace="")
+    if failure.missing:
+        return MissingRightsError(failure.message, failure.account, failure.missing)
+    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
 
 
 def _ownership(record: Record) -> tuple[str, ...]:

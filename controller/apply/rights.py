@@ -5,14 +5,20 @@ Not here: which reply is about rights at all (replies.py).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import product
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 
 SHOWN = 10
+ROLES_CHARACTERS = 800
+"""Of the roles in a message, which has at most 1,000."""
+ROLE_CHARACTERS = 40
+"""Of what stands around the rules of one role."""
 
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
@@ -22,6 +28,8 @@ _DENIED = re.compile(
 _ESCALATING = re.compile(r'user "([^"]*)" .*is attempting to grant RBAC permissions not currently held:')
 _RULE = re.compile(r"\{[^{}\n]*Verbs:\[[^\]]*\]\}")
 _ATTRIBUTE = re.compile(r"(\w+):\[([^\]]*)\]")
+# A word that YAML takes for a text.
+_PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9./-]*")
 _ITEM = re.compile(r'"([^"]*)"')
 
 
@@ -61,6 +69,10 @@ class MissingRightsError(BundleError):
         super().__init__(Reason.FORBIDDEN, message)
         self.account = account
         self.rights = rights
+
+
+class LackOfRightsError(BundleError):
+    """All rights that an account lacks, in one message."""
 
 
 def parse_denial(message: str) -> tuple[str, tuple[Right, ...]]:
@@ -107,14 +119,68 @@ def for_apply(rights: Iterable[Right]) -> tuple[Right, ...]:
     return tuple(replace(right, verbs=("create", "patch")) if right.verbs == ("patch",) else right for right in rights)
 
 
-def list_all(errors: Iterable[BundleError | None]) -> BundleError | None:
-    """Return one error for all rights that are missing, so that they can be granted at once; None if there are none."""
+def list_all(errors: Iterable[BundleError | None], more: Iterable[Right] = ()) -> LackOfRightsError | None:
+    """Return one error for all rights that are missing, so that they can be granted at once; None if there are none.
+
+    Args:
+        errors: of one pass.
+        more: what the same account is known to lack besides.
+    """
     missing = [error for error in errors if isinstance(error, MissingRightsError)]
     if not missing:
         return None
     account = min(error.account for error in missing)
     rights = [right for error in missing if error.account == account for right in error.rights]
-    return BundleError(Reason.FORBIDDEN, f'"{account}" may not {describe_rights(rights)}; grant it that')
+    message = f'"{account}" lacks rights; grant it {describe_roles([*rights, *more])}'
+    return LackOfRightsError(Reason.FORBIDDEN, message)
+
+
+def describe_roles(rights: Iterable[Right]) -> str:
+    """Return the Roles that would grant rights: their rules as YAML on one line, equal for equal rights in any order.
+
+    What is too long for a message is only counted: it is shown when the rest is granted.
+    """
+    rules = _to_rules(rights)
+    roles: dict[str, list[str]] = {}
+    left, omitted = ROLES_CHARACTERS, 0
+    for namespace, text in rules:
+        left -= len(text) + (0 if namespace in roles else len(namespace) + ROLE_CHARACTERS)
+        if left < 0:
+            omitted += 1
+        else:
+            roles.setdefault(namespace, []).append(text)
+    shown = [f"{_role_in(namespace)} with rules: [{', '.join(texts)}]" for namespace, texts in roles.items()]
+    return "; ".join(shown) + (f"; and {omitted} more rules" if omitted else "")
+
+
+def _role_in(namespace: str) -> str:
+    return f'a Role in namespace "{namespace}"' if namespace else "a ClusterRole"
+
+
+def _to_rules(rights: Iterable[Right]) -> list[tuple[str, str]]:
+    """Return rules, each with its namespace: verbs of one resource together, then resources of the same verbs."""
+    verbs: dict[Right, set[str]] = {}
+    for right in rights:
+        for group, resource in product(right.groups or ("",), right.resources or ("",)):
+            subject = replace(right, groups=(group,), resources=(resource,), verbs=())
+            verbs.setdefault(subject, set()).update(right.verbs)
+    alike: dict[Right, set[str]] = {}
+    for subject, of_subject in verbs.items():
+        rule = replace(subject, resources=(), verbs=tuple(sorted(of_subject)))
+        alike.setdefault(rule, set()).update(subject.resources)
+    return [(rule.namespace, _to_yaml(rule, alike[rule])) for rule in sorted(alike)]
+
+
+def _to_yaml(rule: Right, resources: Iterable[str]) -> str:
+    names = f", resourceNames: {_flow(rule.resource_names)}" if rule.resource_names else ""
+    what = f"apiGroups: {_flow(rule.groups)}, resources: {_flow(sorted(resources))}{names}"
+    if rule.paths:
+        what = f"nonResourceURLs: {_flow(rule.paths)}"
+    return f"{{{what}, verbs: {_flow(rule.verbs)}}}"
+
+
+def _flow(texts: Iterable[str]) -> str:
+    return f"[{', '.join(text if _PLAIN.fullmatch(text) else json.dumps(text) for text in texts)}]"
 
 
 def _parse_rule(text: str, namespace: str) -> Right:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from api import names
+from controller.formats.manifests import read_documents
 from controller.kube.client import User
+from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
 
 ACCOUNT = "tenant"
@@ -208,3 +212,192 @@ def test_without_its_namespace_a_bundle_goes(world: World) -> None:
     world.client.delete(f"/api/v1/namespaces/{name}")
     deployed.delete()
     deployed.wait_gone()
+
+
+# rights that are missing
+
+
+ALL = ("create", "delete", "get", "patch")
+
+
+def read_yaml(text: str) -> list[Manifest]:
+    [document] = read_documents(text.encode(), "rules.yaml")
+    rules: list[Manifest] = document.value
+    return rules
+
+
+def rules_in(message: str, role: str) -> list[Manifest]:
+    """Return the rules that a message shows, for a Role or a ClusterRole: they are YAML."""
+    found = re.search(rf"{re.escape(role)} with rules: (\[.*?\}}\])", message)
+    return read_yaml(found[1]) if found else []
+
+
+def rule(resource: str, *verbs: str, group: str = "") -> Manifest:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def workload() -> Manifest:
+    labels = {"app": "web"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod},
+    }
+
+
+def role(*rules: Manifest, kind: str = "Role", name: str = "more") -> Manifest:
+    about = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}}
+    return {**about, "rules": list(rules)}
+
+
+def test_all_missing_rights_are_listed_as_a_role_and_granting_it_brings_the_next_try(world: World) -> None:
+    name = tenant(world)
+    deployed = deploy(world, name, config_map("settings"), workload())
+    found = deployed.wait_for("Installed", "False", "Forbidden")
+    deployed.wait_for("Stalled", "True", "Forbidden")
+    rules = rules_in(found["message"], f'a Role in namespace "{name}"')
+    assert rules == [rule("configmaps", *ALL), rule("deployments", *ALL, group="apps")]
+    grant(world, name, *rules)
+    deployed.wait_for("Installed")
+    assert deployed.data("settings")
+
+
+def test_what_is_refused_is_not_asked_about_again_until_it_is_tried_again(world: World) -> None:
+    name = tenant(world)
+    deployed = deploy(world, name, config_map("settings"))
+    deployed.wait_for("Installed", "False", "Forbidden")
+    world.wait_until_looked_at()
+    since = world.position()
+    make_namespace(world, new_name())
+    world.wait_until_looked_at()
+    assert not [request for request in world.requests(since) if "selfsubjectaccessreviews" in request]
+    deployed.wait_for("Installed", "False", "Forbidden")
+
+
+def test_what_roles_in_the_bundle_would_grant_is_listed_with_the_rest(world: World) -> None:
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "viewers"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "eve", "apiGroup": group}],
+    }
+    name = tenant(world, rule("roles", *ALL, group=group), rule("rolebindings", *ALL, group=group))
+    deployed = deploy(world, name, role(rule("pods", "get", "watch")), binding, config_map("settings"))
+    found = deployed.wait_for("Installed", "False", "Forbidden")
+    rules = rules_in(found["message"], f'a Role in namespace "{name}"')
+    # Of the Role pods, of the ClusterRole that is bound everything else; and to apply, ConfigMaps.
+    assert {"pods", "configmaps", "services"} <= {resource for each in rules for resource in each["resources"]}
+    assert rule("configmaps", "create", "delete", "get", "list", "patch", "watch") in rules
+    assert not exists(world.client, f"{RBAC}/namespaces/{name}/roles/more")
+    grant(world, name, EVERYTHING)
+    deployed.wait_for("Installed")
+
+
+def test_an_account_that_may_escalate_needs_nothing_of_what_it_grants(world: World) -> None:
+    group = "rbac.authorization.k8s.io"
+    name = tenant(world, rule("roles", *ALL, "escalate", group=group))
+    deployed = deploy(world, name, role(rule("pods", "get", "watch")), config_map("settings"))
+    found = deployed.wait_for("Installed", "False", "Forbidden")
+    assert rules_in(found["message"], f'a Role in namespace "{name}"') == [rule("configmaps", *ALL)]
+
+
+def test_rights_in_the_cluster_are_those_of_a_cluster_role(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS)
+    deployed = deploy(world, name, config_map("settings"), role(rule("pods", "get"), kind="ClusterRole", name=name))
+    found = deployed.wait_for("Installed", "False", "Forbidden")
+    rules = rules_in(found["message"], "a ClusterRole")
+    assert rule("clusterroles", *ALL, group="rbac.authorization.k8s.io") in rules
+    assert rule("pods", "get") in rules
+    assert deployed.data("settings")
+
+
+# Secrets of sources
+
+
+READS_SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}
+
+
+@pytest.fixture(scope="module")
+def sources(registry: LocalRegistry, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    program = binaries.obtain(["registry"])["registry"]
+    with serve_private_sources(tmp_path_factory.mktemp("private"), program, registry) as served:
+        yield served
+
+
+def put_secret(world: World, namespace: str, values: dict[str, str], kind: str = "Opaque") -> None:
+    make(world, f"/api/v1/namespaces/{namespace}/secrets/login", secret_manifest(namespace, "login", values, kind))
+
+
+def test_a_secret_that_the_account_may_not_read_is_not_used_until_it_may(world: World, sources: PrivateSources) -> None:
+    name = tenant(world, CONFIG_MAPS)
+    put_secret(world, name, sources.basic)
+    sources.put_file(name, config_map("settings", color="blue"))
+    deployed = deploy_private(world, name, sources.file(name, {"name": "login"}))
+    found = deployed.wait_for("Unpacked", "False", "SecretForbidden")
+    assert f'Secret "{name}/login" may not be read by "{User.service_account(name, ACCOUNT).name}"' in found["message"]
+    grant(world, name, CONFIG_MAPS, READS_SECRETS)
+    deployed.wait_ready()
+
+
+def test_a_secret_of_another_tenant_is_of_no_use_to_this_one(world: World, sources: PrivateSources) -> None:
+    name, other = tenant(world, EVERYTHING), tenant(world)
+    put_secret(world, other, sources.basic)
+    sources.put_file(name, config_map("settings"))
+    deployed = deploy_private(world, name, sources.file(name, {"namespace": other, "name": "login"}))
+    deployed.wait_for("Ready", "False", "SecretForbidden")
+    assert not deployed.status().get("sources")
+
+
+def test_an_image_is_pulled_with_the_pull_secrets_of_the_account(world: World, sources: PrivateSources) -> None:
+    name = tenant(world, CONFIG_MAPS, READS_SECRETS)
+    sources.put_image(name, config_map("settings", color="blue"))
+    deployed = deploy_private(world, name, sources.image(name, None, certificateData=sources.authority.pem))
+    deployed.wait_for("Unpacked", "False", "Unauthorized")
+    put_secret(world, name, sources.docker_config, "kubernetes.io/dockerconfigjson")
+    make_account(world, name, imagePullSecrets=[{"name": "login"}])
+    deployed.wait_ready()
+    assert deployed.data("settings") == {"color": "blue"}
+
+
+def deploy_private(world: World, name: str, source: Manifest) -> Deployed:
+    return world.deploy(name=name, ref="none", sources=[source], serviceAccountName=ACCOUNT)
+
+
+# what the administrator demands
+
+
+def test_where_an_account_is_demanded_nothing_is_applied_without_one(
+    cluster: ControlPlane, registry: LocalRegistry, settings: Settings
+) -> None:
+    with new_world(cluster, registry, settings.running) as world:
+        installed, fresh = world.deploy(config_map("settings")), tenant(world, CONFIG_MAPS)
+        installed.wait_ready()
+        world.controller.kill()
+        with new_world(cluster, registry, settings.running, "--require-service-account") as strict:
+            refused = strict.deploy(config_map("settings"))
+            found = refused.wait_for("Ready", "False", "InsecureRefused")
+            assert found["message"].startswith("spec.serviceAccountName: is required by the administrator")
+            assert not exists(strict.client, f"/api/v1/namespaces/{refused.namespace}")
+            installed.edit("settings", color="red")
+            deploy(strict, fresh, config_map("settings")).wait_ready()
+            strict.wait(lambda: installed.conditions()["Ready"]["reason"] == "InsecureRefused", "refusal")
+            assert installed.data("settings") == {"color": "red"}
+
+
+def test_the_account_of_those_that_name_none(
+    cluster: ControlPlane, registry: LocalRegistry, settings: Settings
+) -> None:
+    option = f"--default-service-account={ACCOUNT}"
+    with new_world(cluster, registry, settings.running, option) as world:
+        name = tenant(world, CONFIG_MAPS)
+        since = world.position()
+        deployed = world.deploy(config_map("settings"), name=name)
+        deployed.wait_ready()
+        assert written_as(world, since, name) == {User.service_account(name, ACCOUNT).name}
+        nowhere = world.deploy(config_map("settings"), installNamespace=None)
+        found = nowhere.wait_for("Ready", "False", "InsecureRefused")
+        assert found["message"].startswith("spec.installNamespace: is required")
