@@ -1,4 +1,4 @@
-"""The disk: walking folders that hold only folders and regular files, and one error for a disk that is full."""
+"""The disk: walking folders that hold only folders and regular files, and one error for a disk that takes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from pathlib import Path
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNUSABLE = {
+    errno.ENOSPC: "is full; give it more room",
+    errno.EDQUOT: "is full; give it more room",
+    errno.EROFS: "is read-only; make it writable",
+    errno.EIO: "fails; replace it",
+}
 
 
 class ForeignFileError(Exception):
@@ -50,13 +55,18 @@ def _walk(folder: Path, prefix: str) -> Iterator[Item]:
             raise ForeignFileError(path)
 
 
+def is_unusable(error: OSError) -> bool:
+    """Whether a disk is full, read-only or broken: somebody may mend it while this process runs."""
+    return error.errno in _UNUSABLE
+
+
 @contextmanager
 def full_disk_reported(subject: str) -> Iterator[None]:
-    """Turn "no space left" and "quota exceeded" into BundleError (StorageFull); `subject` begins the message."""
+    """Turn what an unusable disk raises into BundleError (StorageFull); `subject` begins the message."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_unusable(error):
             raise
-        message = f"{subject}: the disk of the content store is full; give it more room"
+        message = f"{subject}: the disk of the content store {_UNUSABLE[error.errno or 0]}"
         raise BundleError(Reason.STORAGE_FULL, message) from error

@@ -3,7 +3,8 @@
 Invariants: content appears whole or not at all (staged, then renamed); nothing is handed out in this process that was
 not checked against the index written when it was put; one writer for each key at a time, unless it is slow: who waits
 writes himself after a while, so that nobody depends on somebody else's source. The store is a cache: losing any of it
-costs a fetch by digest and nothing else.
+costs a fetch by digest and nothing else. A disk that is full, read-only or broken hinders who needs it and nobody else,
+also at start, and only as long as it is so.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
@@ -13,6 +14,7 @@ source answered for it, DESIGN rule 1).
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -28,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from controller.content.disk import ForeignFileError, full_disk_reported, walk
+from controller.content.disk import ForeignFileError, full_disk_reported, is_unusable, walk
 
 log = logging.getLogger(__name__)
 _SUBJECT = "content store"
@@ -66,26 +68,54 @@ class ContentStore:
         root: a folder of this process alone; made when missing. Left-overs of a killed process are removed.
         patience: seconds to wait for others that make the same content.
 
-    Raises: StoreInUseError if another process, or another store of this one, uses the folder.
+    Raises: StoreInUseError if another process, or another store of this one, uses the folder; OSError if there can be
+        no such folder, but not for a disk that is full or read-only: then it is opened when it is needed.
     """
 
     def __init__(self, root: Path, patience: float = PATIENCE_SECONDS) -> None:
-        self._patience = patience
+        self._root, self._patience = root, patience
         self._entries, self._staging, self._scratch = root / "entries", root / "staging", root / "scratch"
-        self._entries.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _lock(root)
-        self.lock = root / "lock"
-        """Locked as long as the store is open: nobody else uses the folder."""
-        for folder in (self._staging, self._scratch):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(exist_ok=True)
         self._guard = threading.Lock()
         self._key_locks: dict[str, _KeyLock] = {}
-        self._records = dict(self._read_records())
+        self._records: dict[str, _Record] = {}
+        self._opening = threading.Lock()
+        self._lock_file: int | None = None
+        try:
+            self._open()
+        except OSError as error:
+            if not is_unusable(error):
+                raise
+            log.warning("content store cannot be used yet", extra={"folder": str(root), "problem": error.strerror})
+
+    def _open(self) -> None:
+        """Take the folder, unless that is done.
+
+        Raises: OSError, StoreInUseError.
+        """
+        with self._opening:
+            if self._lock_file is not None:
+                return
+            self._entries.mkdir(parents=True, exist_ok=True)
+            lock_file = _lock(self._root)
+            try:
+                for folder in (self._staging, self._scratch):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir(exist_ok=True)
+                self._records = dict(self._read_records())
+            except OSError:
+                os.close(lock_file)
+                raise
+            self._lock_file = lock_file
+
+    @property
+    def lock(self) -> Path | None:
+        """The file that is locked as long as the store is open: nobody else uses the folder. None: it is not open."""
+        return self._root / "lock" if self._lock_file is not None else None
 
     def close(self) -> None:
         """Let go of the folder."""
-        os.close(self._lock_file)
+        if self._lock_file is not None:
+            os.close(self._lock_file)
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +154,7 @@ class ContentStore:
     def scratch(self) -> Iterator[Path]:
         """Hand out an empty folder on the store's file system that is removed afterwards, with all that is in it."""
         with full_disk_reported(_SUBJECT):
+            self._open()
             folder = Path(tempfile.mkdtemp(dir=self._scratch))
         try:
             yield folder
@@ -180,11 +211,13 @@ class ContentStore:
             return None
         record.verified = True
         record.used = time.time_ns()
-        os.utime(entry, ns=(record.used, record.used))
+        with contextlib.suppress(OSError):  # only what goes first depends on it
+            os.utime(entry, ns=(record.used, record.used))
         return entry / "content"
 
     def _create(self, name: str, key: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
         with full_disk_reported(_SUBJECT):
+            self._open()
             staged = Path(tempfile.mkdtemp(dir=self._staging))
             try:
                 (staged / "content").mkdir()
@@ -197,6 +230,8 @@ class ContentStore:
 
     def _bring_in(self, staged: Path, name: str, size: int) -> Path:
         entry = self._entries / name
+        if entry.exists():  # what could not be removed
+            self._discard(entry)
         staged.rename(entry)
         with self._guard:
             self._records[name] = _Record(size=size, used=time.time_ns(), verified=True)
@@ -206,7 +241,12 @@ class ContentStore:
         """Take an entry out of sight at once, then off the disk."""
         with self._guard:
             self._records.pop(name, None)
-        self._discard(self._entries / name)
+        try:
+            self._discard(self._entries / name)
+        except OSError as error:
+            if not is_unusable(error):
+                raise
+            log.warning("stored content cannot be removed", extra={"entry": name, "problem": error.strerror})
 
     def _discard(self, entry: Path) -> None:
         away = Path(tempfile.mkdtemp(dir=self._staging))

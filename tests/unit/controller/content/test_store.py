@@ -6,10 +6,13 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -245,7 +248,9 @@ def test_a_second_store_in_one_folder_is_refused_by_name(store: ContentStore, ro
 
 KILLED = """
 import os, sys
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 from controller.content.store import ContentStore
 
 def write(folder):
@@ -291,3 +296,78 @@ def test_a_slow_writer_holds_up_nobody_for_longer_than_their_patience(root: Path
         assert store.get("k") == found
         assert (found / "f").read_text() == "in time"
         assert not list((root / "staging").iterdir())
+
+
+class Disk(NamedTuple):
+    name: str
+    number: int
+    expect: str
+
+
+DISKS = [
+    Disk("full", errno.ENOSPC, "is full; give it more room"),
+    Disk("over its quota", errno.EDQUOT, "is full; give it more room"),
+    Disk("read-only", errno.EROFS, "is read-only; make it writable"),
+    Disk("broken", errno.EIO, "fails; replace it"),
+]
+
+
+@pytest.mark.parametrize("case", DISKS, ids=attrgetter("name"))
+def test_a_disk_that_takes_nothing_hinders_who_needs_it_as_long_as_it_is_so(
+    root: Path, monkeypatch: pytest.MonkeyPatch, case: Disk
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(case.number, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", refuse)
+        store = ContentStore(root)
+        assert (store.get(KEY), store.bytes_used(), store.lock) == (None, 0, None)
+        with pytest.raises(BundleError) as caught:
+            store.put(KEY, writing(a="1"))
+        assert (caught.value.reason, caught.value.message) == (
+            Reason.STORAGE_FULL,
+            f"content store: the disk of the content store {case.expect}",
+        )
+        with pytest.raises(BundleError), store.scratch():
+            pass
+    assert (store.put(KEY, writing(a="1")) / "a").read_text() == "1"
+    assert store.lock == root / "lock"
+    store.close()
+
+
+def test_a_folder_that_cannot_be_is_no_disk_that_is_full(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        ContentStore(tmp_path / "file" / "store")
+
+
+def test_what_is_stored_is_handed_out_by_a_disk_that_became_read_only(
+    store: ContentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(KEY, writing(a="1"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "no")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    found = store.get(KEY)
+    assert found is not None
+    assert (found / "a").read_text() == "1"
+
+
+def test_damaged_content_that_cannot_be_removed_is_replaced_later(
+    store: ContentStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.put(KEY, writing(a="1"))
+    store._records[next(iter(store._records))].verified = False
+    (folder / "a").write_text("2")
+
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(errno.EROFS, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkdtemp", refuse)
+        assert store.get(KEY) is None
+    assert (store.put(KEY, writing(a="3")) / "a").read_text() == "3"
+    assert len(names(root / "entries")) == 1
