@@ -154,10 +154,10 @@ class Deployed:
     def path_of(self, name: str, plural: str = "configmaps", prefix: str = "/api/v1") -> str:
         return f"{prefix}/namespaces/{self.namespace}/{plural}/{name}"
 
-    def get(self, name: str, plural: str = "configmaps") -> Manifest | None:
+    def get(self, name: str, plural: str = "configmaps", prefix: str = "/api/v1") -> Manifest | None:
         """Return one object in its namespace; None if it is not there."""
         try:
-            value: Manifest = self.client.get(self.path_of(name, plural)).value
+            value: Manifest = self.client.get(self.path_of(name, plural, prefix)).value
         except ApiError as error:
             if error.status != 404:
                 raise
