@@ -48,10 +48,11 @@ class Hooks:
             return wanted
         return Wanted(revision=self._finder.last_good(deployment, memory), failure=error, pending=revision.digest)
 
-    def before_install(self, deployment: BundleDeployment, wanted: Wanted, targets: TargetSet, memory: Memory) -> Gate:
+    def before_install(
+        self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory
+    ) -> Gate:
         """Return the gate before the workloads of a first install; open for everything else."""
-        revision = wanted.revision
-        if not wanted.current or revision is None or not revision.hooks or deployment.status.installed_revision:
+        if not revision.hooks or deployment.status.installed_revision:
             return _open
         own = {record.key for record in own_records(self._watches.managed(deployment.metadata.name), deployment)}
         has_begun = any(key in own for key in targets.by_key if step_of(key).stage is not Stage.DEFINITIONS)

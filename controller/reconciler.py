@@ -163,7 +163,7 @@ class Reconciler:
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *recorded_kinds(deployment)}
         if unknown := self._watches.need(deployment.metadata.name, kinds):
             return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
-        job = self._job(deployment, wanted, revision, targets, memory)
+        job = self._job(deployment, revision, targets, memory)
         plan = make_plan(job, leftovers, self._watches.managed(job.owner.name))
         if deployment.spec.paused or not self._accounts.policy.allows(revision.terms):
             return self._survey(deployment, wanted, plan, job, memory), deployment
@@ -211,9 +211,7 @@ class Reconciler:
             )
         return memory.targets[identity]
 
-    def _job(
-        self, deployment: BundleDeployment, wanted: Wanted, revision: Revision, targets: TargetSet, memory: Memory
-    ) -> Job:
+    def _job(self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory) -> Job:
         return Job(
             owner=owner_of(deployment),
             user=account.user if (account := account_of(revision.terms)) else None,
@@ -227,7 +225,7 @@ class Reconciler:
             exists=self._watches.exists,
             crd_upgrade_safety=deployment.spec.crd_upgrade_safety,
             proceed=lambda: is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
-            gate=self._hooks.before_install(deployment, wanted, targets, memory),
+            gate=self._hooks.before_install(deployment, revision, targets, memory),
         )
 
     def _announce(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job) -> BundleDeployment:

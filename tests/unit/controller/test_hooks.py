@@ -144,6 +144,15 @@ def test_or_at_once_when_somebody_asks(world: World) -> None:
     assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != first
 
 
+def test_nothing_is_applied_while_the_sources_are_asked_anew(world: World) -> None:
+    install(world, hook("pre-install"))
+    world.preparations.busy = True
+    world.ask("now")
+    for _ in range(3):
+        world.reconcile()
+    assert not world.exists(A)
+
+
 def test_a_hook_may_be_removed_when_it_fails(world: World) -> None:
     install(world, hook("pre-install", policies="hook-failed"))
     finish(world, status=FAILED)

@@ -1,0 +1,138 @@
+"""Hooks of charts on a real control plane: real Jobs, whose pods a test lets succeed or fail."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
+
+CHART = b"apiVersion: v2\nname: shop\nversion: 1.0.0\n"
+JOBS = "/apis/batch/v1"
+KEPT, DROPPED = "before-hook-creation", "before-hook-creation,hook-succeeded"
+
+
+def hook(name: str, events: str, policy: str = KEPT, weight: int = 0, **more: Any) -> Manifest:
+    annotations = {
+        "helm.sh/hook": events,
+        "helm.sh/hook-delete-policy": policy,
+        "helm.sh/hook-weight": str(weight),
+    }
+    container = {"name": "main", "image": "example.com/main:1"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": name, "annotations": annotations}
+    spec = {"backoffLimit": 0, "template": template, **more}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def chart(*manifests: Manifest) -> dict[str, bytes]:
+    templates = {f"templates/{index}.yaml": json.dumps(each).encode() for index, each in enumerate(manifests)}
+    return {"Chart.yaml": CHART, **templates}
+
+
+def job(deployed: Deployed, name: str) -> Manifest | None:
+    return deployed.get(name, "jobs", JOBS)
+
+
+def end(world: World, deployed: Deployed, name: str, phase: str = "Succeeded") -> None:
+    """Let the pod of a Job end, as a kubelet does."""
+    path = f"/api/v1/namespaces/{deployed.namespace}/pods"
+
+    def find() -> Manifest | None:
+        found = job(deployed, name)
+        pods = world.client.list(path, label_selector=f"job-name={name}")
+        return next((pod for pod in pods if found and is_owned(pod, found)), None)
+
+    pod = world.wait(find, f"the pod of {name}")
+    terminated = {"exitCode": 0 if phase == "Succeeded" else 1, "finishedAt": "2026-01-01T00:00:00Z"}
+    statuses = [{"name": "main", "ready": False, "restartCount": 0, "image": "", "imageID": "",
+                 "state": {"terminated": terminated}}]  # fmt: skip
+    status = {"status": {"phase": phase, "containerStatuses": statuses}}
+    world.client.merge_patch(f"{path}/{pod['metadata']['name']}/status", status)
+
+
+def is_owned(pod: Manifest, owner: Manifest) -> bool:
+    references = pod["metadata"].get("ownerReferences") or []
+    return any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
+
+
+def deploy(world: World, *manifests: Manifest) -> Deployed:
+    return world.deploy(chart(*manifests), format="helm")
+
+
+def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> None:
+    name = new_name()
+    world.registry.push_image(name, "v1", [chart(*manifests)])
+    deployed.change(sources=[{"kind": "image", "image": {"ref": f"{world.registry.host}/{name}:v1"}}])
+
+
+def test_hooks_run_around_a_first_install(world: World) -> None:
+    deployed = deploy(
+        world, config_map("settings"), hook("before", "pre-install", DROPPED), hook("after", "post-install")
+    )
+    deployed.wait_for("Installed", "False", "WaitingForHook", "Job")
+    assert deployed.get("settings") is None
+
+    end(world, deployed, "before")
+    deployed.wait(lambda: job(deployed, "after"), "the hook after the objects")
+    assert deployed.get("settings")
+    assert not deployed.status().get("installedRevision")
+
+    end(world, deployed, "after")
+    deployed.wait_ready()
+    deployed.wait(lambda: job(deployed, "before") is None, "the first hook goes")
+
+
+def test_an_upgrade_waits_for_its_hook_and_what_is_installed_is_repaired_meanwhile(world: World) -> None:
+    deployed = deploy(world, config_map("settings", color="blue"))
+    before = deployed.wait_ready()["installedRevision"]
+    upgrade(world, deployed, config_map("settings", color="red"), hook("migrate", "pre-upgrade"))
+    deployed.wait_for("Installed", "False", "WaitingForHook", "pre-upgrade hook has not finished yet")
+
+    world.client.merge_patch(deployed.path_of("settings"), {"data": {"color": "edited"}})
+    deployed.wait(lambda: (deployed.data("settings") or {}).get("color") == "blue", "the repair")
+    assert deployed.status()["installedRevision"] == before
+
+    end(world, deployed, "migrate")
+    deployed.wait(lambda: (deployed.data("settings") or {}).get("color") == "red", "the upgrade")
+    deployed.wait_ready()
+
+
+def test_a_hook_that_fails_is_told_and_run_again_when_somebody_asks(world: World) -> None:
+    deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
+    end(world, deployed, "migrate", "Failed")
+    found = deployed.wait_for("Installed", "False", "HookFailed")
+    assert "migrate: pre-install hook failed (BackoffLimitExceeded); see the logs of its pods" in found["message"]
+    assert deployed.conditions()["Stalled"]["reason"] == "HookFailed"
+
+    failed = job(deployed, "migrate")
+    assert failed
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: (job(deployed, "migrate") or failed)["metadata"]["uid"] != failed["metadata"]["uid"], "a run")
+    end(world, deployed, "migrate")
+    deployed.wait_ready()
+
+
+def test_a_restart_in_the_middle_neither_forgets_nor_repeats_a_hook(world: World) -> None:
+    deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
+    found = deployed.wait(lambda: job(deployed, "migrate"), "the hook")
+    world.controller.kill()
+    world.controller.start()
+    end(world, deployed, "migrate")
+    deployed.wait_ready()
+    again = job(deployed, "migrate")
+    assert again
+    assert again["metadata"]["uid"] == found["metadata"]["uid"]
+
+
+def test_hooks_run_around_a_teardown(world: World) -> None:
+    deployed = deploy(world, config_map("settings"), hook("before", "pre-delete"), hook("after", "post-delete"))
+    deployed.wait_ready()
+    deployed.delete()
+    deployed.wait(lambda: job(deployed, "before"), "the hook before")
+    assert deployed.get("settings")
+    end(world, deployed, "before")
+    deployed.wait(lambda: job(deployed, "after"), "the hook after")
+    assert deployed.get("settings") is None
+    end(world, deployed, "after")
+    deployed.wait_gone()
