@@ -248,6 +248,8 @@ class Rendering:
     hooks: Sequence[Hook] = ()
     warnings: Sequence[str] = ()
     """What a person should know and nothing stops for, a line each: unknown fields that were left out, say."""
+    namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`labels` and `annotations` of the install namespace where the controller has to create it."""
 
 
 class Format(Protocol):

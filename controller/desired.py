@@ -411,6 +411,7 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
         hooks=tuple(hooks),
         terms=terms,
         warnings=tuple(rendering.warnings),
+        namespace=rendering.namespace,
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 FORMAT = "v1"
@@ -42,6 +42,8 @@ class Revision:
     terms: Terms
     warnings: tuple[str, ...] = ()
     """What a person should know of the rendering; it makes no other revision."""
+    namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`labels` and `annotations` of the install namespace, should it have to be created."""
 
 
 def pack_objects(revision: Revision) -> bytes:
@@ -50,9 +52,10 @@ def pack_objects(revision: Revision) -> bytes:
     return zlib.compress(text.encode("utf-8", "surrogatepass"), 6)
 
 
-def pack_terms(terms: Terms, warnings: Sequence[str] = ()) -> bytes:
-    """Return the terms, and the warnings of a rendering, as canonical JSON."""
-    fields = {"format": FORMAT, "warnings": warnings, **asdict(terms)}
+def pack_terms(revision: Revision) -> bytes:
+    """Return all of a revision but its objects and hooks, as canonical JSON."""
+    fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
+    fields |= asdict(revision.terms)
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -66,10 +69,17 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         fields = json.loads(terms)
         if fields.pop("format") != FORMAT:
             raise ValueError("format of the terms")
-        warnings = tuple(fields.pop("warnings", ()))
+        warnings, namespace = tuple(fields.pop("warnings", ())), dict(fields.pop("namespace", {}))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
-        return Revision(digest=digest, objects=objects_, hooks=hooks, terms=Terms(**fields), warnings=warnings)
+        return Revision(
+            digest=digest,
+            objects=objects_,
+            hooks=hooks,
+            terms=Terms(**fields),
+            warnings=warnings,
+            namespace=namespace,
+        )
     except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(type(error).__name__) from error
 

@@ -48,7 +48,7 @@ class RevisionStore:
         chunks = [packed[start : start + CHUNK_BYTES] for start in range(0, len(packed), CHUNK_BYTES)]
         for index in reversed(range(1, len(chunks))):
             self._apply(name, revision, index, {"objects": chunks[index]}, {})
-        terms = pack_terms(revision.terms, revision.warnings)
+        terms = pack_terms(revision)
         annotations = {
             _CHUNKS: str(len(chunks)),
             _TERMS_DIGEST: digest_of(terms),

@@ -70,7 +70,7 @@ def make_targets(
     install_namespace = revision.terms.install_namespace
     placed = (_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects)
     targets = [_target(manifest, owner, revision.terms.optional, orphan=orphan) for manifest in placed]
-    namespace = None if revision.terms.service_account_name else _install_namespace(install_namespace, targets)
+    namespace = None if revision.terms.service_account_name else _install_namespace(revision, targets)
     if namespace:
         targets.insert(0, namespace)
     return TargetSet(
@@ -116,7 +116,8 @@ def _digest(body: Mapping[str, Any]) -> str:
     return digest
 
 
-def _install_namespace(name: str, targets: Iterable[Target]) -> Target | None:
+def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target | None:
+    name = revision.terms.install_namespace
     key = ObjectKey("", "Namespace", "", name)
     if not name or not any(t.key.namespace == name for t in targets) or any(t.key == key for t in targets):
         return None
@@ -125,7 +126,7 @@ def _install_namespace(name: str, targets: Iterable[Target]) -> Target | None:
         kind=GroupVersionKind("", "v1", "Namespace"),
         digest="",
         carries_reference=False,
-        manifest={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        manifest={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **revision.namespace}},
         bare=True,
     )
 

@@ -40,7 +40,8 @@ def test_an_operator_is_installed_and_becomes_ready(world: World) -> None:
     status = deployed.wait_ready()
 
     assert status["objects"]["total"] == 10
-    operator = deployed.get("hello-operator-controller", "deployments", "/apis/apps/v1") or {}
+    path = deployed.path_of("hello-operator-controller", "deployments", "/apis/apps/v1")
+    operator = world.client.get(path).value
     annotations = operator["spec"]["template"]["metadata"]["annotations"]
     assert annotations["olm.targetNamespaces"] == annotations["olm.operatorNamespace"] == name
     assert exists(world.client, f"{RBAC}/namespaces/{name}/roles/{ROLE}")

@@ -20,8 +20,8 @@ from controller.formats.registry_v1.duplicates import merge_duplicates
 from controller.formats.registry_v1.gates import check_gates, find_unread_version
 from controller.formats.registry_v1.kinds import place_others
 from controller.formats.registry_v1.layout import find_layout
+from controller.formats.registry_v1.namespaces import read_template, suggest_name
 from controller.formats.registry_v1.requirements import find_unmet
-from controller.formats.registry_v1.service_version import SUGGESTED_NAMESPACE
 from controller.formats.registry_v1.validations import validate
 from controller.formats.registry_v1.webhooks import make_webhook_configurations, make_webhook_services
 from controller.formats.registry_v1.workloads import check_annotations, make_deployments
@@ -40,7 +40,7 @@ class RegistryV1Format:
         Raises: BundleError (NoContent, InvalidBundle).
         """
         package, annotations = read_namespace_hints(find_layout(tree))
-        return annotations.get(SUGGESTED_NAMESPACE) or f"{package}-system"
+        return suggest_name(package, annotations)
 
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the bundle.
@@ -56,8 +56,9 @@ class RegistryV1Format:
         provider = provider_of(provider_name)
         accounts = make_service_accounts(version, request.install_namespace)
         objects = merge_duplicates(accounts, _generate(bundle, options, provider, request))
-        warnings = (*bundle.warnings, *find_unread_version(version), *find_unmet(bundle, capabilities))
-        return Rendering(objects=objects, warnings=warnings)
+        marks, unread = read_template(version.annotations)
+        warnings = (*bundle.warnings, *find_unread_version(version), *unread, *find_unmet(bundle, capabilities))
+        return Rendering(objects=objects, warnings=warnings, namespace=marks)
 
 
 def _generate(bundle: Bundle, options: Options, provider: Provider, request: RenderRequest) -> Iterator[Object]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from controller.formats.registry_v1.typed import Path_, Reader, Types, kubernetes_types, parse_types, write_path
 
-SUGGESTED_NAMESPACE = "operatorframework.io/suggested-namespace"
 VALIDATING, MUTATING, CONVERSION = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"
 _DEFAULT_PORT = 443
 # Descriptions for consoles: they are known, typed and not used.

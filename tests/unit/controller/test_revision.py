@@ -41,15 +41,17 @@ REVISION = Revision(
 @given(objects=OBJECTS, hooks=OBJECTS, terms=TERMS)
 @settings(max_examples=30, deadline=None)
 def test_what_is_packed_is_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
-    revision = Revision(digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("left out",))
-    again = unpack("sha256:aa", pack_objects(revision), pack_terms(terms, revision.warnings))
+    revision = Revision(
+        digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("a",), namespace={"labels": {}}
+    )
+    again = unpack("sha256:aa", pack_objects(revision), pack_terms(revision))
     assert again == revision
     assert revision_digest(again.objects, again.hooks) == revision_digest(objects, hooks)
 
 
 def test_a_text_that_is_not_unicode_survives() -> None:
     revision = Revision(digest="", objects=({"data": "\ud800"},), terms=REVISION.terms)
-    assert unpack("", pack_objects(revision), pack_terms(revision.terms)) == revision
+    assert unpack("", pack_objects(revision), pack_terms(revision)) == revision
 
 
 def test_equal_revisions_give_equal_bytes() -> None:
@@ -61,7 +63,7 @@ def packed(value: Any) -> bytes:
     return zlib.compress(json.dumps(value).encode())
 
 
-GOOD_OBJECTS, GOOD_TERMS = pack_objects(REVISION), pack_terms(REVISION.terms)
+GOOD_OBJECTS, GOOD_TERMS = pack_objects(REVISION), pack_terms(REVISION)
 DEEP = b"[" * 200_000
 TAMPERED = [
     pytest.param(b"", GOOD_TERMS, id="no objects"),

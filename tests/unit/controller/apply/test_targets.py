@@ -133,3 +133,11 @@ def test_a_definition_without_names_is_left_for_the_api_server_to_refuse(spec: d
     made = targets(definition(**spec))
     assert not made.resources
     assert [target.key.name for target in made.targets] == ["widgets.example.com"]
+
+
+def test_a_created_install_namespace_has_what_the_rendering_says() -> None:
+    terms = Terms(inputs="", install_namespace="shop")
+    revision = Revision(digest="", objects=(CONFIG_MAP,), terms=terms, namespace={"labels": {"team": "a"}})
+    first = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: SCOPES[kind.kind]).targets[0]
+    assert first.bare
+    assert first.manifest == {**NAMESPACE, "metadata": {"name": "shop", "labels": {"team": "a"}}}

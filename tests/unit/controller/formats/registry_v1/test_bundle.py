@@ -270,3 +270,33 @@ def test_properties(case: Properties, tmp_path: Path) -> None:
 def test_suggested_namespace(annotations: dict[str, str], expect: str, tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(annotations=annotations), files={"manifests/broken.yaml": "{{"})
     assert RegistryV1Format().suggest_namespace(ContentTree(root=root, destinations=("",)), {}) == expect
+
+
+class Template(NamedTuple):
+    name: str
+    text: str
+    expect: dict[str, dict[str, str]]
+    warned: bool = False
+
+
+TEMPLATES = [
+    Template(
+        "labels and annotations",
+        '{"metadata": {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}',
+        {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    ),
+    Template("none", '{"kind": "Namespace"}', {}),
+    Template("what only the controller may say", '{"metadata": {"labels": {"core.rukpak.io/x": "b"}}}', {}),
+    Template("no JSON", "{", {}, warned=True),
+    Template("no object", "[]", {}, warned=True),
+    Template("a label that is no string", '{"metadata": {"labels": {"a": 1}}}', {}, warned=True),
+]
+
+
+@pytest.mark.parametrize("case", TEMPLATES, ids=attrgetter("name"))
+def test_template_of_the_namespace(case: Template, tmp_path: Path) -> None:
+    name = "operatorframework.io/suggested-namespace-template"
+    rendering = render(write_bundle(tmp_path, service_version(annotations={name: case.text})))
+    assert rendering.namespace == case.expect
+    warning = f'metadata.annotations["{name}"]: no Namespace in JSON, left out'
+    assert list(rendering.warnings) == [warning] * case.warned
