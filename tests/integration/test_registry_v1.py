@@ -24,6 +24,14 @@ def world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) ->
         yield world
 
 
+@pytest.fixture(autouse=True)
+def alone(world: World) -> Iterator[None]:
+    """Two installations of one operator would fight over what is cluster-scoped."""
+    yield
+    world.clean_up()
+    world.deployed.clear()
+
+
 def files() -> Files:
     return {str(path.relative_to(BUNDLE)): path.read_bytes() for path in BUNDLE.rglob("*.yaml")}
 
@@ -39,7 +47,7 @@ def test_an_operator_is_installed_and_becomes_ready(world: World) -> None:
 
     status = deployed.wait_ready()
 
-    assert status["objects"]["total"] == 10
+    assert status["objects"]["total"] == 11
     path = deployed.path_of("hello-operator-controller", "deployments", "/apis/apps/v1")
     operator = world.client.get(path).value
     annotations = operator["spec"]["template"]["metadata"]["annotations"]
