@@ -162,12 +162,12 @@ class CrdUpgradeRule(Api):
     crd: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")]
     """Name of the CustomResourceDefinition, or * for all."""
     checks: Annotated[tuple[CrdCheck, ...], Field(max_length=64, json_schema_extra=list_of("set"))] = ()
-    """Names of the checks, as messages give them. Empty: all."""
+    """Names of the checks, as messages give them. Empty: all. What only warns by itself is raised only by its name."""
     paths: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\^")], ...],
         Field(max_length=32, json_schema_extra=list_of("set")),
     ] = ()
-    """Beginnings of the paths in the schema, as messages give them: ^.status. Empty: everywhere."""
+    """Nodes of the schema with all that is below them, as messages give them: ^.status. Empty: everywhere."""
     enforcement: Enforcement
     """Error: hold the CRD back. Warn: apply it and warn in status.warnings. None: do not check."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from api import names
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.execute import Applier
 from controller.apply.job import Job
 from controller.apply.ledger import Ledger
@@ -77,6 +78,7 @@ class Bench:
         )
         self.proceed: Callable[[], bool] = lambda: True
         self.protection, self.wish = "Prevent", "1"
+        self.safety = CrdUpgradeSafety()
         self.user: User | None = None
         self.cluster.put(NAMESPACE)
 
@@ -97,6 +99,7 @@ class Bench:
             ledger=self.ledger,
             exists=lambda name, uid: (name, uid) == ("foo", "uid-foo"),
             proceed=self.proceed,
+            crd_upgrade_safety=self.safety,
         )
         return make_plan(job, (), self.watches.managed("foo")), job
 
@@ -368,6 +371,43 @@ def test_an_instance_of_a_definition_that_was_refused_says_so(bench: Bench) -> N
     error = outcomes["w"].error
     assert error is not None
     assert error.message.startswith("Widget shop/w: waits for its CustomResourceDefinition: ")
+
+
+def enumerating(*colors: str) -> Any:
+    """Return the definition with a schema that allows some colors."""
+    schema = {"type": "object", "properties": {"color": {"type": "string", "enum": list(colors)}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {**DEFINITION, "spec": {**DEFINITION["spec"], "versions": [version]}}
+
+
+def test_an_unsafe_change_of_a_definition_holds_up_its_instances_alone(bench: Bench) -> None:
+    bench.installed(enumerating("blue", "red"))
+    outcomes = bench.run(enumerating("blue"), WIDGET, config_map())
+    unsafe = Reason.UNSAFE_CRD_UPGRADE
+    assert reasons(outcomes) == {
+        "shop": None, "widgets.example.com": unsafe, "w": Reason.WAITING_FOR_CRD, "a": None
+    }  # fmt: skip
+    assert bench.cluster.objects[DEFINITION_PATH]["spec"] == enumerating("blue", "red")["spec"]
+
+
+def test_an_unsafe_change_is_tried_again_when_the_spec_changes_and_not_before(bench: Bench) -> None:
+    bench.installed(enumerating("blue", "red"))
+    bench.run(enumerating("blue"))
+    bench.cluster.taken()
+    bench.now += 1e6
+    assert reasons(bench.run(enumerating("blue")))["widgets.example.com"] is Reason.UNSAFE_CRD_UPGRADE
+    assert f"GET {DEFINITION_PATH}" not in bench.cluster.taken()
+    bench.safety, bench.wish = CrdUpgradeSafety(enforcement="Warn"), "2"
+    outcome = bench.run(enumerating("blue"))["widgets.example.com"]
+    assert outcome.error is None
+    assert "allowed enum values removed" in outcome.warnings[0]
+
+
+def test_a_definition_that_somebody_changed_is_put_right_unasked(bench: Bench) -> None:
+    bench.installed(enumerating("blue"))
+    bench.cluster.edit(DEFINITION_PATH, spec=enumerating("blue", "red")["spec"])
+    assert reasons(bench.run(enumerating("blue")))["widgets.example.com"] is None
+    assert bench.cluster.objects[DEFINITION_PATH]["spec"] == enumerating("blue")["spec"]
 
 
 def test_what_requests_go_through_waits_for_everything_else(bench: Bench) -> None:
