@@ -98,7 +98,8 @@ class FieldMatcher(Api):
         )
     )
     path: FieldPath
-    """Path of the field, dotted, keys with dots as ["quoted.key"]: status.phase."""
+    """Path of the field, dotted, keys with dots as ["quoted.key"]: status.phase. Of a custom resource at the version at
+    which it is stored."""
     any_of: (
         Annotated[
             tuple[Annotated[str, Field(max_length=1024)], ...],
