@@ -26,6 +26,7 @@ from controller.cli.deployments import POLL_SECONDS, Deployments, NoApiError, Pr
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
+from controller.kube.lease import LEASES
 from controller.kube.resources import NAMESPACES, GroupVersionKind
 from controller.manager import log
 from controller.manager.manager import make_manager
@@ -168,9 +169,7 @@ class _Remains:
         for kind in _PARTS:
             self._remove_kind(kind)
         path = NAMESPACES.path(name=namespace)
-        self._delete(
-            f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{names.LEASE}", f"lease/{names.LEASE}"
-        )
+        self._delete(LEASES.path(namespace, names.LEASE), f"lease.{LEASES.group}/{names.LEASE}")
         if self._is_made_by_us(path):
             self._delete(path, f"namespace/{namespace}")
 
