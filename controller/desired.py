@@ -74,22 +74,12 @@ class Request:
 def check(spec: Spec) -> None:
     """Refuse a spec that cannot be served, before anything is fetched.
 
-    Raises: BundleError (NotSupported, UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
+    Raises: BundleError (UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
     """
-    problems = [f"spec.{path}: is not supported by this release" for path in unsupported(spec)]
-    _raise_first(Reason.NOT_SUPPORTED, problems)
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
         _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
     check_config(spec.format, spec.config)
-
-
-def unsupported(spec: Spec) -> list[str]:
-    """Return the field paths of what this release does not have yet."""
-    fields = [
-        ("drift", spec.drift.mode != "Repair" or bool(spec.drift.ignore)),
-    ]
-    return [path for path, used in fields if used]
 
 
 def _raise_first(reason: Reason, problems: Sequence[str]) -> None:

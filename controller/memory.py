@@ -36,8 +36,8 @@ class Memory:
     """By digest, while they are being worked on."""
     before: dict[str, str] = field(default_factory=dict)
     """The revision that was installed before another was, while its objects may be left; empty: none."""
-    targets: dict[tuple[str, bool], TargetSet] = field(default_factory=dict)
-    """By revision and whether objects are orphaned, while they are being worked on."""
+    targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
+    """By revision and what of the spec they depend on, while they are being worked on."""
     drifting: Drifting = field(default_factory=Drifting)
     poll: PollMemory = field(default_factory=PollMemory)
     attempt: Attempt = field(default_factory=Attempt)

@@ -6,6 +6,7 @@ Nothing waits here: whatever ends a wait brings the next pass. An unchanged Bund
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -24,7 +25,7 @@ from controller.apply.optional import leave_out_missing
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
 from controller.apply.prune import Cause, Removal, Remover
-from controller.apply.targets import Target, TargetSet, make_targets
+from controller.apply.targets import Target, TargetSet, find_dropped_replicas, make_targets
 from controller.deletion import Deleter
 from controller.hooks import Hooks
 from controller.kube.client import ApiError
@@ -36,12 +37,12 @@ from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.observer import DEAF, Observer, Phase
 from controller.publisher import Publisher
-from controller.questions import is_current, is_same_wish, own_records, owner_of, recorded_kinds
+from controller.questions import ignore_rules, is_current, is_same_wish, own_records, owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
-from controller.status import notes_on_removals, skipped_kinds, summarize
+from controller.status import notes_on_removals, notes_on_repairs, skipped_kinds, summarize
 from controller.wanted import Finder, Wanted, requested_at
 
 # Somebody was faster, or the BundleDeployment is gone: the watch tells.
@@ -159,11 +160,11 @@ class Reconciler:
         revision = self._to_work_on(deployment, wanted, memory)
         if revision is None:
             return self._report(deployment, wanted), deployment
-        targets, leftovers = self._targets(deployment, revision, memory)
+        targets, leftovers, warnings = self._targets(deployment, revision, memory)
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *recorded_kinds(deployment)}
         if unknown := self._watches.need(deployment.metadata.name, kinds):
             return replace(self._report(deployment, wanted), unknown=tuple(unknown)), deployment
-        job = self._job(deployment, revision, targets, memory)
+        job = self._job(deployment, revision, targets, warnings, memory)
         plan = make_plan(job, leftovers, self._watches.managed(job.owner.name))
         if deployment.spec.paused or not self._accounts.policy.allows(revision.terms):
             return self._survey(deployment, wanted, plan, job, memory), deployment
@@ -184,15 +185,16 @@ class Reconciler:
 
     def _targets(
         self, deployment: BundleDeployment, revision: Revision, memory: Memory
-    ) -> tuple[TargetSet, tuple[Target, ...]]:
-        """Return the targets of a revision, and those that only the revision before it has."""
+    ) -> tuple[TargetSet, tuple[Target, ...], tuple[str, ...]]:
+        """Return the targets of a revision, those that only the one before has, and warnings about the difference."""
         wanted = self._without_missing(deployment, self._target_set(deployment, revision, memory), memory)
         before = self._finder.revision_before(deployment, revision.digest, memory)
         if before is None or before.digest == revision.digest:
-            return wanted, ()
-        others = self._without_missing(deployment, self._target_set(deployment, before, memory), memory).targets
+            return wanted, (), ()
+        others = self._without_missing(deployment, self._target_set(deployment, before, memory), memory)
         left = memory.ledger.left.keys() | self._watches.managed(deployment.metadata.name).keys()
-        return wanted, tuple(t for t in others if not t.bare and t.key not in wanted.by_key and t.key in left)
+        leftovers = tuple(t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left)
+        return wanted, leftovers, find_dropped_replicas(others, wanted)
 
     def _without_missing(self, deployment: BundleDeployment, targets: TargetSet, memory: Memory) -> TargetSet:
         """Skip what is optional and not served; while paused also what has come since, as it was never applied."""
@@ -204,14 +206,26 @@ class Reconciler:
         return present
 
     def _target_set(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> TargetSet:
-        identity = (revision.digest, deployment.spec.deletion_policy == "Orphan")
+        orphan, ignore = deployment.spec.deletion_policy == "Orphan", ignore_rules(deployment)
+        identity = (revision.digest, json.dumps([orphan, ignore]))
         if identity not in memory.targets or memory.targets[identity].undecided:
             memory.targets[identity] = make_targets(
-                revision, owner_of(deployment), orphan=identity[1], is_namespaced=self._watches.is_namespaced
+                revision,
+                owner_of(deployment),
+                orphan=orphan,
+                is_namespaced=self._watches.is_namespaced,
+                ignore=ignore,
             )
         return memory.targets[identity]
 
-    def _job(self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory) -> Job:
+    def _job(
+        self,
+        deployment: BundleDeployment,
+        revision: Revision,
+        targets: TargetSet,
+        warnings: tuple[str, ...],
+        memory: Memory,
+    ) -> Job:
         return Job(
             owner=owner_of(deployment),
             user=account.user if (account := account_of(revision.terms)) else None,
@@ -220,6 +234,8 @@ class Reconciler:
             install_namespace=revision.terms.install_namespace,
             wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
             wanted=targets,
+            warnings=warnings,
+            repairs=deployment.spec.drift.mode == "Repair",
             installed=deployment.status.installed_revision == targets.revision,
             ledger=memory.ledger,
             exists=self._watches.exists,
@@ -259,7 +275,7 @@ class Reconciler:
         """Look, and touch nothing: what has drifted, and how healthy it is (DESIGN, rule 8)."""
         drifted, same = self._applier.survey(plan, job)
         memory.ledger.learn(same)
-        self._observer.drift_found(memory.drifting.see(drifted), 0)
+        self._observer.drift_found(memory.drifting.see([each.key for each in drifted]), 0)
         return replace(
             self._report(deployment, wanted),
             revision=job.wanted.revision,
@@ -288,11 +304,16 @@ class Reconciler:
         # As it is after applying: what was only in the revision before may just have been repaired from it.
         surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
         removals = self._prune(surplus, job) if prune_now and surplus else []
-        self._publisher.say(deployment, notes_on_removals(removals))
+        self._publisher.say(deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
         observed = self._watches.managed(job.owner.name)
-        finished = applied and (not waiting or deployment.spec.prune == "Never") and _is_as_left(job, observed)
+        finished = (
+            applied
+            and (not waiting or deployment.spec.prune == "Never")
+            and not any(outcome.spared for outcome in outcomes)
+            and _is_as_left(job, observed)
+        )
         skipped = [observed[target.key] for target in job.wanted.skipped if target.key in observed]
         kinds = {*job.wanted.kinds, *_kinds_of([*waiting, *skipped], deployment)}
         report = replace(
@@ -301,6 +322,7 @@ class Reconciler:
             revision=job.wanted.revision,
             applied=applied,
             outcomes=tuple(outcomes),
+            drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
             removals=tuple(removals),
             awaiting_prune=tuple(waiting),
             conflicts=tuple(memory.ledger.conflicts()),
@@ -312,7 +334,7 @@ class Reconciler:
             if finished
             else deployment.status.managed_state,
             skipped_kinds=job.wanted.skipped_kinds,
-            warnings=_warnings(outcomes, wanted.revision),
+            warnings=_warnings(outcomes, job, wanted.revision),
         )
         if not finished:
             return report
@@ -421,6 +443,7 @@ class Reconciler:
         seconds = [
             self._retries.seconds_to_next(deployment.metadata.name),
             self._finder.seconds_to_poll(deployment, memory),
+            memory.ledger.seconds_of_conflict(),
         ]
         seconds += [
             memory.ledger.seconds_to_repair(outcome.task.target.key) for outcome in report.outcomes if outcome.postponed
@@ -429,7 +452,7 @@ class Reconciler:
             seconds.append(report.progress.next_change)
         if report.unknown:
             seconds.append(UNKNOWN_SECONDS)
-        if _errors(report):
+        if _errors(report) or report.drifted:  # what is changed back shows in no mark: no event says so
             seconds.append(SLOW_SECONDS)
         known = [each for each in seconds if each is not None]
         return Requeue(after=min(known) if known else None)
@@ -489,9 +512,9 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
     ledger.used |= {o.task.target.key for o in done if o.task.action is Action.USE or o.task.target.bare}
 
 
-def _warnings(outcomes: Iterable[Outcome], revision: Revision | None) -> tuple[str, ...] | None:
-    """Return each warning once, of the rendering first; None if nothing was sent: those of the last apply stay."""
+def _warnings(outcomes: Iterable[Outcome], job: Job, revision: Revision | None) -> tuple[str, ...] | None:
+    """Return each warning once, ours first; None if nothing was sent, so that those of the last apply stay."""
     sent = [outcome for outcome in outcomes if outcome.tried]
-    rendering = revision.warnings if revision else ()
-    replies = (text for outcome in sent for text in outcome.warnings)
-    return tuple(dict.fromkeys((*rendering, *replies))) if sent else None
+    leeway = (text for target in job.wanted.targets for text in target.leeway.warnings)
+    ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway]
+    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if sent else None

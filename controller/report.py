@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
+from controller.apply.account import Drifted
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,9 @@ class Report:
     removals: tuple[Removal, ...] = ()
     awaiting_prune: tuple[Record, ...] = ()
     """Objects of an older revision that stay for now."""
-    drifted: tuple[ObjectKey, ...] = ()
+    drifted: tuple[Drifted, ...] = ()
     """Objects that somebody has changed, and that are not repaired."""
-    conflicts: tuple[ObjectKey, ...] = ()
+    conflicts: tuple[Drifted, ...] = ()
     """Objects that somebody keeps changing."""
     progress: Progress | None = None
     """None before the first apply."""

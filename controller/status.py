@@ -6,7 +6,7 @@ lastTransitionTime only, and that moves only when a condition changes its status
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +20,7 @@ from api.v1alpha2.status import (
     ConditionStatus,
 )
 from api.v1alpha2.types import BundleDeployment, Condition, Display, NotReady, ObjectCounts, SourcePin, Status
+from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
@@ -104,7 +105,16 @@ def notes(before: Status, after: Status) -> list[Note]:
     return [
         *_note_on_ready(_of(before, ConditionType.READY), _of(after, ConditionType.READY)),
         *_note_on_pause(before, after),
+        *_note_on_drift(_of(before, ConditionType.DRIFTED), _of(after, ConditionType.DRIFTED)),
+        *_note_on_warnings(before.warnings, after.warnings),
     ]
+
+
+def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
+    """Return what to say in Events about objects that were put right: one for all of a pass."""
+    repaired = [str(outcome.task.target.key) for outcome in outcomes if outcome.repaired]
+    text = f"{_list(repaired)}: put right what somebody had changed"
+    return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if repaired else []
 
 
 def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
@@ -146,8 +156,22 @@ def _note_on_pause(before: Status, after: Status) -> list[Note]:
     if was and not now:
         drift = _of(before, ConditionType.DRIFTED)
         text = f"puts right what was changed: {drift.message}" if drift else "nothing was changed meanwhile"
+        if drift and (stays := _of(after, ConditionType.DRIFTED)):
+            text = stays.message
         return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
     return []
+
+
+def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
+    if now is None or (last and last.reason == now.reason):
+        return []
+    return [Note(type="Warning", reason="Drifted", action="Compare", text=f"{now.reason}: {now.message}")]
+
+
+def _note_on_warnings(last: Sequence[str], now: Sequence[str]) -> list[Note]:
+    """One for all that are new."""
+    new = [text for text in now if text not in last]
+    return [Note(type="Warning", reason="Warnings", action="Apply", text="; ".join(new))] if new else []
 
 
 def _of(status: Status, kind: ConditionType) -> Condition | None:
@@ -283,10 +307,13 @@ def _prune_message(report: Report) -> str:
 
 def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
     if deployment.spec.paused and report.drifted:
-        message = f"{_list([str(key) for key in report.drifted])}: changed, and put right when spec.paused is false"
+        message = f"{_list(map(str, report.drifted))}: changed, and put right when spec.paused is false"
         return [Finding(ConditionType.DRIFTED, "True", Reason.PAUSED, message)]
+    if report.drifted:
+        message = f"{_list(map(str, report.drifted))}: changed, and not put right, as spec.drift.mode says"
+        return [Finding(ConditionType.DRIFTED, "True", Reason.REPORT_ONLY, message)]
     if report.conflicts:
-        message = f"{_list([str(key) for key in report.conflicts])}: changed again and again by somebody else"
+        message = f"{_list(map(str, report.conflicts))}: put right and changed again and again"
         return [Finding(ConditionType.DRIFTED, "True", Reason.DRIFT_CONFLICT, message)]
     return []
 
@@ -332,7 +359,7 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
         healthy=health.healthy,
         progressing=health.progressing,
         failed=health.failed,
-        drifted=len({*report.drifted, *report.conflicts}),
+        drifted=len({drifted.key for drifted in (*report.drifted, *report.conflicts)}),
         retained=len(report.awaiting_prune),
     )
 

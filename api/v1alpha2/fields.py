@@ -28,6 +28,8 @@ _FIELD_PATH_STEP = r'([A-Za-z0-9_$-]+|\["[^"\\]+"\])'
 _FIELD_PATH = rf'^{_FIELD_PATH_STEP}(\.[A-Za-z0-9_$-]+|\["[^"\\]+"\])*$'
 
 # Six digits and twenty characters: no value overflows Go's int64 of nanoseconds, which CEL counts in.
+_FIELD_PATH_KEYS = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
+
 _DURATION_PART = r"[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h)"
 _DURATION = rf"^({_DURATION_PART})+$"
 _DURATION_OR_EMPTY = rf"^({_DURATION_PART})*$"
@@ -68,6 +70,17 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_ELEMENT.findall(text))
 
 
+def parse_field_path(text: str) -> tuple[str, ...]:
+    """Return the keys of a dotted path; keys with dots stand as ["quoted.key"].
+
+    Raises: ValueError if it is none.
+    """
+    if not re.fullmatch(_FIELD_PATH, text):
+        msg = f"'{text}' is not a field path; write it like spec.a[\"quoted.key\"].b"
+        raise ValueError(msg)
+    return tuple(quoted or plain for quoted, plain in _FIELD_PATH_KEYS.findall(text))
+
+
 def _for_durations(expression: str) -> str:
     """Return a CEL rule for durations only: for anything else the pattern has spoken, and evaluating it would fail."""
     return f"!self.matches(r'{_DURATION}') || {expression}"
@@ -106,19 +119,11 @@ AnyObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 
 Group = ObjectNameOrEmpty
 Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")]
-FieldPath = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=512,
-        json_schema_extra=rules(
-            rule(
-                f"self.matches(r'{_FIELD_PATH}')",
-                'must be a dotted path like spec.a["quoted.key"].b, without wildcards',
-            )
-        ),
-    ),
-]
+FIELD_PATH_RULE = rule(
+    f"self.matches(r'{_FIELD_PATH}')",
+    'must be a dotted path like spec.a["quoted.key"].b, without wildcards',
+)
+FieldPath = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=rules(FIELD_PATH_RULE))]
 Digest = Annotated[str, Field(max_length=160)]
 
 Duration = Annotated[

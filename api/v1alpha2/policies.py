@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.v1alpha2.fields import AnyObjectName, Api, FieldPath, Group, Kind, list_of, rule, rules
+from api.v1alpha2.fields import (
+    FIELD_PATH_RULE,
+    AnyObjectName,
+    Api,
+    FieldPath,
+    Group,
+    Kind,
+    list_of,
+    rule,
+    rules,
+)
 
 Enforcement = Literal["Error", "Warn", "None"]
 
@@ -52,6 +62,22 @@ CrdCheck = Literal[
 """What is compared between the CRD on the cluster and the one of the bundle."""
 
 
+IgnoredPath = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        json_schema_extra=rules(
+            FIELD_PATH_RULE,
+            rule(
+                "!(self in ['apiVersion', 'kind', 'metadata', 'metadata.name', 'metadata.namespace'])",
+                "must not be what says which object it is",
+            ),
+        ),
+    ),
+]
+
+
 class IgnoreRule(Api):
     """Fields that are set when an object is created, and then left to whoever changes them."""
 
@@ -61,7 +87,7 @@ class IgnoreRule(Api):
     """Kind of the objects."""
     name: AnyObjectName | None = None
     """Name of one object. Default: all of the kind."""
-    paths: Annotated[tuple[FieldPath, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("set"))]
+    paths: Annotated[tuple[IgnoredPath, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("set"))]
     """Paths of the fields, dotted, keys with dots as ["quoted.key"]: spec.replicas."""
 
 
@@ -72,7 +98,7 @@ class Drift(Api):
     """Repair: put the object back at once. Report: say so in the condition Drifted, and change nothing."""
     ignore: Annotated[tuple[IgnoreRule, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
     """Fields that are set at creation and then left alone. Also possible on the object, by the annotation
-    core.rukpak.io/ignore-fields."""
+    core.rukpak.io/ignore-fields: paths with commas between them."""
 
 
 class ConditionMatcher(Api):

@@ -18,6 +18,9 @@ from typing import Any
 _TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind", "status"})
 _METADATA_SKIPPED = frozenset({"name", "namespace"})
 
+# A node of a map that claims nothing in it; an empty one would be a leaf, which claims all.
+_NODE: Mapping[str, Any] = {".": {}}
+
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 _PORT_KEYS = ("port", "protocol")
@@ -78,6 +81,12 @@ def first_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -
     return next(_uncovered_fields(entry_fields, _tracked(value), ""), "")
 
 
+def find_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> list[str]:
+    """Return the paths of all fields that an entry does not claim, each by its innermost map."""
+    tracked = _tracked(value)
+    return list(_uncovered_fields(_grown({**_NODE, **entry_fields}, tracked), tracked, ""))
+
+
 def equal_by_value(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """Whether each of our fields has our value, for an object whose managedFields were wiped.
 
@@ -86,6 +95,14 @@ def equal_by_value(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     without a schema, are compared by their keys; all other lists as a whole, in order.
     """
     return _map_equal(_tracked(desired), live, ())
+
+
+def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
+    """Return a tree in which each map of a value has a node, so that of a map that is missing each field is missed."""
+    if not node or not isinstance(value, dict):
+        return node
+    maps = {f"f:{name}": item for name, item in value.items() if isinstance(item, dict) and item}
+    return {**node, **{name: _grown(node.get(name, _NODE), item) for name, item in maps.items()}}
 
 
 def _tracked(manifest: Mapping[str, Any]) -> dict[str, Any]:

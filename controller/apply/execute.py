@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.apply.account import Drifted
 from controller.apply.job import Job
 from controller.apply.look import Looker, run_each
 from controller.apply.order import Stage
@@ -23,7 +24,7 @@ from controller.apply.waits import Progress, Waits
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record
+from controller.observe.records import Record
 from controller.observe.watches import Watches
 from controller.retries import Retries
 
@@ -78,12 +79,13 @@ class Applier:
             self._retries.revise(job.owner.name, outcome.task.target.key, lack)
         return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
-    def survey(self, plan: Plan, job: Job) -> tuple[list[ObjectKey], list[Record]]:
+    def survey(self, plan: Plan, job: Job) -> tuple[list[Drifted], list[Record]]:
         """Compare without touching anything; returns what has drifted, and what is as it was left."""
         tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, job))]
-        settled = [task for task, _ in self._compared(self._looked_at(tasks, job, Progress()), job)]
-        drifted = [task.target.key for task in settled if _is_drift(task, job)]
-        return drifted, [t.record for t in settled if t.action is Action.NONE and t.record]
+        settled = self._compared(self._looked_at(tasks, job, Progress()), job)
+        changed = [item for item in settled if _is_drift(item[0], job)]
+        drifted = [found for found in self._accounts(changed, job) if found]
+        return drifted, [task.record for task, _ in settled if task.action is Action.NONE and task.record]
 
     def _run_step(self, step: Step, job: Job, progress: Progress) -> list[Outcome]:
         held: list[Outcome] = []
@@ -99,12 +101,13 @@ class Applier:
             else:
                 ready.append((task, resource))
         ready = self._compared(self._looked_at(ready, job, progress), job)
-        return held + run_each(self._pool, lambda item: self._sender.carry_out(*item, job), ready, self._window)
+        told, ready = self._told(ready, job)
+        return held + told + run_each(self._pool, lambda item: self._sender.carry_out(*item, job), ready, self._window)
 
     def _held(self, task: Task, step: Step, job: Job, progress: Progress) -> Outcome | None:
         """Return the outcome of a task about which nothing is done now; None if it is ready."""
         if task.action in (Action.NONE, Action.USE):
-            return Outcome(task=task)
+            return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
         if job.ledger.postpones(task.target.key, task.target.digest):
             return Outcome(task=task, postponed=True)
         error = progress.gate or self._waits.hindrance(task, step, job, progress)
@@ -115,6 +118,19 @@ class Applier:
         if defined:
             return replace(defined, version=task.target.kind.version)
         return self._discovery.resource(task.target.kind)
+
+    def _told(self, items: list[tuple[Task, Resource]], job: Job) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
+        """Take out what has drifted where that is only to be told; returns the outcomes of that, and the rest."""
+        changed = [] if job.repairs else [item for item in items if _is_drift(item[0], job)]
+        accounts = self._accounts(changed, job)
+        keys = {task.target.key for task, _ in changed}
+        told = [
+            Outcome(task=task, spared=True, drift=drift) for (task, _), drift in zip(changed, accounts, strict=True)
+        ]
+        return told, [item for item in items if item[0].target.key not in keys]
+
+    def _accounts(self, items: list[tuple[Task, Resource]], job: Job) -> list[Drifted | None]:
+        return run_each(self._pool, lambda item: self._looker.account(*item, job), items, self._window)
 
     # what the watches do not know
 
@@ -131,7 +147,7 @@ class Applier:
     def _compared(self, items: list[tuple[Task, Resource]], job: Job) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
-        same = self._looker.compare(to_compare, job.owner, job.user, orphan=job.orphan) if to_compare else {}
+        same = self._looker.compare(to_compare, job) if to_compare else {}
 
         def settle(task: Task) -> Task:
             if task.action is not Action.COMPARE:
@@ -146,9 +162,9 @@ class Applier:
 
 def _is_drift(task: Task, job: Job) -> bool:
     """Whether somebody has changed an object; one that was never applied has not been taken away."""
-    if task.action is Action.CREATE:
+    if task.action in (Action.CREATE, Action.TAKE_BACK, Action.AWAIT):
         return not task.target.bare and (job.installed or task.target.key in job.ledger.left)
-    return task.action in (Action.REPAIR, Action.TAKE_BACK, Action.AWAIT)
+    return task.action is Action.REPAIR
 
 
 def _not_served(task: Task) -> BundleError:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from api import names
+from controller.apply.leeway import Path
 from controller.kube.client import Client
 from controller.observe.records import entry_of
 
@@ -30,6 +31,23 @@ def migrate_entries(client: Client, path: str, api_version: str) -> None:
     """
     metadata = _read(client, path)
     _write_entries(client, path, metadata, [{**entry, "apiVersion": api_version} for entry in _entries(metadata)])
+
+
+def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -> None:
+    """Give fields of ours up to the manager of what is only set at creation: an apply without them leaves them alone.
+
+    Args:
+        client: sends.
+        path: of the object.
+        paths: of the fields.
+        owner: name of the BundleDeployment.
+
+    Raises: ApiError; ValueError for a part of a field that is replaced as a whole.
+    """
+    metadata = _read(client, path)
+    entries = left_fields({"metadata": metadata}, paths, owner)
+    if entries is not None:
+        _write_entries(client, path, metadata, entries)
 
 
 def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager: str) -> bool:
@@ -53,7 +71,7 @@ def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager:
 
 
 def drop_replaced_entries(
-    client: Client, path: str, metadata: Mapping[str, Any], manager: str, *, adopted: bool
+    client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
 ) -> Any:
     """Take away the entries that would keep for ever what we drop later; returns the metadata after that.
 
@@ -61,13 +79,14 @@ def drop_replaced_entries(
         client: sends.
         path: of the object.
         metadata: of the reply to our apply.
-        manager: our field manager.
+        owner: name of the BundleDeployment.
         adopted: the object was somebody else's: what it was applied with before is replaced.
+        leaves: fields of it are set at creation and then left alone.
 
     Raises: ApiError.
     """
     entries = _entries(metadata)
-    kept = [entry for entry in entries if not _is_replaced(entry, manager, adopted=adopted)]
+    kept = [entry for entry in entries if not _is_replaced(entry, owner, adopted=adopted, leaves=leaves)]
     marked = adopted and LAST_APPLIED in (metadata.get("annotations") or {})
     if len(kept) == len(entries) and not marked:
         return metadata
@@ -104,15 +123,51 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
     return [{**entry, "fieldsV1": fields} if entry == ours else entry for entry in entries] if found else None
 
 
+def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) -> list[Entry] | None:
+    """Return the entries with fields moved from ours to the initial manager's; None if ours has none of them. Pure.
+
+    Raises: ValueError for a part of a field that is replaced as a whole.
+    """
+    ours = entry_of(manifest, names.field_manager(owner))
+    claimed: Tree = (ours or {}).get("fieldsV1") or {}
+    moved: Tree = {}
+    for path in paths:
+        moved = _united(moved, _claimed(claimed, path))
+    if ours is None or not moved:
+        return None
+    initial = entry_of(manifest, names.initial_field_manager(owner))
+    before: Tree = (initial or {}).get("fieldsV1") or {}
+    kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
+    theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": _united(before, moved)}
+    return [*kept, {**ours, "fieldsV1": _without(claimed, moved)}, theirs]
+
+
+def _claimed(tree: Tree, path: Path) -> Tree:
+    """Return the part of a tree that stands for a field and all that is below it; nothing if it is not claimed."""
+    found: Any = tree
+    for depth, step in enumerate(path):
+        if depth and not found:
+            whole, part = ".".join(path[:depth]), ".".join(path)
+            raise ValueError(f"{part} cannot be ignored by itself, since {whole} is replaced as a whole; ignore that")
+        if f"f:{step}" not in found:
+            return {}
+        found = found[f"f:{step}"]
+    for step in reversed(path):
+        found = {f"f:{step}": found}
+    return dict(found)
+
+
 def _is_update(entry: Entry, ours: Entry) -> bool:
     is_update = entry.get("operation") == "Update" and not entry.get("subresource")
     return is_update and entry.get("apiVersion") == ours.get("apiVersion")
 
 
-def _is_replaced(entry: Entry, manager: str, *, adopted: bool) -> bool:
+def _is_replaced(entry: Entry, owner: str, *, adopted: bool, leaves: bool) -> bool:
     name, operation = entry.get("manager", ""), entry.get("operation")
-    if name == manager or entry.get("subresource"):
+    if name == names.field_manager(owner) or entry.get("subresource"):
         return False
+    if name.startswith(names.initial_field_manager("")):
+        return name != names.initial_field_manager(owner) or not leaves
     if not adopted:
         return name == _BEFORE_FIRST_APPLY and operation == "Update"
     other_bundle = operation == "Apply" and name.startswith(names.field_manager(""))

@@ -27,6 +27,10 @@ class Job:
     wish: str
     """Generation and annotation: another one lets everything that failed be tried again at once."""
     wanted: TargetSet
+    warnings: tuple[str, ...] = ()
+    """About what the revision does, for status."""
+    repairs: bool = True
+    """Whether drift is put right, as spec.drift.mode says, and not only told."""
     installed: bool
     """The wanted revision is installed in full already."""
     ledger: Ledger

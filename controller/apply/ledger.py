@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from controller.apply.account import Drifted
 from controller.observe.records import ObjectKey, Record
 
 FIRST_SECONDS = 2.0
@@ -44,6 +45,10 @@ class Ledger:
     left: dict[ObjectKey, Left] = field(default_factory=dict)
     used: set[ObjectKey] = field(default_factory=set)
     """Namespaces that are not ours and were there when they were looked at."""
+    accounts: dict[ObjectKey, tuple[str, Drifted | None]] = field(default_factory=dict)
+    """Of what is not repaired: the resourceVersion that was looked at, and what was found; None: our values."""
+    fights: dict[ObjectKey, Drifted] = field(default_factory=dict)
+    """What was found when an object had to be repaired again and again."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
 
     def learn(self, records: Iterable[Record]) -> None:
@@ -62,10 +67,15 @@ class Ledger:
     def expect_all(self, records: Iterable[Record]) -> None:
         """Take all of these, and no others, for the way we left them."""
         self.left = {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
+        self.accounts.clear()
 
     def drifted(self, observed: Mapping[ObjectKey, Record]) -> list[ObjectKey]:
         """Return the objects that are not as they were left, or are gone."""
         return [key for key, left in self.left.items() if not _is_as_left(observed.get(key), left)]
+
+    def is_accounted_for(self, record: Record) -> bool:
+        """Whether an object was compared as it is now, and was not as it is wanted."""
+        return self.accounts.get(record.key, ("", None))[0] == record.resource_version != ""
 
     def repaired(self, key: ObjectKey) -> None:
         """Note a repair: the next one of this object waits longer."""
@@ -86,11 +96,23 @@ class Ledger:
         left = self.left.get(key)
         return left is not None and left.digest == digest and self.seconds_to_repair(key) > 0
 
-    def conflicts(self) -> list[ObjectKey]:
-        """Return the objects that somebody keeps changing: repaired three times without 10 quiet minutes."""
-        now = self.clock()
-        fights = (key for key, r in self._repairs.items() if r.count >= CONFLICT_COUNT and now - r.at <= QUIET_SECONDS)
-        return sorted(fights)
+    def is_fought_over(self, key: ObjectKey) -> bool:
+        """Whether one repair more makes it an object that somebody keeps changing."""
+        before = self._repairs.get(key)
+        quiet = before is None or self.clock() - before.at > QUIET_SECONDS
+        return not quiet and before is not None and before.count + 1 >= CONFLICT_COUNT
+
+    def conflicts(self) -> list[Drifted]:
+        """Return the objects that somebody keeps changing: repaired three times without 10 quiet minutes.
+
+        Who leaves one alone for as long as its next repair would wait has given up: that ends it.
+        """
+        many = (key for key, repair in self._repairs.items() if repair.count >= CONFLICT_COUNT)
+        return [self.fights.get(key) or Drifted(key=key) for key in sorted(many) if self.seconds_to_repair(key) > 0]
+
+    def seconds_of_conflict(self) -> float | None:
+        """Return in how many seconds a conflict ends if nothing happens; None: there is none."""
+        return min((self.seconds_to_repair(conflict.key) for conflict in self.conflicts()), default=None)
 
 
 def _is_as_left(record: Record | None, left: Left) -> bool:

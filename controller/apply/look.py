@@ -16,12 +16,15 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from api import names
+from controller.apply.account import Drifted, explain
 from controller.apply.drift import covers, equal_by_value
+from controller.apply.job import Job
+from controller.apply.leeway import REPLICAS, has_field, without
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Task
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, entry_of, project
+from controller.observe.records import ObjectKey, Record, entry_of, is_scaled, project
 
 LIST_FROM = 4
 Item = TypeVar("Item")
@@ -97,9 +100,7 @@ class Looker:
             return None if error.status == HTTPStatus.NOT_FOUND else error
         return project(value, key.group, key.kind)
 
-    def compare(
-        self, tasks: Sequence[tuple[Task, Resource]], owner: Owner, user: User | None, *, orphan: bool
-    ) -> Compared:
+    def compare(self, tasks: Sequence[tuple[Task, Resource]], job: Job) -> Compared:
         """Say which objects are as this revision has them, although no hash is known (reference/apply.md 3).
 
         An ApiError stands for what could not be read now: that is no reason to apply everything again.
@@ -108,18 +109,43 @@ class Looker:
         for task, resource in tasks:
             collections[resource.group, resource.kind].append((task, resource))
         same: dict[ObjectKey, bool | ApiError] = {}
-        client = self._client.acting_as(user)
+        client = self._client.acting_as(job.user)
         for items in collections.values():
             try:
-                entries = self._owned(items, owner)
+                entries = self._owned(items, job.owner)
             except ApiError as error:
                 same |= {task.target.key: error.transient and error for task, _ in items}
                 continue
             for task, resource in items:
                 manifest = entries.get(task.target.key)
-                body = make_body(task.target.manifest, owner, orphan=orphan)
-                same[task.target.key] = manifest is not None and _is_same(client, manifest, body, resource, owner)
+                body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
+                same[task.target.key] = manifest is not None and _is_same(client, manifest, body, resource, job.owner)
         return same
+
+    def account(self, task: Task, resource: Resource, job: Job) -> Drifted | None:
+        """Say what has become of an object that is not repaired; None: it has our values, whoever holds them.
+
+        It is read once for each of its versions.
+        """
+        key, ledger = task.target.key, job.ledger
+        if task.record is None:
+            return Drifted(key=key, state="gone")
+        version, known = ledger.accounts.get(key, ("", None))
+        if version != task.record.resource_version:
+            known = self._account(task, resource, job)
+            ledger.accounts[key] = (task.record.resource_version, known)
+        return known
+
+    def _account(self, task: Task, resource: Resource, job: Job) -> Drifted | None:
+        key = task.target.key
+        body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
+        try:
+            live = self._client.get(resource.path(key.namespace, key.name)).value
+        except ApiError as error:
+            return Drifted(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
+        if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
+            return None
+        return explain(key, live, body, names.field_manager(job.owner.name))
 
     def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
         """Return the metadata, managedFields included, of one owner's objects of a kind."""
@@ -131,18 +157,24 @@ class Looker:
 
 def _is_same(
     client: Client, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner
-) -> bool:
+) -> bool | ApiError:
     entry = entry_of(manifest, names.field_manager(owner.name))
     if entry is not None:
-        return entry.get("apiVersion") == body["apiVersion"] and covers(entry.get("fieldsV1") or {}, body)
+        fields = entry.get("fieldsV1") or {}
+        return entry.get("apiVersion") == body["apiVersion"] and covers(fields, _compared(body, manifest))
     return not manifest["metadata"].get("managedFields") and _has_values(client, body, resource)
 
 
-def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool:
+def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool | ApiError:
     """Compare an object whose managedFields were wiped by its values: that is no drift by itself."""
     metadata = body["metadata"]
     try:
         live = client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
-    except ApiError:
-        return False
+    except ApiError as error:
+        return error.status != HTTPStatus.NOT_FOUND and error
     return equal_by_value(body, live)
+
+
+def _compared(body: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields that an object is to have: of one that an autoscaler scales without the replicas."""
+    return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
+from controller.apply.account import Drifted
 from controller.apply.plan import Task
 from controller.observe.records import Record
 
@@ -22,5 +23,11 @@ class Outcome:
     """Whether something was sent, so that a failure is news."""
     record: Record | None = None
     """The object as the reply to our write showed it."""
+    spared: bool = False
+    """Fields of ours are somebody else's, and it stays so: spec.drift.mode is Report."""
+    drift: Drifted | None = None
+    """Of what is spared: what was changed; None: it has our values nevertheless."""
+    repaired: bool = False
+    """Somebody had changed it, and it was put right."""
     warnings: tuple[str, ...] = ()
     """Of the API server."""

@@ -174,10 +174,12 @@ def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
     if record.applied_digest != target.digest:
         left = ledger.left.get(target.key)
         return Action.REPAIR if left and left.digest == target.digest else Action.APPLY
+    if target.leeway.accepts_drift:
+        return Action.NONE
     left = ledger.left.get(target.key)
     if left is None or left.digest != target.digest:
-        return Action.COMPARE
-    if left.entry_hash == record.entry_hash:
+        return Action.REPAIR if ledger.is_accounted_for(record) else Action.COMPARE
+    if left.entry_hash in (record.entry_hash, record.scaled_hash):
         return Action.NONE
     return Action.COMPARE if record.wiped else Action.REPAIR
 

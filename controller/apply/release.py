@@ -39,7 +39,8 @@ def _patch_released(client: Client, resource: Resource, key: ObjectKey, owner: s
     path = resource.path(key.namespace, key.name)
     metadata = client.get(path, metadata=True).value["metadata"]
     manager = names.field_manager(owner)
-    entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") != manager]
+    ours = (manager, names.initial_field_manager(owner))
+    entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") not in ours]
     patch: dict[str, Any] = {
         "resourceVersion": metadata["resourceVersion"],
         "labels": {names.OWNER_LABEL: None},

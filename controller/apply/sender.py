@@ -16,8 +16,10 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import heal
+from controller.apply.account import Drifted, explain
 from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.job import Job
+from controller.apply.leeway import REPLICAS, has_field, united, without
 from controller.apply.look import Looker
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body
@@ -196,6 +198,10 @@ class Sender:
         warnings = self._inspect(request)
         if not job.proceed():  # to look at many objects takes its time
             return Outcome(task=task, error=out_of_date(task))
+        if task.action is Action.CREATE and task.target.initial:
+            self._create_with_initial(request)
+            # From now on it is there, and ours: what is left to do is to be without what was only set at creation.
+            return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
         body = self._prepare(request, request.body())
         reply = request.client.apply(
             request.path, body, manager=request.manager, force=task.action is not Action.CREATE
@@ -207,10 +213,11 @@ class Sender:
         about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
         log.info("object applied", extra={**about, "action": task.action.value})
         record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
-        if task.action is Action.REPAIR or (task.action is Action.CREATE and task.target.key in job.ledger.left):
+        repaired = _is_repair(task, job) and not _was_idle(task, record)
+        if repaired:
             job.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
-        return Outcome(task=task, error=error, tried=True, record=record, warnings=warnings)
+        return Outcome(task=task, error=error, tried=True, repaired=repaired, record=record, warnings=warnings)
 
     def _inspect(self, request: _Request) -> tuple[str, ...]:
         """Ask whether a CustomResourceDefinition may be changed to what it is to be; returns warnings.
@@ -224,9 +231,24 @@ class Sender:
             return ()
         return Inspector(request.client).inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
 
+    def _create_with_initial(self, request: _Request) -> None:
+        """Create an object with the fields that are then left alone, and give these up.
+
+        Its digest is that of what is sent: should the next apply not come, the object is not as it is wanted.
+        """
+        target, owner = request.task.target, request.job.owner
+        body = make_body(united(target.manifest, target.initial), owner, orphan=request.job.orphan)
+        request.client.apply(request.path, body, manager=request.manager, force=False)
+
     def _prepare(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
         task, record = request.task, request.task.record
+        if task.target.leeway.paths:
+            self._leave_fields(request)
+        if record and record.scaled_hash:
+            body = dict(without(body, [REPLICAS])) if has_field(body, REPLICAS) else body
+        if _is_repair(task, request.job) and request.job.ledger.is_fought_over(task.target.key):
+            request.job.ledger.fights[task.target.key] = self._explain(request, body)
         if task.action not in (Action.REPAIR, Action.TAKE_BACK) or record is None:
             return body
         version = record.resource_version
@@ -241,6 +263,20 @@ class Sender:
             raise ApiError(HTTPStatus.CONFLICT, "Gone", "is gone since it was looked at") from error
         return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
 
+    def _leave_fields(self, request: _Request) -> None:
+        target = request.task.target
+        try:
+            heal.leave_fields(self._client, request.path, target.leeway.paths, request.job.owner.name)
+        except ValueError as error:
+            raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
+
+    def _explain(self, request: _Request, body: Mapping[str, Any]) -> Drifted:
+        key = request.task.target.key
+        if request.task.action is Action.CREATE:
+            return Drifted(key=key, state="gone")
+        live = self._client.get(request.path, metadata=True).value
+        return explain(key, live, body, request.manager)
+
     def _without_strays(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
         # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
         if heal.has_keyed_items(body):
@@ -252,15 +288,32 @@ class Sender:
         adopted = request.task.action is Action.TAKE_BACK
         try:
             metadata = heal.drop_replaced_entries(
-                request.client, request.path, value["metadata"], request.manager, adopted=adopted
+                request.client,
+                request.path,
+                value["metadata"],
+                request.job.owner.name,
+                adopted=adopted,
+                leaves=bool(request.task.target.leeway.paths),
             )
-        except ApiError:
+        except ApiError as error:
+            about = {"BundleDeployment": request.job.owner.name, "object": str(request.task.target.key)}
+            log.warning("entries of other field managers stay", extra={**about, "reply": str(error)})
             return value
         return {**value, "metadata": metadata}
 
     def _project(self, value: Mapping[str, Any], key: ObjectKey) -> Record:
         verdict = NOT_OBSERVED if needs_full_object(key.group, key.kind) else None
         return project(value, key.group, key.kind, verdict)
+
+
+def _is_repair(task: Task, job: Job) -> bool:
+    """Whether an apply puts right what somebody has changed or taken away."""
+    return task.action is Action.REPAIR or (task.action is Action.CREATE and task.target.key in job.ledger.left)
+
+
+def _was_idle(task: Task, record: Record) -> bool:
+    """Whether an apply has changed nothing: only the entry was rewritten, as another schema of the kind has it done."""
+    return task.record is not None and task.record.resource_version == record.resource_version
 
 
 def _namespace_of(task: Task) -> ObjectKey:

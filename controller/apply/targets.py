@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from api import names
+from controller.apply.leeway import NONE, REPLICAS, Leeway, find_autoscalers, find_leeway, has_field, only, without
 from controller.apply.ownership import Owner, carries_owner_reference, make_body
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, key_of
@@ -23,6 +24,10 @@ class Target:
     """Of the body as it is sent: what the applied-digest annotation will say."""
     carries_reference: bool
     manifest: Mapping[str, Any]
+    """As it is applied, without what is left to others; our marks come on top."""
+    initial: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that it is created with and that are then left to others, each where it stands."""
+    leeway: Leeway = NONE
     bare: bool = False
     """Created where it is missing, and never ours: the install namespace."""
     optional: bool = False
@@ -55,7 +60,12 @@ class TargetSet:
 
 
 def make_targets(
-    revision: Revision, owner: Owner, *, orphan: bool, is_namespaced: Callable[[GroupVersionKind], bool | None]
+    revision: Revision,
+    owner: Owner,
+    *,
+    orphan: bool,
+    is_namespaced: Callable[[GroupVersionKind], bool | None],
+    ignore: Sequence[Mapping[str, Any]] = (),
 ) -> TargetSet:
     """Return the targets of a revision, the install namespace first where objects need it and the bundle lacks it.
 
@@ -66,10 +76,21 @@ def make_targets(
         owner: the BundleDeployment that applies.
         orphan: the deletionPolicy is Orphan: nothing carries an ownerReference.
         is_namespaced: whether the objects of a kind have a namespace; None: the cluster does not serve it.
+        ignore: items of spec.drift.ignore, as JSON.
     """
     install_namespace = revision.terms.install_namespace
-    placed = (_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects)
-    targets = [_target(manifest, owner, revision.terms.optional, orphan=orphan) for manifest in placed]
+    placed = [_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects]
+    autoscalers = find_autoscalers(placed)
+    targets = [
+        _target(
+            manifest,
+            owner,
+            find_leeway(manifest, ignore, autoscalers),
+            orphan=orphan,
+            optional=_is_optional(manifest, revision.terms.optional),
+        )
+        for manifest in placed
+    ]
     namespace = None if revision.terms.service_account_name else _install_namespace(revision, targets)
     if namespace:
         targets.insert(0, namespace)
@@ -82,6 +103,21 @@ def make_targets(
     )
 
 
+def find_dropped_replicas(before: TargetSet, after: TargetSet) -> tuple[str, ...]:
+    """Return warnings about spec.replicas that another revision does not set any more: nobody else may either."""
+    dropped = (
+        target.key
+        for target in before.targets
+        if has_field(target.manifest, REPLICAS) and not _sets_replicas(after.by_key.get(target.key))
+    )
+    advice = "to keep the number that runs, set it and ignore it by spec.drift.ignore"
+    return tuple(f"{key}: spec.replicas is not set any more, so that it is 1; {advice}" for key in dropped)
+
+
+def _sets_replicas(target: Target | None) -> bool:
+    return target is None or has_field(target.manifest, REPLICAS) or REPLICAS in target.leeway.paths
+
+
 def _place(
     manifest: Mapping[str, Any], namespace: str, is_namespaced: Callable[[GroupVersionKind], bool | None]
 ) -> Mapping[str, Any]:
@@ -92,16 +128,18 @@ def _place(
     return {**manifest, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _target(
-    manifest: Mapping[str, Any], owner: Owner, optional: Sequence[Mapping[str, str]], *, orphan: bool
-) -> Target:
+def _target(manifest: Mapping[str, Any], owner: Owner, leeway: Leeway, *, orphan: bool, optional: bool) -> Target:
+    initial = only(manifest, leeway.paths)
+    manifest = without(manifest, leeway.paths)
     return Target(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
         digest=_digest(make_body(manifest, owner, orphan=orphan)),
         carries_reference=carries_owner_reference(manifest, orphan=orphan),
         manifest=manifest,
-        optional=_is_optional(manifest, optional),
+        optional=optional,
+        initial=initial,
+        leeway=leeway,
     )
 
 

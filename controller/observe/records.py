@@ -36,6 +36,8 @@ _CLAIMS = (
     ("olm.owner", "OLM operator"),
     ("olm.managed", "OLM"),
 )
+# Field managers: the first is the HorizontalPodAutoscaler's.
+_AUTOSCALERS = frozenset({"kube-controller-manager", "keda"})
 # OLM marks the components of an operator by a label whose *key* names it: operators.coreos.com/<package>.<namespace>
 _OLM_COMPONENT = "operators.coreos.com/"
 
@@ -77,6 +79,8 @@ class Record:
     released_from: str = ""
     entry_hash: str = ""
     """Of the managedFields entry of the owner's field manager; see `entry_hash`."""
+    scaled_hash: str = ""
+    """What `entry_hash` would be if an autoscaler had not taken spec.replicas; empty if none has."""
     applied_at: str = ""
     """Time of that entry, as the server writes it."""
     wiped: bool = False
@@ -143,6 +147,7 @@ def project(
         applied_digest=annotations.get(names.APPLIED_DIGEST, ""),
         released_from=intern(annotations.get(names.RELEASED_FROM, "")),
         entry_hash=entry_hash(entry),
+        scaled_hash=_scaled_hash(manifest, entry),
         applied_at=intern((entry or {}).get("time") or ""),
         wiped=not metadata.get("managedFields"),
         marks=intern(_marks(labels, annotations)),
@@ -169,6 +174,17 @@ def entry_hash(entry: Mapping[str, Any] | None) -> str:
     return hashlib.sha256(_canonical([entry.get("apiVersion", ""), entry.get("fieldsV1") or {}])).hexdigest()
 
 
+def is_scaled(manifest: Mapping[str, Any]) -> bool:
+    """Whether an autoscaler has set spec.replicas; `kubectl scale`, by the same subresource, is another manager."""
+    entries = (manifest.get("metadata") or {}).get("managedFields") or ()
+    return any(
+        entry.get("subresource") == "scale"
+        and entry.get("manager") in _AUTOSCALERS
+        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+        for entry in entries
+    )
+
+
 def managed_state(records: Iterable[Record]) -> str:
     """Return the digest over all managed objects that `status.managedState` holds (DESIGN, rule 6).
 
@@ -176,6 +192,14 @@ def managed_state(records: Iterable[Record]) -> str:
     """
     rows = sorted((*record.key, record.applied_digest, record.entry_hash) for record in records)
     return f"v1:sha256:{hashlib.sha256(_canonical(rows)).hexdigest()}"
+
+
+def _scaled_hash(manifest: Mapping[str, Any], entry: Mapping[str, Any] | None) -> str:
+    fields = (entry or {}).get("fieldsV1") or {}
+    spec = fields.get("f:spec") or {}
+    if entry is None or "f:replicas" in spec or not is_scaled(manifest):
+        return ""
+    return entry_hash({**entry, "fieldsV1": {**fields, "f:spec": {**spec, "f:replicas": {}}}})
 
 
 def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:

@@ -24,12 +24,6 @@ class Case:
 CASES = [
     # Left out of account, each of these would apply more, or with more rights, than the spec says.
     Case(
-        name="drift that is only to be reported",
-        spec={"drift": {"mode": "Report"}},
-        reason="NotSupported",
-        saying="spec.drift",
-    ),
-    Case(
         name="config that nobody reads",
         spec={"config": {"values": {}}},
         reason="InvalidConfig",
@@ -79,9 +73,9 @@ def test_what_becomes_unsafe_later_stops_at_what_is_installed(world: World) -> N
     deployed = world.deploy(config_map("settings", color="blue"))
     installed = deployed.wait_ready()
 
-    deployed.change(drift={"mode": "Report"})
+    deployed.change(config={"values": {}})
 
-    deployed.wait_for("Installed", "False", "NotSupported")
+    deployed.wait_for("Installed", "False", "InvalidConfig")
     deployed.edit("settings", color="red")
     deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "repair")
     assert deployed.status()["installedRevision"] == installed["installedRevision"]

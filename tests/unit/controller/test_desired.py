@@ -27,7 +27,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller import desired
 from controller.content.store import ContentStore
-from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest, unsupported
+from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest
 from controller.extensions import source_of
 from controller.formats.applicable import revision_digest
 from controller.formats.plain import PlainFormat
@@ -55,34 +55,6 @@ def spec(*sources: dict[str, Any], **fields: Any) -> Spec:
 # what is refused
 
 
-class Unsupported(NamedTuple):
-    name: str
-    spec: Spec
-    expect: list[str]
-
-
-UNSUPPORTED = [
-    Unsupported("an image in plain is", spec(), []),
-    Unsupported("so is what has its default", spec(collisionProtection="Prevent", drift={"mode": "Repair"}), []),
-    Unsupported("so is what the controller does itself", spec(paused=True, prune="Never", deletionPolicy="Orphan"), []),
-    Unsupported("so is taking over what is not ours", spec(collisionProtection="None"), []),
-    Unsupported("so are credentials and an authority", spec(image(**AUTH, certificateData=AUTHORITY)), []),
-    Unsupported("so is polling", spec(image(beside={"pollInterval": "1m"})), []),
-    Unsupported("so is a repository", spec({"kind": "git", "git": {"repository": "https://x/y"}}), []),
-    Unsupported("so is a file", spec({"kind": "http", "http": {"url": "https://x/y.yaml"}}), []),
-    Unsupported("drift that is only reported", spec(drift={"mode": "Report"}), ["drift"]),
-    Unsupported("drift that is ignored", spec(drift={"ignore": [{"kind": "Pod", "paths": ["spec.x"]}]}), ["drift"]),
-    Unsupported("so are kinds that may be missing", spec(optional=[{"kind": "Pod"}]), []),
-    Unsupported("so is a chart", spec(format="helm"), []),
-    Unsupported("so is an operator bundle", spec(format="registry-v1"), []),
-]
-
-
-@pytest.mark.parametrize("case", UNSUPPORTED, ids=attrgetter("name"))
-def test_what_this_release_does_not_have(case: Unsupported) -> None:
-    assert unsupported(case.spec) == case.expect
-
-
 class Refused(NamedTuple):
     name: str
     spec: Spec
@@ -92,12 +64,6 @@ class Refused(NamedTuple):
 
 PLUG_IN = {"kind": "example.com/s3", "parameters": {"bucket": "b"}}
 REFUSED = [
-    Refused(
-        "what is not supported is named by its field",
-        spec(drift={"mode": "Report"}),
-        Reason.NOT_SUPPORTED,
-        "spec.drift: is not supported by this release",
-    ),
     Refused("a reference that cannot be one", spec(image("UPPER")), Reason.INVALID_REFERENCE, "spec.sources[0].image."),
     Refused(
         "the second source", spec(image(), image("x@sha256:1")), Reason.INVALID_REFERENCE, "spec.sources[1].image.ref"

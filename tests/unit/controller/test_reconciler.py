@@ -200,7 +200,7 @@ ROWS = [
     Row(
         "while it is paused it is looked at and not touched",
         lambda world: paused(world, edit=True),
-        [STATUS],
+        ["GET configmaps/a", STATUS],
         {**READY, "Paused": "True Paused", "Drifted": "True Paused"},
     ),
     Row(
@@ -363,6 +363,60 @@ def test_a_revision_that_was_tampered_with_is_made_again(world: World) -> None:
     world.settle()
     assert world.shelf.calls == ["resolve v1", "build v1", "build v1"]
     assert world.cluster.objects[A]["data"] == {"a": "1"}
+
+
+# drift that is only told, and fields that are left to others
+
+REPORT = {"mode": "Report"}
+
+
+def test_what_is_only_told_is_not_taken_for_as_it_was_left(world: World) -> None:
+    world.shelf.put("v3", config_map("a"), config_map("b"))
+    installed(world, drift=REPORT)
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    world.restart()
+    world.wish("v3", drift=REPORT)
+    world.settle()
+    assert world.conditions == {**READY, "Drifted": "True ReportOnly"}
+    assert (world.cluster.objects[A]["data"], world.exists(B)) == ({"a": "x"}, True)
+    world.wish("v3")
+    world.settle()
+    assert (world.conditions, world.cluster.objects[A]["data"]) == (READY, {"a": "1"})
+
+
+def test_what_has_our_values_is_no_drift_and_is_not_accepted_either(world: World) -> None:
+    installed(world, drift=REPORT)
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    world.cluster.edit(A, data={"a": "1"})
+    world.settle()
+    assert world.conditions == READY
+    world.cluster.edit(A, data={"a": "y"})
+    world.settle()
+    assert world.conditions == {**READY, "Drifted": "True ReportOnly"}
+
+
+def test_what_is_told_is_looked_at_again_and_read_once_for_each_version(world: World) -> None:
+    installed(world, drift=REPORT)
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    assert world.reconcile().after == 300
+    assert world.requests() == []
+
+
+def test_what_is_left_to_others_is_given_up_when_it_was_created(world: World) -> None:
+    rule = {"kind": "ConfigMap", "name": "a", "paths": ["data"]}
+    installed(world, drift={"ignore": [rule]})
+    managers = {entry["manager"]: entry["fieldsV1"] for entry in world.cluster.objects[A]["metadata"]["managedFields"]}
+    assert "f:data" in managers[names.initial_field_manager(NAME)]
+    assert "f:data" not in managers[names.field_manager(NAME)]
+    world.cluster.edit(A, data={"a": "x"})
+    world.reconcile()
+    assert world.requests() == []
+    world.wish("v2", drift={"ignore": [rule]})
+    world.settle()
+    assert world.cluster.objects[A]["data"] == {"a": "x"}
 
 
 # prune

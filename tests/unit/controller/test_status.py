@@ -11,6 +11,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status, dump
+from controller.apply.account import Drifted
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Task
 from controller.apply.prune import Removal
@@ -28,6 +29,7 @@ LATER = NOW + timedelta(hours=1)
 NEW, OLD = "sha256:" + "b" * 64, "sha256:" + "a" * 64
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 WEB = ObjectKey("apps", "Deployment", "shop", "web")
+CHANGED = Drifted(key=KEY, path="data.color", holder="kubectl-edit")
 
 
 def progress(*verdicts: tuple[ObjectKey, Verdict]) -> Progress:
@@ -241,14 +243,19 @@ ROWS = [
     ),
     Case(
         "paused, and somebody has changed an object",
-        replace(DONE, applied=False, wanted=OLD, revision=OLD, drifted=(KEY,)),
+        replace(DONE, applied=False, wanted=OLD, revision=OLD, drifted=(CHANGED,)),
         {**OK, "Paused": "True Paused", "Drifted": "True Paused"},
         spec={"paused": True},
         status=BEFORE,
     ),
     Case(
+        "somebody has changed an object, and that is only told",
+        replace(DONE, drifted=(CHANGED,)),
+        {**OK, "Drifted": "True ReportOnly"},
+    ),
+    Case(
         "somebody keeps changing an object",
-        replace(DONE, conflicts=(KEY,)),
+        replace(DONE, conflicts=(CHANGED,)),
         {**OK, "Drifted": "True DriftConflict"},
     ),
 ]
@@ -360,9 +367,16 @@ TEXTS = [
     ),
     Text(
         "of many objects three are named, always the same",
-        replace(DONE, conflicts=MANY),
+        replace(DONE, conflicts=tuple(Drifted(key=key) for key in MANY)),
         "Drifted",
-        "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: changed again and again by somebody else",
+        "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: put right and changed again and again",
+    ),
+    Text(
+        "drift is told with the field and who holds it",
+        replace(DONE, drifted=(CHANGED, Drifted(key=WEB, state="gone"))),
+        "Drifted",
+        'ConfigMap shop/a (data.color, held by "kubectl-edit"), Deployment shop/web (gone): '
+        "changed, and not put right, as spec.drift.mode says",
     ),
     Text(
         "a change that has to wait says for what",
@@ -420,7 +434,7 @@ def test_counts_and_what_is_not_ready() -> None:
         DONE,
         progress=CRASHING,
         awaiting_prune=SURPLUS,
-        conflicts=(KEY,),
+        conflicts=(CHANGED,),
         managed_kinds=("apps/v1/Deployment", "v1/ConfigMap"),
     )
     status = dump(summarize(deployment(), report, NOW))
@@ -557,6 +571,11 @@ EVENTS = [
     Told("a workload is on its way", DONE, replace(DONE, progress=ROLLING), []),
     Told("a workload fails", DONE, replace(DONE, progress=CRASHING), [("Warning", "Failed")]),
     Told("a workload is late", DONE, replace(DONE, progress=LATE), [("Warning", "ProgressDeadlineExceeded")]),
+    Told("drift is seen", DONE, replace(DONE, drifted=(CHANGED,)), [("Warning", "Drifted")]),
+    Told("it goes on", replace(DONE, drifted=(CHANGED,)), replace(DONE, drifted=(CHANGED,)), []),
+    Told("it is over", replace(DONE, drifted=(CHANGED,)), DONE, []),
+    Told("the server warns", DONE, replace(DONE, warnings=("a", "b")), [("Warning", "Warnings")]),
+    Told("it warns of the same", replace(DONE, warnings=("a", "b")), replace(DONE, warnings=("b",)), []),
     Told("it recovers", Report(failure=NOT_FOUND), DONE, [("Normal", "Ready")]),
 ]
 
@@ -579,8 +598,8 @@ def test_pausing_and_resuming_are_told_with_what_is_put_right() -> None:
     for drifted, text in (
         ((), "nothing was changed meanwhile"),
         (
-            (KEY,),
-            "puts right what was changed: ConfigMap shop/a: changed, and put right when spec.paused is false",
+            (CHANGED,),
+            f"puts right what was changed: {CHANGED}: changed, and put right when spec.paused is false",
         ),
     ):
         rested = after(replace(PAUSED, drifted=drifted), paused, NOW)

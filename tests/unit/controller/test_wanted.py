@@ -9,7 +9,7 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller import desired, revisions
+from controller import revisions
 from controller.memory import Memory
 from controller.revision import Revision, Terms
 from controller.wanted import Wanted, requested_at
@@ -102,10 +102,7 @@ def test_what_was_made_for_a_spec_that_was_given_up_is_not_made_again(search: Se
     assert search.shelf.calls == ["resolve v2", "build v2", "resolve v1"]
 
 
-def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(
-    search: Search, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(desired, "unsupported", lambda _spec: [])
+def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(search: Search) -> None:
     digest = search.install("v1")
     report = {"mode": "Report", "ignore": []}
     search.wish("v1", serviceAccountName="deployer", optional=[{"group": "g", "kind": "K"}], drift=report)

@@ -101,7 +101,7 @@ def test_from_the_third_repair_on_it_is_a_conflict(ledger: Ledger) -> None:
     seen = []
     for _ in range(4):
         ledger.repaired(OTHER)
-        seen.append(ledger.conflicts())
+        seen.append([conflict.key for conflict in ledger.conflicts()])
     assert seen == [[], [], [OTHER], [OTHER]]
 
 

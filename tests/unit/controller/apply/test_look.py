@@ -18,6 +18,7 @@ from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster
+from tests.support.jobs import job_of
 
 OWNER = Owner("foo", "uid-foo")
 MAPS = "/api/v1/namespaces/shop/configmaps"
@@ -130,7 +131,7 @@ def apply(cluster: FakeCluster, manifest: dict[str, Any]) -> str:
 
 
 def compare(looker: Looker, *manifests: dict[str, Any]) -> list[bool | ApiError]:
-    found = looker.compare([task(each) for each in manifests], OWNER, None, orphan=False)
+    found = looker.compare([task(each) for each in manifests], job_of())
     return [found[key_of(each)] for each in manifests]
 
 
@@ -188,6 +189,15 @@ def test_all_objects_of_a_kind_take_one_list_over_all_namespaces(looker: Looker,
 def test_what_cannot_be_read_now_is_no_reason_to_apply_everything_again(looker: Looker, cluster: FakeCluster) -> None:
     apply(cluster, config_map("a"))
     cluster.faults["LIST /api/v1/configmaps"] = [BROKEN]
+    assert compare(looker, config_map("a")) == [BROKEN]
+
+
+def test_what_was_wiped_and_cannot_be_read_now_is_not_applied_again_either(
+    looker: Looker, cluster: FakeCluster
+) -> None:
+    path = apply(cluster, config_map("a"))
+    wipe(cluster, path)
+    cluster.faults[f"GET {path}"] = [BROKEN]
     assert compare(looker, config_map("a")) == [BROKEN]
 
 

@@ -8,15 +8,13 @@ import pytest
 
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
-from controller.apply.job import Job
 from controller.apply.ledger import Ledger, Left
-from controller.apply.ownership import Owner
 from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan
-from controller.apply.targets import Target, TargetSet
+from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
+from tests.support.jobs import job_of
 
-OWNER = Owner("foo", "uid-foo")
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 NAMESPACE_KEY = ObjectKey("", "Namespace", "", "shop")
 
@@ -86,30 +84,6 @@ SITUATIONS = [
 ]
 
 
-def job_of(*targets: Target, ledger: Ledger, **changes: Any) -> Job:
-    wanted = TargetSet(
-        revision="sha256:aa",
-        targets=targets,
-        by_key={each.key: each for each in targets},
-        resources={},
-        undecided=False,
-    )
-    fields: dict[str, Any] = {
-        "owner": OWNER,
-        "user": None,
-        "orphan": False,
-        "collision_protection": "Prevent",
-        "install_namespace": "shop",
-        "wish": "1",
-        "wanted": wanted,
-        "installed": False,
-        "ledger": ledger,
-        "exists": lambda name, uid: (name, uid) == ("foo", "uid-foo"),
-        "proceed": lambda: True,
-    }
-    return Job(**{**fields, **changes})
-
-
 def decided(record: Record | None, wanted: Target, ledger: Ledger, protection: str = "Prevent") -> Task:
     return decide(wanted, record, job_of(wanted, ledger=ledger, collision_protection=protection))
 
@@ -135,7 +109,7 @@ def test_under_another_collision_protection_it_is_taken() -> None:
 
 
 def test_what_was_looked_at_and_is_not_there_is_created() -> None:
-    task = decide_about(target(), None, job_of(target(), ledger=Ledger()))
+    task = decide_about(target(), None, job_of(target()))
     assert task.action is Action.CREATE
 
 
@@ -171,7 +145,7 @@ def plan(
     orphan: bool = False,
     installed: bool = False,
 ) -> Plan:
-    job = job_of(*targets, ledger=Ledger(), orphan=orphan, installed=installed)
+    job = job_of(*targets, orphan=orphan, installed=installed)
     return make_plan(job, leftovers, {record.key: record for record in observed})
 
 

@@ -1,0 +1,275 @@
+"""What a bundle leaves to others, drift that is only told, and who fights (reference/apply.md 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api import names
+from controller.apply.ledger import FIRST_SECONDS
+from tests.support.bundles import Deployed, Manifest, World, config_map
+from tests.support.objects import deployment, labelled, make, read
+
+APPS = "/apis/apps/v1"
+REPLICAS = {"group": "apps", "kind": "Deployment", "paths": ["spec.replicas"]}
+
+
+def path_of(deployed: Deployed, name: str = "web") -> str:
+    return deployed.path_of(name, "deployments", APPS)
+
+
+def replicas(world: World, deployed: Deployed) -> int:
+    found = read(world.client, path_of(deployed))
+    assert found
+    number: int = found["spec"]["replicas"]
+    return number
+
+
+def image_of(world: World, deployed: Deployed) -> str:
+    found = read(world.client, path_of(deployed))
+    assert found
+    name: str = found["spec"]["template"]["spec"]["containers"][0]["image"]
+    return name
+
+
+def managers(value: Manifest | None) -> set[str]:
+    assert value
+    return {entry["manager"] for entry in value["metadata"]["managedFields"]}
+
+
+def scale(world: World, deployed: Deployed, number: int, manager: str = "kubectl") -> None:
+    body = {"spec": {"replicas": number}}
+    world.client.merge_patch(f"{path_of(deployed)}/scale", body, manager=manager)
+
+
+def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> Manifest:
+    before = deployed.status()["installedRevision"]
+    world.push(deployed.name, *manifests)
+    deployed.request_reconcile(before)
+    return deployed.wait_installed(before)
+
+
+# fields that are set at creation and then left alone
+
+
+def by_annotation(manifest: Manifest) -> Manifest:
+    return labelled(manifest, annotations={names.IGNORE_FIELDS: "spec.replicas"})
+
+
+IGNORED: dict[str, tuple[Manifest, dict[str, Any]]] = {
+    "by a rule": (deployment("web", 0), {"drift": {"ignore": [REPLICAS]}}),
+    "by an annotation": (by_annotation(deployment("web", 0)), {}),
+}
+
+
+@pytest.mark.parametrize("case", IGNORED.values(), ids=IGNORED)
+def test_an_ignored_field_is_set_at_creation_and_then_left_to_whoever_changes_it(
+    world: World, case: tuple[Manifest, dict[str, Any]]
+) -> None:
+    manifest, spec = case
+    deployed = world.deploy({**manifest, "spec": {**manifest["spec"], "replicas": 3, "paused": True}}, **spec)
+    deployed.wait_for("Installed")
+    assert replicas(world, deployed) == 3
+    position = world.position()
+
+    scale(world, deployed, 5)
+    world.wait_until_looked_at()
+
+    assert replicas(world, deployed) == 5
+    assert [request for request in world.writes(position) if "/deployments/web" in request] == []
+
+
+def test_an_upgrade_leaves_an_ignored_field_as_it_is_and_other_fields_are_put_right(world: World) -> None:
+    deployed = world.deploy(deployment("web", 0), drift={"ignore": [REPLICAS]})
+    deployed.wait_ready()
+    assert names.initial_field_manager(deployed.name) in managers(read(world.client, path_of(deployed)))
+    upgraded = deployment("web", 7)
+    upgraded["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/main:2"
+    upgrade(world, deployed, upgraded)
+    assert replicas(world, deployed) == 0
+
+    image = [{"name": "main", "image": "example.com/theirs:1"}]
+    body = {"spec": {"template": {"spec": {"containers": image}}}}
+    world.client.merge_patch(path_of(deployed), body, manager="x")
+
+    deployed.wait(lambda: image_of(world, deployed) == "example.com/main:2", "put right")
+
+
+def test_a_field_that_is_ignored_later_stays_as_it_is_and_one_that_is_not_any_more_is_taken_back(world: World) -> None:
+    deployed = world.deploy({**deployment("web", 0)})
+    deployed.wait_ready()
+
+    deployed.change(drift={"ignore": [REPLICAS]})
+    deployed.wait_ready()
+    assert replicas(world, deployed) == 0
+    scale(world, deployed, 4)
+    world.wait_until_looked_at()
+    assert replicas(world, deployed) == 4
+
+    deployed.change(drift=None)
+    deployed.wait(lambda: replicas(world, deployed) == 0, "taken back")
+    deployed.wait_ready()
+    assert names.initial_field_manager(deployed.name) not in managers(read(world.client, path_of(deployed)))
+
+
+def test_a_restart_changes_nothing_of_what_is_ignored(world: World) -> None:
+    deployed = world.deploy(deployment("web", 0), config_map("a"), drift={"ignore": [REPLICAS]})
+    deployed.wait_ready()
+    scale(world, deployed, 0)
+    position = world.position()
+    world.restart()
+    world.wait_until_looked_at()
+    assert [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request] == []
+
+
+def test_a_part_of_what_is_replaced_as_a_whole_cannot_be_ignored(world: World) -> None:
+    manifest = deployment("web")
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = {"a": "1", "b": "2"}
+    path = "spec.template.spec.nodeSelector.a"
+    deployed = world.deploy(manifest, drift={"ignore": [{**REPLICAS, "paths": [path]}]})
+    message = deployed.wait_for("Installed", "False", "InvalidConfig")["message"]
+    assert f"{path} cannot be ignored by itself, since spec.template.spec.nodeSelector is replaced" in message
+    deployed.change(drift={"ignore": [{**REPLICAS, "paths": ["spec.template.spec.nodeSelector"]}]})
+    deployed.wait_ready()
+
+
+def test_replicas_are_left_to_an_autoscaler_of_the_bundle_with_a_warning(world: World) -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 3}
+    autoscaler = make("autoscaling/v2", "HorizontalPodAutoscaler", "auto", spec=spec)
+    deployed = world.deploy(deployment("web", 1), autoscaler)
+    deployed.wait_for("Installed")
+    [warning] = deployed.status()["warnings"]
+    assert f"Deployment {deployed.namespace}/web: spec.replicas is left to HorizontalPodAutoscaler" in warning
+    deployed.wait(lambda: "is left to" in deployed.events().get("Warnings", ""), "an Event")
+    scale(world, deployed, 2)
+    world.wait_until_looked_at()
+    assert replicas(world, deployed) == 2
+
+
+def test_replicas_that_the_next_revision_does_not_set_are_told(world: World) -> None:
+    deployed = world.deploy(deployment("web", 0))
+    deployed.wait_ready()
+    without = deployment("web")
+    del without["spec"]["replicas"]
+    before = deployed.status()["installedRevision"]
+    world.push(deployed.name, {**without, "spec": {**without["spec"], "paused": True}})
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: deployed.status()["installedRevision"] != before, "installed")
+    assert replicas(world, deployed) == 1
+    assert "spec.replicas is not set any more" in deployed.status()["warnings"][0]
+
+
+# who scales
+
+
+def test_what_an_autoscaler_scales_is_no_drift_and_what_a_person_scales_is(world: World) -> None:
+    deployed = world.deploy(deployment("web", 0), config_map("a"))
+    before = deployed.wait_ready()
+    position = world.position()
+    scale(world, deployed, 2, manager="kube-controller-manager")
+    deployed.wait(lambda: deployed.status()["managedState"] not in ("", before["managedState"]), "accepted")
+    world.wait_until_looked_at()
+    assert replicas(world, deployed) == 2
+    assert [request for request in world.writes(position) if "/deployments/web" in request] == []
+
+    changed = deployment("web", 0)
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/main:2"
+    world.push(deployed.name, changed, config_map("a"))
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: image_of(world, deployed) == "example.com/main:2", "upgraded")
+    assert replicas(world, deployed) == 2
+
+
+def test_what_a_person_scales_is_put_right_and_told(world: World) -> None:
+    deployed = world.deploy(deployment("web", 0))
+    deployed.wait_ready()
+    scale(world, deployed, 2)
+    deployed.wait(lambda: replicas(world, deployed) == 0, "put right")
+    deployed.wait(lambda: f"Deployment {deployed.namespace}/web" in deployed.events().get("Repaired", ""), "an Event")
+
+
+# drift that is accepted, or only told
+
+
+def test_an_object_whose_drift_is_ignored_stays_as_it_was_changed_until_it_is_upgraded(world: World) -> None:
+    marked = {names.DRIFT: "ignore"}
+    deployed = world.deploy(labelled(config_map("a"), annotations=marked), config_map("b"))
+    deployed.wait_ready()
+    deployed.edit("a", color="red")
+    deployed.edit("b", color="red")
+    deployed.wait(lambda: deployed.data("b") == {"color": "blue"}, "put right")
+    world.wait_until_looked_at()
+    assert deployed.data("a") == {"color": "red"}
+    assert "Drifted" not in deployed.conditions()
+
+    upgrade(world, deployed, labelled(config_map("a", color="green"), annotations=marked), config_map("b"))
+    assert deployed.data("a") == {"color": "green"}
+
+
+def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_written(world: World) -> None:
+    deployed = world.deploy(config_map("a"), config_map("b"), config_map("c"), drift={"mode": "Report"})
+    deployed.wait_ready()
+    position = world.position()
+    deployed.edit("a", color="red")
+    message = deployed.wait_for("Drifted", "True", "ReportOnly", saying="data.color")["message"]
+    assert message == (
+        f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody"): changed, and not put right, '
+        "as spec.drift.mode says"
+    )
+    deployed.remove("b")
+    deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/b (gone)")
+    assert deployed.status()["objects"]["drifted"] == 2
+    assert deployed.conditions()["Installed"]["status"] == "True"
+    deployed.wait(lambda: "ReportOnly" in deployed.events().get("Drifted", ""), "an Event")
+    assert [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request] == []
+
+
+def test_what_was_changed_back_is_no_drift_any_more(world: World) -> None:
+    """Nothing of ours changes with that, so that no event says it: it is seen in the next pass."""
+    deployed = world.deploy(config_map("a"), config_map("b"), drift={"mode": "Report"})
+    deployed.wait_ready()
+    deployed.edit("a", color="red")
+    deployed.wait_for("Drifted", "True", "ReportOnly")
+    deployed.edit("a", color="blue")
+    deployed.edit("b", color="red")
+    message = deployed.wait_for("Drifted", "True", "ReportOnly", saying="/b")["message"]
+    assert "/a" not in message
+    assert deployed.status()["objects"]["drifted"] == 1
+
+
+def test_report_mode_survives_a_restart_and_an_upgrade_and_ends_with_repair(world: World) -> None:
+    deployed = world.deploy(config_map("a"), config_map("b"), drift={"mode": "Report"})
+    deployed.wait_ready()
+    deployed.edit("a", color="red")
+    deployed.wait_for("Drifted")
+    world.restart()
+    world.wait_until_looked_at()
+    assert deployed.data("a") == {"color": "red"}
+    assert "Drifted" in deployed.conditions()
+
+    world.push(deployed.name, config_map("a"), config_map("b", color="green"))
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: deployed.data("b") == {"color": "green"}, "upgraded")
+    deployed.wait_for("Installed")
+    assert deployed.data("a") == {"color": "red"}
+
+    deployed.change(drift={"mode": "Repair"})
+    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "put right")
+    deployed.wait(lambda: "Drifted" not in deployed.conditions(), "no drift")
+    deployed.wait_ready()
+
+
+# who fights
+
+
+def test_a_fight_is_told_with_field_and_manager_and_ends_when_the_other_gives_up(world: World) -> None:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    for _ in range(3):
+        deployed.edit("a", color="red")
+        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "put right", seconds=FIRST_SECONDS * 3 + 20)
+    message = deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
+    assert f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody")' in message
+    world.wait(lambda: "Drifted" not in deployed.conditions(), "given up", seconds=FIRST_SECONDS * 9 + 20)

@@ -1,0 +1,37 @@
+"""Jobs for tests: one BundleDeployment, `foo`, with everything that a pass over it goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.apply.job import Job
+from controller.apply.ledger import Ledger
+from controller.apply.ownership import Owner
+from controller.apply.targets import Target, TargetSet
+
+OWNER = Owner("foo", "uid-foo")
+
+
+def job_of(*targets: Target, **changes: Any) -> Job:
+    """Return a job for these targets."""
+    wanted = TargetSet(
+        revision="sha256:aa",
+        targets=targets,
+        by_key={each.key: each for each in targets},
+        resources={},
+        undecided=False,
+    )
+    fields: dict[str, Any] = {
+        "owner": OWNER,
+        "user": None,
+        "orphan": False,
+        "collision_protection": "Prevent",
+        "install_namespace": "shop",
+        "wish": "1",
+        "wanted": wanted,
+        "installed": False,
+        "ledger": Ledger(),
+        "exists": lambda name, uid: (name, uid) == ("foo", "uid-foo"),
+        "proceed": lambda: True,
+    }
+    return Job(**{**fields, **changes})
