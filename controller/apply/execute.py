@@ -6,17 +6,18 @@ the next pass. Not here: why it has not come (waits.py), and the requests about 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.account import Drifted
+from controller.apply.haste import Haste
 from controller.apply.job import Job
-from controller.apply.look import Looker, run_each
+from controller.apply.look import Looker
 from controller.apply.order import Stage
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, Step, Task
+from controller.apply.pool import Pool
 from controller.apply.review import Reviewer
 from controller.apply.rights import LackOfRightsError, MissingRightsError, list_all
 from controller.apply.sender import Sender
@@ -38,16 +39,16 @@ class Applier:
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="apply")
-        self._window = 4 * workers
-        self._looker = Looker(client, self._pool, self._window)
-        self._reviewer = Reviewer(client, self._pool, self._window)
+        haste = Haste(workers)
+        self._pool = Pool(workers, haste)
+        self._looker = Looker(client, self._pool)
+        self._reviewer = Reviewer(client, self._pool)
         self._waits, self._retries = Waits(watches, retries), retries
-        self._sender = Sender(client, discovery, watches, retries, self._looker)
+        self._sender = Sender(client, discovery, watches, retries, self._looker, haste=haste)
 
     def stop(self) -> None:
         """Start nothing more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.stop()
 
     def execute(self, plan: Plan, job: Job) -> list[Outcome]:
         """Carry out the steps in order.
@@ -102,7 +103,7 @@ class Applier:
                 ready.append((task, resource))
         ready = self._compared(self._looked_at(ready, job, progress), job)
         told, ready = self._told(ready, job)
-        return held + told + run_each(self._pool, lambda item: self._sender.carry_out(*item, job), ready, self._window)
+        return held + told + self._pool.run(lambda item: self._sender.carry_out(*item, job), ready)
 
     def _held(self, task: Task, step: Step, job: Job, progress: Progress) -> Outcome | None:
         """Return the outcome of a task about which nothing is done now; None if it is ready."""
@@ -130,7 +131,7 @@ class Applier:
         return told, [item for item in items if item[0].target.key not in keys]
 
     def _accounts(self, items: list[tuple[Task, Resource]], job: Job) -> list[Drifted | None]:
-        return run_each(self._pool, lambda item: self._looker.account(*item, job), items, self._window)
+        return self._pool.run(lambda item: self._looker.account(*item, job), items)
 
     # what the watches do not know
 

@@ -7,13 +7,11 @@ that nobody learns of what it may not read; what carries our label is listed as 
 
 from __future__ import annotations
 
-import contextvars
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from api import names
 from controller.apply.account import Drifted, explain
@@ -22,30 +20,14 @@ from controller.apply.job import Job
 from controller.apply.leeway import REPLICAS, has_field, without
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Task
+from controller.apply.pool import Pool
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entry_of, is_scaled, project
 
 LIST_FROM = 4
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Looked = Mapping[ObjectKey, Record | ApiError | None]
 Compared = Mapping[ObjectKey, bool | ApiError]
-
-
-def run_each(
-    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Sequence[Item], window: int
-) -> list[Result]:
-    """Run a function on each item, at most `window` in the pool at a time, so that no bundle fills it alone."""
-    context = contextvars.copy_context()  # of the pass: what is logged for it carries its id
-
-    def run(item: Item) -> Result:
-        return context.copy().run(function, item)
-
-    results: list[Result] = []
-    for start in range(0, len(items), window):
-        results += pool.map(run, items[start : start + window])
-    return results
 
 
 class Looker:
@@ -53,11 +35,10 @@ class Looker:
 
     Args:
         pool: for requests at the same time.
-        window: how many of them for one caller.
     """
 
-    def __init__(self, client: Client, pool: ThreadPoolExecutor, window: int) -> None:
-        self._client, self._pool, self._window = client, pool, window
+    def __init__(self, client: Client, pool: Pool) -> None:
+        self._client, self._pool = client, pool
 
     def look(self, wanted: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> Looked:
         """Return what is there: None for what is not, an ApiError for what could not be read."""
@@ -73,8 +54,7 @@ class Looker:
                 rest += [] if complete else [item for item in items if item[0] not in listed]
             else:
                 rest += items
-        read = partial(self.read, user=user)
-        found |= zip((key for key, _ in rest), run_each(self._pool, read, rest, self._window), strict=True)
+        found |= zip((key for key, _ in rest), self._pool.run(partial(self.read, user=user), rest), strict=True)
         return found
 
     def _list(

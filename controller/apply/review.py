@@ -7,13 +7,11 @@ may; a question that is not answered lists nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from controller.apply.job import Job
-from controller.apply.look import run_each
 from controller.apply.needs import RBAC, Rules, grants_in, rights_to_apply
 from controller.apply.rights import Right
 from controller.apply.targets import Target
@@ -36,11 +34,10 @@ class Reviewer:
     Args:
         client: acts as the controller.
         pool: for requests at the same time.
-        window: how many of them for one caller.
     """
 
-    def __init__(self, client: Client, pool: ThreadPoolExecutor, window: int) -> None:
-        self._client, self._pool, self._window = client, pool, window
+    def __init__(self, client: Client, pool: Pool) -> None:
+        self._client, self._pool = client, pool
 
     def missing(self, items: Sequence[tuple[Target, Resource]], job: Job) -> list[Right]:
         """Return the rights that objects need and the account does not have."""
@@ -55,7 +52,7 @@ class Reviewer:
     def _held(self, client: Client, rights: Iterable[Right]) -> set[Right]:
         """Return which of some rights, of one verb each, are held, or cannot be asked about."""
         asked = list(dict.fromkeys(rights))
-        denied = run_each(self._pool, partial(_is_denied, client), asked, self._window)
+        denied = self._pool.run(partial(_is_denied, client), asked)
         return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
 
     def _rules(self, job: Job, kind: str, namespace: str, name: str) -> Rules:

@@ -18,6 +18,7 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import heal
 from controller.apply.account import Drifted, explain
 from controller.apply.crd_upgrade.inspector import Inspector
+from controller.apply.haste import Haste
 from controller.apply.job import Job
 from controller.apply.leeway import REPLICAS, has_field, united, without
 from controller.apply.look import Looker
@@ -29,7 +30,7 @@ from controller.apply.replies import Action as Cure
 from controller.apply.replies import Failure, classify
 from controller.apply.rights import MissingRightsError, for_apply
 from controller.apply.waits import out_of_date
-from controller.kube.client import ApiError, Client
+from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
 from controller.observe.health import NOT_OBSERVED, needs_full_object
@@ -76,10 +77,10 @@ class Sender:
     """Applies objects."""
 
     def __init__(
-        self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, looker: Looker
+        self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, looker: Looker, *, haste: Haste
     ) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
-        self._looker = looker
+        self._looker, self._haste = looker, haste
 
     def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
@@ -203,9 +204,7 @@ class Sender:
             # From now on it is there, and ours: what is left to do is to be without what was only set at creation.
             return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
         body = self._prepare(request, request.body())
-        reply = request.client.apply(
-            request.path, body, manager=request.manager, force=task.action is not Action.CREATE
-        )
+        reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
         self._retries.succeeded(job.owner.name, task.target.key)
         warnings = (*reply.warnings, *warnings)
         if task.target.bare:
@@ -238,7 +237,10 @@ class Sender:
         """
         target, owner = request.task.target, request.job.owner
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.job.orphan)
-        request.client.apply(request.path, body, manager=request.manager, force=False)
+        self._send_apply(request, body, force=False)
+
+    def _send_apply(self, request: _Request, body: Mapping[str, Any], *, force: bool) -> Response:
+        return self._haste.watch(lambda: request.client.apply(request.path, body, manager=request.manager, force=force))
 
     def _prepare(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""

@@ -1,22 +1,21 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
 from api import names
-from controller.apply.look import LIST_FROM, Looker, run_each
+from controller.apply.haste import Haste
+from controller.apply.look import LIST_FROM, Looker
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, Task
+from controller.apply.pool import Pool
 from controller.apply.targets import Target
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
-from hack.control_plane.waiting import wait_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster
 from tests.support.jobs import job_of
 
@@ -27,9 +26,10 @@ BROKEN = ApiError(500, "InternalError", "conversion webhook")
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as made:
-        yield made
+def pool() -> Iterator[Pool]:
+    made = Pool(2, Haste(2))
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def looker(cluster: FakeCluster, pool: ThreadPoolExecutor) -> Looker:
-    return Looker(cluster.client, pool, window=4)
+def looker(cluster: FakeCluster, pool: Pool) -> Looker:
+    return Looker(cluster.client, pool)
 
 
 def config_map(name: str, namespace: str = "shop", **content: Any) -> dict[str, Any]:
@@ -205,32 +205,3 @@ def test_what_may_not_be_listed_is_applied_once(looker: Looker, cluster: FakeClu
     apply(cluster, config_map("a"))
     cluster.faults["LIST /api/v1/configmaps"] = [DENIED]
     assert compare(looker, config_map("a")) == [False]
-
-
-# in parallel
-
-
-def test_results_are_in_the_order_of_the_items(pool: ThreadPoolExecutor) -> None:
-    assert run_each(pool, lambda item: item * 2, range(10), window=3) == [item * 2 for item in range(10)]
-
-
-def test_no_caller_fills_the_pool_alone(pool: ThreadPoolExecutor) -> None:
-    """While one caller's window waits, another's item gets its turn before the rest of the first."""
-    order: list[str] = []
-    go_on, began = threading.Event(), threading.Event()
-
-    def slow(item: int) -> None:
-        began.set()
-        assert go_on.wait(10)
-        order.append(f"many {item}")
-
-    many = threading.Thread(target=run_each, args=(pool, slow, range(6), 2))
-    many.start()
-    assert began.wait(10)
-    few = threading.Thread(target=run_each, args=(pool, lambda item: order.append("few"), [0], 2))
-    few.start()
-    wait_for(lambda: not pool._work_queue.empty(), 10, "the few wait behind the first two")
-    go_on.set()
-    many.join(10)
-    few.join(10)
-    assert order.index("few") <= 3

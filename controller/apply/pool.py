@@ -1,0 +1,112 @@
+"""The threads that requests to the API server are sent on, in fair shares: a bundle of many objects holds up no other.
+
+Who has much to send and who has little take turns, one request each. How many are under way is haste.py's to say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from controller.apply.haste import Haste
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class _Batch:
+    """What one caller has to send; its items are begun in order."""
+
+    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+        self.function, self.items = function, items
+        self.results: list[Any] = [None] * len(items)
+        self.errors: dict[int, BaseException] = {}
+        self.begun = self.ended = 0
+        self.cancelled = False
+        self.over = threading.Event()
+        self._context: Context = copy_context()
+
+    def look(self) -> None:
+        """Let the caller go on if all is over that was, or will be, begun."""
+        if self.ended == len(self.items) or (self.cancelled and self.ended == self.begun):
+            self.over.set()
+
+    def run(self, index: int) -> None:
+        try:
+            # What is logged is logged for the caller.
+            self.results[index] = self._context.copy().run(self.function, self.items[index])
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self.errors[index] = error
+
+
+class Pool:
+    """Thread-safe.
+
+    Args:
+        workers: threads.
+        haste: says how many of them may be busy.
+    """
+
+    def __init__(self, workers: int, haste: Haste) -> None:
+        self._haste = haste
+        self._batches: deque[_Batch] = deque()
+        self._busy, self._stopped = 0, False
+        self._changed = threading.Condition()
+        for number in range(workers):
+            threading.Thread(target=self._work, name=f"apply-{number}", daemon=True).start()
+
+    def run(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Run a function on each item, on the threads of the pool; returns the results in the order of the items.
+
+        Raises: the first error by that order; CancelledError if the pool was stopped.
+        """
+        batch = _Batch(function, items)
+        with self._changed:
+            batch.cancelled = self._stopped
+            if items and not self._stopped:
+                self._batches.append(batch)
+                self._changed.notify_all()
+            batch.look()
+        batch.over.wait()
+        if batch.errors:
+            raise batch.errors[min(batch.errors)]
+        if batch.ended < len(items):
+            raise CancelledError
+        return batch.results
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        with self._changed:
+            self._stopped = True
+            while self._batches:
+                batch = self._batches.popleft()
+                batch.cancelled = True
+                batch.look()
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while turn := self._next():
+            batch, index = turn
+            batch.run(index)
+            with self._changed:
+                self._busy -= 1
+                batch.ended += 1
+                batch.look()
+                self._changed.notify()
+
+    def _next(self) -> tuple[_Batch, int] | None:
+        """Wait for a turn, and return whose it is; None if the pool was stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or (self._batches and self._busy < self._haste.limit))
+            if self._stopped:
+                return None
+            batch = self._batches.popleft()
+            index, batch.begun = batch.begun, batch.begun + 1
+            if batch.begun < len(batch.items):
+                self._batches.append(batch)
+            self._busy += 1
+            return batch, index
