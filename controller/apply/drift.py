@@ -211,7 +211,7 @@ def _is_zero(value: Any) -> bool:
 def _list_equal(desired: list[Any], live: list[Any], path: tuple[str, ...]) -> bool:
     if path in _SETS:
         return all(_contains(live, item) for item in desired)
-    keys = _merge_keys(desired, path)
+    keys = merge_keys(desired, path)
     if keys:
         return _keyed_lists_equal(desired, live, path, keys)
     return len(desired) == len(live) and all(
@@ -219,8 +219,15 @@ def _list_equal(desired: list[Any], live: list[Any], path: tuple[str, ...]) -> b
     )
 
 
-def _merge_keys(items: list[Any], path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields by which a list is a map; none if it is atomic, or not all items have the first of them."""
+def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the fields by which a list is a map, as far as that can be known without a schema.
+
+    None if it is atomic, or not all items have the first of them.
+
+    Args:
+        items: of the list.
+        path: names of the fields that lead to it, from the root of the object.
+    """
     keys = _MERGE_KEYS_BY_PATH.get(path) or _MERGE_KEYS.get(path[-1], ())
     if path[-1] == "ports" and not keys:
         keys = _CONTAINER_PORT_KEYS

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from api import names
+from controller.apply.drift import merge_keys
 from controller.apply.leeway import Path
 from controller.kube.client import Client
 from controller.observe.records import entry_of
@@ -63,7 +64,11 @@ def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager:
     Raises: ApiError.
     """
     metadata = _read(client, path)
-    entries = moved_items({"metadata": metadata}, body, manager)
+    if entry_of({"metadata": metadata}, manager) is None:
+        live = client.get(path).value
+        metadata, entries = live["metadata"], claimed_items(live, body, manager)
+    else:
+        entries = moved_items({"metadata": metadata}, body, manager)
     if entries is None:
         return False
     _write_entries(client, path, metadata, entries)
@@ -140,6 +145,53 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
     kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
     theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": _united(before, moved)}
     return [*kept, {**ours, "fieldsV1": _without(claimed, moved)}, theirs]
+
+
+def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
+    """Return the entries with one of ours that claims the items in place of ours; None if there are none. Pure.
+
+    For an object whose entries were wiped: such an item is one that we do not want, in a list that lost one that we do
+    want. Without our entry, and without a schema, lists are told by what Kubernetes' own kinds have.
+    """
+    strays = _strays_by_value(body, live, ())
+    if not strays:
+        return None
+    ours = {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": body["apiVersion"],
+        "fieldsType": "FieldsV1",
+        "fieldsV1": strays,
+    }
+    return [*_entries(live["metadata"]), ours]
+
+
+def _strays_by_value(wanted: Any, live: Any, path: Path) -> Tree:
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        below = {f"f:{name}": _strays_by_value(item, live.get(name), (*path, name)) for name, item in wanted.items()}
+        return {name: strays for name, strays in below.items() if strays}
+    if isinstance(wanted, list) and isinstance(live, list) and (keys := merge_keys(wanted, path)):
+        return _stray_items_by_value(wanted, live, path, keys)
+    return {}
+
+
+def _stray_items_by_value(wanted: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
+    names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
+    lost = any(not any(_stands_for(name, item) for name, _ in names_of) for item in wanted)
+    strays: Tree = {}
+    for name, there in names_of:
+        item = next((item for item in wanted if _stands_for(name, item)), None)
+        if item is None and lost:
+            strays[name] = {".": {}}
+        elif item is not None and (below := _strays_by_value(item, there, path)):
+            strays[name] = below
+    return strays
+
+
+def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Return how a tree of fields names a list item."""
+    found = {key: item[key] for key in keys if key in item}
+    return f"k:{json.dumps(found, sort_keys=True, separators=(',', ':'))}"
 
 
 def _claimed(tree: Tree, path: Path) -> Tree:

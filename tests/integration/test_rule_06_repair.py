@@ -146,6 +146,17 @@ def test_a_renamed_port_of_a_service_is_put_right(world: World) -> None:
     deployed.wait_ready()
 
 
+def test_a_renamed_port_is_put_right_also_where_all_entries_were_wiped(world: World) -> None:
+    deployed = world.deploy(service("web", 80))
+    deployed.wait_ready()
+    path = deployed.path_of("web", "services")
+    wiped = {"metadata": {"managedFields": [{}]}, "spec": {"ports": [{"name": "p0", "port": 81}]}}
+    world.client.merge_patch(path, wiped, manager="x")
+
+    deployed.wait(lambda: [port["port"] for port in world.client.get(path).value["spec"]["ports"]] == [80], "repaired")
+    deployed.wait_ready()
+
+
 def test_a_renamed_container_is_put_right_and_does_not_run_beside_ours(world: World) -> None:
     deployed = world.deploy(deployment("web"))
     deployed.wait_ready()
