@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,7 @@ from controller.hooks import Hooks
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
+from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
@@ -66,9 +67,11 @@ class Reconciler:
         revisions: RevisionStore,
         retries: Retries,
         explainer: Explainer,
+        contested: ContestedWatches,
         now: Callable[[], datetime],
         observer: Observer = DEAF,
     ) -> None:
+        self._contested = contested
         self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
         self._deleter, self._hooks, self._accounts = deleter, hooks, accounts
         self._publisher, self._explainer = publisher, explainer
@@ -89,6 +92,7 @@ class Reconciler:
         memory = self._memories.of(deployment.metadata)
         if deployment.metadata.deletion_timestamp:
             self._finder.forget(name)
+            self._contested.watch(name, ())
             return self._deleter.tear_down(deployment, memory)
         if self._watches.need(name, recorded_kinds(deployment)):
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
@@ -111,6 +115,10 @@ class Reconciler:
     def retry_rights(self, name: str) -> None:
         """Let a BundleDeployment try again at once what it had no right to do: rights have changed."""
         self._retries.end(name, OF_RIGHTS)
+
+    def retry_objects(self, name: str) -> None:
+        """Let the objects of a BundleDeployment that wait for something be tried at once: one of them may be free."""
+        self._retries.end_waits(name)
 
     def end_waits(self) -> list[str]:
         """Let what waits for something on the cluster be tried again; returns the BundleDeployments to look at."""
@@ -175,6 +183,7 @@ class Reconciler:
         outcomes = self._execute(plan, job)
         self._observer.drift_found(*memory.drifting.repair(outcomes, job))
         _remember(memory.ledger, outcomes)
+        self._contested.watch(deployment.metadata.name, _contested(outcomes))
         return self._conclude(
             deployment=deployment, wanted=wanted, job=job, outcomes=outcomes, memory=memory
         ), deployment
@@ -461,6 +470,7 @@ class Reconciler:
         self._finder.forget(name)
         self._accounts.forget(name)
         self._watches.forget(name)
+        self._contested.watch(name, ())
         self._retries.forget(name)
         self._explainer.forget(name)
         self._memories.forget(name)
@@ -502,6 +512,14 @@ def _may_prune(prune: str, *, health_allows: bool) -> bool:
 def _errors(report: Report) -> list[BundleError]:
     failures = [report.failure, *(outcome.error for outcome in report.outcomes), *(r.error for r in report.removals)]
     return [error for error in failures if error]
+
+
+def _contested(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
+    """Yield the objects that somebody else has, but for those of other BundleDeployments, which are watched anyway."""
+    for outcome in outcomes:
+        target, record = outcome.task.target, outcome.task.record
+        if outcome.error and outcome.error.reason is Reason.COLLISION and not (record and record.owner):
+            yield Contested(kind=target.kind, key=target.key, record=record)
 
 
 def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:

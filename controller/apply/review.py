@@ -13,6 +13,7 @@ from typing import Any
 
 from controller.apply.job import Job
 from controller.apply.needs import RBAC, Rules, grants_in, rights_to_apply
+from controller.apply.pool import Pool
 from controller.apply.rights import Right
 from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client

@@ -37,6 +37,7 @@ from controller.manager.reviews import Reviewer
 from controller.manager.server import Server
 from controller.manager.serving import metrics_routes, probe_routes
 from controller.manager.workers import Workers
+from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches
@@ -98,6 +99,11 @@ class _Dispatcher:
         if self.reconciler:
             self.reconciler.retry_rights(name)
         self._queue.add_after(name, RIGHTS_SECONDS)
+
+    def contested_changed(self, name: str) -> None:
+        if self.reconciler:
+            self.reconciler.retry_objects(name)
+        self._queue.add(name)
 
     def cluster_changed(self, kind: str) -> None:
         waiting = self.reconciler.end_waits() if self.reconciler else []
@@ -268,6 +274,7 @@ def make_manager(settings: Settings) -> Manager:
         revisions=revisions,
         retries=retries,
         explainer=explainer,
+        contested=ContestedWatches(client, discovery, dispatcher.contested_changed),
         now=_now,
         observer=metrics,
     )

@@ -106,6 +106,20 @@ def test_a_repair_is_a_handful_of_requests_and_no_write_of_status(installed: Ins
     assert len(_except_discovery(requests)) <= 4
 
 
+def test_an_upgrade_of_one_object_applies_one(installed: Installed) -> None:
+    """Its own bundle, of fewer objects: that the number does not matter is what is asserted."""
+    world, objects = installed.world, [config_map(f"part-{number}") for number in range(60)]
+    deployed = world.deploy(*objects)
+    before = deployed.wait_ready()
+    since = world.position()
+    world.push(deployed.name, *objects[1:], config_map("part-0", color="red"))
+    deployed.request_reconcile("upgrade")
+    deployed.wait_installed(before["installedRevision"])
+
+    applied = [event for event in installed.requests_since(since).events if _is_apply_in(event, deployed.namespace)]
+    assert [event["objectRef"]["name"] for event in applied] == ["part-0"]
+
+
 def test_a_restart_writes_nothing_reads_no_revision_and_lists_each_kind_once(installed: Installed) -> None:
     world = installed.world
     world.controller.stop()

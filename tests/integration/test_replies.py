@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api.v1alpha2.conditions import Reason
+from controller.apply import heal
 from controller.apply.replies import Action, Failure, classify
 from controller.kube.client import JSON_PATCH, ApiError, Client, User, connect
 from controller.kube.resources import GroupVersionKind, Resource
@@ -670,6 +671,28 @@ def test_a_rule_of_a_custom_resource_has_its_authors_words(place: Place) -> None
     _establish(place)
     failure = place.refusal(_widget(place, a=PLANTED))
     assert (failure.reason, _said(failure)) == (Reason.REFUSED, "spec.a: field is immutable")
+
+
+def _version(name: str, *, storage: bool, **fields: Any) -> dict[str, Any]:
+    properties = {"spec": {"type": "object", "properties": {"a": {"type": "string"}, **fields}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    return {"name": name, "served": True, "storage": storage, "schema": schema}
+
+
+def test_an_entry_of_an_older_version_is_migrated_where_a_newer_one_has_a_default(place: Place) -> None:
+    """Flux is stuck there (flux2#5715): the object as it is now does not fit the version of somebody else's entry."""
+    _establish(place, versions=[_version("v1", storage=False), _version("v2", storage=True)])
+    path, ours = place.locate(_widget(place, "v2", a="ours"))
+    place.client.merge_patch(path.replace("/v2/", "/v1/"), {"spec": {"a": "theirs"}}, manager="somebody")
+    default = {"type": "string", "default": "d"}
+    place.apply(_definition(place, versions=[_version("v1", storage=False), _version("v2", storage=True, b=default)]))
+
+    failure = _eventually(lambda: place.refusal(ours), Reason.REFUSED)
+    assert failure.action is Action.MIGRATE_ENTRIES
+
+    heal.migrate_entries(place.client, path, ours["apiVersion"])
+    place.apply(ours)
+    assert place.client.get(path).value["spec"] == {"a": "ours", "b": "d"}
 
 
 @pytest.mark.parametrize("size", [1_600_000, 2_500_000], ids=["etcd takes", "is sent to etcd"])

@@ -239,6 +239,23 @@ def test_an_object_is_refused_and_its_owner_named_unless_the_user_opted_in(
     assert [reference["kind"] for reference in references(found)] == [names.KIND]
 
 
+def test_an_object_that_nobody_of_us_has_is_taken_as_soon_as_it_is_gone(world: World) -> None:
+    """It carries no label of ours, so that no watch of managed objects says anything about it."""
+    name = new_name()
+    world.client.create("/api/v1/namespaces", namespace(name))
+    world.client.create(f"/api/v1/namespaces/{name}/configmaps", config_map("a", color="theirs"))
+    deployed = world.deploy(config_map("a", color="ours"), name=name)
+    deployed.wait_for("Installed", "False", "Collision")
+
+    deployed.edit("a", color="still theirs")
+    world.wait_until_looked_at()
+    assert deployed.conditions()["Installed"]["reason"] == "Collision"
+    deployed.remove("a")
+
+    deployed.wait_ready()
+    assert deployed.data("a") == {"color": "ours"}
+
+
 def test_what_kubectl_applied_is_adopted_so_that_fields_dropped_later_go(world: World) -> None:
     name = new_name()
     world.client.create("/api/v1/namespaces", namespace(name))

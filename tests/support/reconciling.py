@@ -27,9 +27,11 @@ from controller.desired import Aid, Builder, Pins, Request, Resolved, spec_diges
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.hooks import Hooks
 from controller.kube.events import EventRecorder, Note, Regarding
+from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
+from controller.observe.records import ObjectKey
 from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
 from controller.preparations import Preparations
@@ -152,6 +154,16 @@ class Grants:
         (self.lacking.add if lacks else self.lacking.discard)(name)
 
 
+class Watched:
+    """Stands for ContestedWatches: keeps what is watched."""
+
+    def __init__(self) -> None:
+        self.keys: list[ObjectKey] = []
+
+    def watch(self, name: str, contested: Iterable[Contested]) -> None:
+        self.keys = [each.key for each in contested]
+
+
 class Told:
     """Stands for an EventRecorder: keeps what is told."""
 
@@ -169,7 +181,7 @@ class World:
         self.cluster = FakeCluster()
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.preparations, self.events = Shelf(), AtOnce(), Told()
-        self.policy, self.grants = AccountPolicy(), Grants()
+        self.policy, self.grants, self.contested = AccountPolicy(), Grants(), Watched()
         self.seconds = 0.0
         self.start()
 
@@ -220,6 +232,7 @@ class World:
             revisions=revisions,
             retries=self.retries,
             explainer=Explainer(client, lambda _name: None),
+            contested=cast("ContestedWatches", self.contested),
             now=self.now,
         )
 

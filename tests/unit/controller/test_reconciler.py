@@ -781,6 +781,18 @@ def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
     assert world.reconciler.end_waits() == []
 
 
+def test_what_somebody_else_has_is_watched_until_it_is_ours_or_not_wanted_any_more(world: World) -> None:
+    foreign(world)
+    world.reconcile()
+    assert [key.name for key in world.contested.keys] == ["a"]
+    world.reconcile()  # it is not tried again yet, and still watched
+    assert [key.name for key in world.contested.keys] == ["a"]
+    world.cluster.remove(A)
+    world.reconciler.retry_objects(NAME)
+    world.settle()
+    assert (world.conditions, world.contested.keys) == (READY, [])
+
+
 # others
 
 

@@ -1,0 +1,108 @@
+"""Watching the objects that somebody else has, while a BundleDeployment wants them: it goes on when the other lets go.
+
+Objects of other BundleDeployments carry the owner label and are watched anyway; these here carry none. One watch by
+name for each, of metadata only, and not for more than a few. What counts is whose an object is, not what is in it: that
+may change all the time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.watch import Reflector
+from controller.observe.records import ObjectKey, Record, project
+
+MOST = 5
+"""Objects that are watched for one BundleDeployment; the others are tried again in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contested:
+    """An object that a BundleDeployment wants and may not have."""
+
+    kind: GroupVersionKind
+    key: ObjectKey
+    record: Record | None
+    """As it was judged; None: it was not looked at again."""
+
+
+class ContestedWatches:
+    """Thread-safe.
+
+    Args:
+        changed: called with the name of a BundleDeployment when an object that it wants is another's, or nobody's.
+    """
+
+    def __init__(self, client: Client, discovery: Discovery, changed: Callable[[str], None]) -> None:
+        self._client, self._discovery, self._changed = client, discovery, changed
+        self._watches: dict[str, dict[ObjectKey, _Watch]] = {}
+        self._lock = threading.Lock()
+
+    def watch(self, name: str, contested: Iterable[Contested]) -> None:
+        """Watch exactly these objects for a BundleDeployment, as far as they are not too many.
+
+        Args:
+            name: of the BundleDeployment.
+            contested: objects that it may not have.
+        """
+        wanted = {each.key: each for each in islice(contested, MOST)}
+        if not wanted and name not in self._watches:
+            return
+        with self._lock:
+            before = self._watches.pop(name, {})
+            kept = {key: watch for key, watch in before.items() if key in wanted}
+            started = {key: made for key in wanted if key not in kept and (made := self._make(name, wanted[key]))}
+            if kept or started:
+                self._watches[name] = kept | started
+        for key in before.keys() - kept.keys():
+            before[key].reflector.stop()
+        for key, each in kept.items():
+            each.expect(wanted[key].record)
+        for each in started.values():
+            each.reflector.start()
+
+    def _make(self, name: str, contested: Contested) -> _Watch | None:
+        resource = self._discovery.resource(contested.kind)
+        if contested.record is None or resource is None:
+            return None
+        return _Watch(self._client, resource, contested.record, lambda: self._changed(name))
+
+
+class _Watch:
+    """One object, watched for one BundleDeployment."""
+
+    def __init__(self, client: Client, resource: Resource, record: Record, changed: Callable[[], None]) -> None:
+        self._changed, self._judged = changed, record
+        key = record.key
+        self.reflector = Reflector[Record](
+            client,
+            resource.path(key.namespace),
+            field_selector=f"metadata.name={key.name}",
+            metadata=True,
+            project=lambda manifest: project(manifest, key.group, key.kind),
+            on_change=self._compare,
+            on_synced=self._look,
+        )
+
+    def expect(self, record: Record | None) -> None:
+        """Note how the object was judged last."""
+        self._judged = record or self._judged
+
+    def _look(self) -> None:
+        self._compare(None, self.reflector.get((self._judged.key.namespace, self._judged.key.name)))
+
+    def _compare(self, _old: Record | None, new: Record | None) -> None:
+        if new is None or _whose(new) != _whose(self._judged):
+            self._changed()
+
+
+def _whose(record: Record) -> tuple[object, ...]:
+    """What of an object is looked at when it is judged."""
+    owner = (record.owner, record.owner_uid, record.applied_digest, record.released_from)
+    return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from controller.kube.resources import GroupVersionKind
+from controller.observe.contested import MOST, Contested, ContestedWatches, _Watch
+from controller.observe.records import ObjectKey, Record
+from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
+
+KIND = GroupVersionKind("", "v1", "ConfigMap")
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+THEIRS = Record(key=KEY, uid="1", marks='Helm release "x"')
+
+
+class Case(NamedTuple):
+    name: str
+    now: Record | None
+    woken: bool
+
+
+CASES = [
+    Case("it is as it was judged", THEIRS, woken=False),
+    Case("what is in it has changed", replace(THEIRS, resource_version="9", generation=2), woken=False),
+    Case("it is gone", None, woken=True),
+    Case("it goes", replace(THEIRS, deleting=True), woken=True),
+    Case("it is another one of that name", replace(THEIRS, uid="2"), woken=True),
+    Case("nobody claims it any more", replace(THEIRS, marks=""), woken=True),
+    Case("it was released for us", replace(THEIRS, released_from="foo"), woken=True),
+    Case("another controller has it", replace(THEIRS, controller_uid="3"), woken=True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_ends_the_wait_for_an_object(case: Case) -> None:
+    woken: list[bool] = []
+    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch._compare(THEIRS, case.now)
+    assert bool(woken) is case.woken
+
+
+def test_what_was_judged_anew_is_compared_with_that() -> None:
+    woken: list[bool] = []
+    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch.expect(replace(THEIRS, marks=""))
+    watch.expect(None)
+    watch._compare(THEIRS, replace(THEIRS, marks=""))
+    assert not woken
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is watched, without a thread."""
+    selectors: list[str] = []
+
+    def start(reflector: Any) -> None:
+        selectors.append(reflector._collection.field_selector)
+
+    def stop(reflector: Any) -> None:
+        selectors.remove(reflector._collection.field_selector)
+
+    monkeypatch.setattr("controller.observe.contested.Reflector.start", start)
+    monkeypatch.setattr("controller.observe.contested.Reflector.stop", stop)
+    return selectors
+
+
+def contested(name: str, *, judged: bool = True) -> Contested:
+    key = KEY._replace(name=name)
+    return Contested(kind=KIND, key=key, record=replace(THEIRS, key=key) if judged else None)
+
+
+def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
+
+    cluster = FakeCluster()
+    watches = ContestedWatches(cluster.client, cluster.discovery, lambda _: None)
+    watches.watch("foo", [contested("a"), contested("b")])
+    assert running == ["metadata.name=a", "metadata.name=b"]
+    watches.watch("foo", [contested("b", judged=False), contested("c", judged=False)])
+    assert running == ["metadata.name=b"]
+    watches.watch("foo", [contested(str(number)) for number in range(MOST + 3)])
+    assert len(running) == MOST
+    watches.watch("foo", [])
+    assert running == []
