@@ -1,0 +1,294 @@
+"""What the API server does with server-side apply, as far as the controller builds on it (reference/apply.md 1, 3-5).
+
+No code of the controller but its client, and the two tests of drift: where one of these fails, the ground has moved.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from controller.apply.drift import covers
+from controller.kube.client import JSON_PATCH, ApiError, Client, connect
+from controller.observe.records import entry_hash, entry_of
+from hack.control_plane.kubectl import Cluster
+from tests.support.bundles import Manifest, config_map
+from tests.support.objects import deployment, make, service
+
+OURS = "rukpak/x"
+CORE, APPS = "/api/v1", "/apis/apps/v1"
+
+
+class Place:
+    """A namespace of a test's own."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client, self.namespace = client, namespace
+
+    def path(self, plural: str, name: str = "a", prefix: str = CORE) -> str:
+        return f"{prefix}/namespaces/{self.namespace}/{plural}/{name}"
+
+    def apply(self, path: str, manifest: Manifest, manager: str = OURS, *, force: bool = True) -> Manifest:
+        place = {"namespace": self.namespace}
+        body = {**manifest, "metadata": {**manifest["metadata"], **place}}
+        value: Manifest = self.client.apply(path, body, manager=manager, force=force, metadata=False).value
+        return value
+
+
+@pytest.fixture
+def place(cluster: Cluster) -> Iterator[Place]:
+    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
+    name = f"facts-{uuid.uuid4().hex[:8]}"
+    client.create("/api/v1/namespaces", make("v1", "Namespace", name))
+    yield Place(client, name)
+    client.delete(f"/api/v1/namespaces/{name}")
+
+
+def managers(value: Manifest) -> dict[str, str]:
+    return {entry["manager"]: entry["operation"] for entry in value["metadata"].get("managedFields", ())}
+
+
+# the request
+
+
+def test_the_reply_may_be_metadata_alone_with_managed_fields(place: Place) -> None:
+    path = place.path("configmaps")
+    first = place.client.apply(path, config_map("a"), manager=OURS, force=False)
+    second = place.client.apply(path, config_map("a"), manager=OURS, force=False)
+    assert (first.status, second.status) == (201, 200)
+    assert first.value["kind"] == "PartialObjectMetadata"
+    assert "data" not in first.value
+    assert managers(first.value) == {OURS: "Apply"}
+
+
+def test_an_identical_apply_changes_nothing(place: Place) -> None:
+    path = place.path("deployments", "web", APPS)
+    first, second = (place.apply(path, deployment("web")) for _ in range(2))
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert entry_of(second, OURS) == entry_of(first, OURS)
+
+
+def test_without_force_equal_values_are_owned_by_both(place: Place) -> None:
+    path = place.path("configmaps")
+    place.apply(path, config_map("a"), "first")
+    assert managers(place.apply(path, config_map("a"), force=False)) == {"first": "Apply", OURS: "Apply"}
+
+
+def test_without_force_another_spelling_of_a_quantity_is_a_conflict(place: Place) -> None:
+    path = place.path("resourcequotas")
+    quotas = [make("v1", "ResourceQuota", "a", spec={"hard": {"requests.cpu": cpu}}) for cpu in ("1", "1000m")]
+    place.apply(path, quotas[0], "first")
+    with pytest.raises(ApiError) as caught:
+        place.apply(path, quotas[1], force=False)
+    assert caught.value.status == 409
+    assert caught.value.causes[0].reason == "FieldManagerConflict"
+
+
+def test_what_is_created_by_post_is_owned_by_an_update_for_ever(place: Place) -> None:
+    place.client.create(place.path("configmaps", ""), config_map("a", one="1", two="2"), manager=OURS)
+    applied = place.apply(place.path("configmaps"), config_map("a", one="1"))
+    assert sorted(entry["operation"] for entry in applied["metadata"]["managedFields"]) == ["Apply", "Update"]
+    assert applied["data"] == {"one": "1", "two": "2"}
+
+
+def test_an_object_that_is_being_deleted_takes_an_apply(place: Place) -> None:
+    path = place.path("configmaps")
+    held = make("v1", "ConfigMap", "a", data={"color": "blue"})
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    place.apply(path, held)
+    place.client.delete(path)
+    assert place.apply(path, {**held, "data": {"color": "red"}})["metadata"]["deletionTimestamp"]
+    place.client.merge_patch(path, {"metadata": {"finalizers": None}})
+
+
+def test_the_name_of_a_manager_has_at_most_128_bytes(place: Place) -> None:
+    path = place.path("configmaps")
+    place.apply(path, config_map("a"), "x" * 128)
+    with pytest.raises(ApiError):
+        place.apply(path, config_map("a"), "x" * 129)
+
+
+def test_applying_at_another_version_replaces_the_entry(place: Place) -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": reference, "maxReplicas": 3}
+    for version in ("v1", "v2"):
+        scaler = make(f"autoscaling/{version}", "HorizontalPodAutoscaler", "a", spec=spec)
+        path = place.path("horizontalpodautoscalers", prefix=f"/apis/autoscaling/{version}")
+        applied = place.apply(path, scaler)
+    [entry] = applied["metadata"]["managedFields"]
+    assert entry["apiVersion"] == "autoscaling/v2"
+
+
+# drift
+
+
+class Edit(NamedTuple):
+    name: str
+    manifest: Manifest
+    patch: Manifest
+    drift: bool
+    prefix: str = CORE
+    plural: str = "configmaps"
+
+
+def _account(**content: Any) -> Manifest:
+    return make("v1", "ServiceAccount", "a", **content)
+
+
+def _template(**content: Any) -> Manifest:
+    return {"spec": {"template": content}}
+
+
+def _workload(**pod: Any) -> Manifest:
+    made = deployment("a")
+    made["spec"]["template"]["spec"] |= pod
+    return made
+
+
+SIDECAR = [{"name": "main", "image": "example.com/main:1"}, {"name": "sidecar", "image": "example.com/s:1"}]
+RESTARTED = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
+EDITS = [
+    Edit("a label of somebody else's", config_map("a"), {"metadata": {"labels": {"x": "y"}}}, drift=False),
+    Edit("the same value again", config_map("a"), {"data": {"color": "blue"}}, drift=False),
+    Edit("kubectl rollout restart", deployment("a"), _template(**RESTARTED), False, APPS, "deployments"),
+    Edit("secrets of a ServiceAccount", _account(), {"secrets": [{"name": "x"}]}, False, plural="serviceaccounts"),
+    Edit(
+        "pull secrets of a ServiceAccount",
+        _account(imagePullSecrets=[{"name": "a"}]),
+        {"imagePullSecrets": [{"name": "a"}, {"name": "b"}]},
+        True,
+        plural="serviceaccounts",
+    ),
+    Edit("a selector", service("a"), {"spec": {"selector": {"app": "a", "x": "y"}}}, True, plural="services"),
+    Edit(
+        "a toleration",
+        _workload(tolerations=[{"key": "a", "operator": "Exists"}]),
+        _template(spec={"tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]}),
+        True,
+        APPS,
+        "deployments",
+    ),
+    Edit(
+        "a node selector",
+        _workload(nodeSelector={"a": "b"}),
+        _template(spec={"nodeSelector": {"c": "d"}}),
+        True,
+        APPS,
+        "deployments",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", EDITS, ids=attrgetter("name"))
+def test_what_is_drift(place: Place, case: Edit) -> None:
+    path = place.path(case.plural, prefix=case.prefix)
+    before = place.apply(path, case.manifest)
+    after = place.client.merge_patch(path, case.patch, manager="somebody").value
+    entries = [entry_of(value, OURS) for value in (before, after)]
+    assert (entry_hash(entries[0]) != entry_hash(entries[1])) is case.drift
+    assert covers((entries[1] or {})["fieldsV1"], case.manifest) is not case.drift
+
+
+def test_a_sidecar_is_no_drift(place: Place) -> None:
+    path = place.path("deployments", prefix=APPS)
+    before = place.apply(path, deployment("a"))
+    add = [{"op": "add", "path": "/spec/template/spec/containers/-", "value": SIDECAR[1]}]
+    after = place.client.request("PATCH", path, body=add, content_type=JSON_PATCH).value
+    assert len(after["spec"]["template"]["spec"]["containers"]) == 2
+    assert entry_hash(entry_of(after, OURS)) == entry_hash(entry_of(before, OURS))
+
+
+def test_after_a_wipe_our_apply_brings_an_owner_of_everything(place: Place) -> None:
+    path = place.path("configmaps")
+    place.apply(path, config_map("a", one="1", two="2"))
+    wiped = place.client.merge_patch(path, {"metadata": {"managedFields": [{}]}}).value
+    assert managers(wiped) == {}
+    applied = place.apply(path, config_map("a", one="1"))
+    assert managers(applied) == {OURS: "Apply", "before-first-apply": "Update"}
+    assert applied["data"] == {"one": "1", "two": "2"}
+
+
+# replicas
+
+
+def _scale(place: Place, number: int, manager: str) -> Manifest:
+    path = place.path("deployments", prefix=APPS)
+    place.client.merge_patch(f"{path}/scale", {"spec": {"replicas": number}}, manager=manager)
+    value: Manifest = place.client.get(path).value
+    return value
+
+
+def test_an_autoscaler_takes_replicas_once_and_then_leaves_our_entry_alone(place: Place) -> None:
+    before = place.apply(place.path("deployments", prefix=APPS), deployment("a"))
+    first, second = (_scale(place, number, "kube-controller-manager") for number in (2, 3))
+    hashes = [entry_hash(entry_of(value, OURS)) for value in (before, first, second)]
+    assert hashes[0] != hashes[1] == hashes[2]
+    [entry] = [one for one in second["metadata"]["managedFields"] if one.get("subresource") == "scale"]
+    assert (entry["manager"], entry["operation"]) == ("kube-controller-manager", "Update")
+
+
+@pytest.mark.parametrize(("scaled", "left"), [(False, 1), (True, 3)], ids=["ours alone", "of somebody else, too"])
+def test_replicas_that_are_dropped(place: Place, scaled: bool, left: int) -> None:
+    path = place.path("deployments", prefix=APPS)
+    place.apply(path, deployment("a", 2))
+    if scaled:
+        _scale(place, 3, "kubectl")
+    without = deployment("a")
+    del without["spec"]["replicas"]
+    assert place.apply(path, without)["spec"]["replicas"] == left
+
+
+def test_a_field_that_another_manager_of_ours_holds_stays_when_it_is_dropped(place: Place) -> None:
+    path = place.path("deployments", prefix=APPS)
+    place.apply(path, deployment("a", 2))
+    place.apply(path, make("apps/v1", "Deployment", "a", spec={"replicas": 2}), "rukpak-initial/x")
+    without = deployment("a")
+    del without["spec"]["replicas"]
+    assert place.apply(path, without)["spec"]["replicas"] == 2
+    _scale(place, 5, "kubectl")
+    assert place.apply(path, without)["spec"]["replicas"] == 5
+
+
+# ownership
+
+
+def _controlled(place: Place, name: str) -> Manifest:
+    uid = place.apply(place.path("configmaps", name), config_map(name))["metadata"]["uid"]
+    made = config_map("a")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    return made
+
+
+@pytest.mark.parametrize(("manager", "status"), [("rukpak/y", 422), (OURS, 200)], ids=["its own", "one for all"])
+def test_a_second_controller_is_refused_only_to_a_manager_of_its_own(place: Place, manager: str, status: int) -> None:
+    path, second = place.path("configmaps"), _controlled(place, "second")
+    place.apply(path, _controlled(place, "first"))
+    try:
+        place.apply(path, second, manager)
+    except ApiError as error:
+        assert error.status == status
+    else:
+        assert status == 200
+
+
+def test_a_stale_version_is_a_conflict_in_a_merge_patch_and_unspecific_in_a_json_patch(place: Place) -> None:
+    path = place.path("configmaps")
+    place.apply(path, config_map("a"))
+    test = [{"op": "test", "path": "/metadata/resourceVersion", "value": "1"}]
+    with pytest.raises(ApiError) as merged:
+        place.client.merge_patch(path, {"metadata": {"resourceVersion": "1"}, "data": {"x": "y"}})
+    with pytest.raises(ApiError) as patched:
+        place.client.request("PATCH", path, body=test, content_type=JSON_PATCH)
+    assert (merged.value.status, patched.value.status) == (409, 422)
+
+
+def test_an_empty_apply_deletes_what_we_own(place: Place) -> None:
+    path = place.path("configmaps")
+    place.apply(path, config_map("a"))
+    empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    assert "data" not in place.apply(path, empty)
