@@ -14,78 +14,28 @@ from controller.kube.client import User
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
+from tests.support.accounts import (
+    ACCOUNT,
+    CONFIG_MAPS,
+    EVERYTHING,
+    RBAC,
+    deploy,
+    grant,
+    make,
+    make_account,
+    make_namespace,
+    tenant,
+    written_as,
+)
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
-
-ACCOUNT = "tenant"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-EVERYTHING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"]}
 
 
 @pytest.fixture(scope="module")
 def world(cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
     with new_world(cluster, registry, settings.running, "--workers=1") as made:
         yield made
-
-
-# what an administrator does
-
-
-def make(world: World, path: str, value: Manifest) -> None:
-    world.client.apply(path, value, manager="tests", force=True)
-
-
-def make_namespace(world: World, name: str) -> None:
-    make(world, f"/api/v1/namespaces/{name}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-
-
-def make_account(world: World, namespace: str, name: str = ACCOUNT, **fields: Any) -> None:
-    value = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}, **fields}
-    make(world, f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}", value)
-
-
-def grant(world: World, namespace: str, *rules: Manifest, account: str = ACCOUNT, name: str = "tenant") -> None:
-    """Let an account do in its namespace what these rules say."""
-    about = {"name": name, "namespace": namespace}
-    group = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": about, "rules": list(rules)}
-    binding = {
-        "apiVersion": f"{group}/v1",
-        "kind": "RoleBinding",
-        "metadata": about,
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-    }
-    make(world, f"{RBAC}/namespaces/{namespace}/roles/{name}", role)
-    make(world, f"{RBAC}/namespaces/{namespace}/rolebindings/{name}", binding)
-
-
-def tenant(world: World, *rules: Manifest) -> str:
-    """Make a namespace with an account in it that has these rights there; return its name."""
-    name = new_name()
-    make_namespace(world, name)
-    make_account(world, name)
-    if rules:
-        grant(world, name, *rules)
-    return name
-
-
-def deploy(world: World, name: str, *manifests: Manifest, **spec: Any) -> Deployed:
-    return world.deploy(*manifests, name=name, serviceAccountName=ACCOUNT, **spec)
-
-
-def written_as(world: World, since: int, name: str) -> set[str]:
-    """Return as whom the controller wrote what is in a namespace."""
-    events = world._control_plane().audit_requests(since)
-    return {
-        (event.get("impersonatedUser") or {}).get("username", "itself")
-        for event in events
-        if event.get("userAgent", "").startswith("rukpak/")
-        and event["verb"] in ("create", "update", "patch", "delete")
-        and (event.get("objectRef") or {}).get("namespace") == name
-    }
 
 
 # installing
@@ -365,39 +315,3 @@ def test_an_image_is_pulled_with_the_pull_secrets_of_the_account(world: World, s
 
 def deploy_private(world: World, name: str, source: Manifest) -> Deployed:
     return world.deploy(name=name, ref="none", sources=[source], serviceAccountName=ACCOUNT)
-
-
-# what the administrator demands
-
-
-def test_where_an_account_is_demanded_nothing_is_applied_without_one(
-    cluster: ControlPlane, registry: LocalRegistry, settings: Settings
-) -> None:
-    with new_world(cluster, registry, settings.running) as world:
-        installed, fresh = world.deploy(config_map("settings")), tenant(world, CONFIG_MAPS)
-        installed.wait_ready()
-        world.controller.kill()
-        with new_world(cluster, registry, settings.running, "--require-service-account") as strict:
-            refused = strict.deploy(config_map("settings"))
-            found = refused.wait_for("Ready", "False", "InsecureRefused")
-            assert found["message"].startswith("spec.serviceAccountName: is required by the administrator")
-            assert not exists(strict.client, f"/api/v1/namespaces/{refused.namespace}")
-            installed.edit("settings", color="red")
-            deploy(strict, fresh, config_map("settings")).wait_ready()
-            strict.wait(lambda: installed.conditions()["Ready"]["reason"] == "InsecureRefused", "refusal")
-            assert installed.data("settings") == {"color": "red"}
-
-
-def test_the_account_of_those_that_name_none(
-    cluster: ControlPlane, registry: LocalRegistry, settings: Settings
-) -> None:
-    option = f"--default-service-account={ACCOUNT}"
-    with new_world(cluster, registry, settings.running, option) as world:
-        name = tenant(world, CONFIG_MAPS)
-        since = world.position()
-        deployed = world.deploy(config_map("settings"), name=name)
-        deployed.wait_ready()
-        assert written_as(world, since, name) == {User.service_account(name, ACCOUNT).name}
-        nowhere = world.deploy(config_map("settings"), installNamespace=None)
-        found = nowhere.wait_for("Ready", "False", "InsecureRefused")
-        assert found["message"].startswith("spec.installNamespace: is required")

@@ -165,6 +165,11 @@ class FakeCluster:
         value["metadata"].setdefault("uid", self._uid())
         return self._reply(self._store(path, value), self.warnings)
 
+    def create(self, path: str, body: Mapping[str, Any]) -> Response:
+        """Answer a question about rights: everything is allowed."""
+        self._note(f"POST {path}")
+        return self._reply({**body, "status": {"allowed": True}})
+
     def merge_patch(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
         self._note(f"MERGE {path}")
         place = path.removesuffix("/status")

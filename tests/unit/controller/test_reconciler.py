@@ -9,6 +9,7 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.accounts import AccountPolicy
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.report import NEVER
@@ -850,3 +851,88 @@ def test_a_source_that_nobody_can_serve_is_told(world: World, source: Json, reas
     world.settle()
     assert world.conditions["Installed"] == f"False {reason}"
     assert world.exists(A, OLD)
+
+
+# accounts
+
+
+DEPLOYER = "system:serviceaccount:shop:deployer"
+DEPLOYER_PATH = "/api/v1/namespaces/shop/serviceaccounts/deployer"
+
+
+def with_account(world: World) -> None:
+    world.cluster.objects[DEPLOYER_PATH] = {
+        "kind": "ServiceAccount",
+        "apiVersion": "v1",
+        "metadata": {"name": "deployer"},
+    }
+
+
+def acted(world: World) -> dict[str, set[str]]:
+    """Return what was asked for as whom, by the first word of the request."""
+    return {user: {request.partition(" ")[0] for who, request in world.cluster.acted if who == user}
+            for user, _ in world.cluster.acted}  # fmt: skip
+
+
+def test_objects_are_read_applied_repaired_and_pruned_as_the_account(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    installed(world, "v2", serviceAccountName="deployer")
+    assert world.conditions == READY
+    assert acted(world) == {DEPLOYER: {"GET", "TRY", "APPLY", "DELETE"}}
+
+
+def test_it_goes_as_the_account_that_applied_it_whatever_the_spec_says_by_now(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.wish("missing", serviceAccountName="other")
+    world.settle()
+    world.cluster.acted.clear()
+    world.delete()
+    world.settle()
+    assert acted(world) == {DEPLOYER: {"DELETE"}}
+    assert not world.exists(PATH)
+
+
+def test_without_its_account_nothing_is_applied(world: World) -> None:
+    world.wish("v1", serviceAccountName="deployer")
+    world.reconcile()
+    assert not world.exists(A)
+    assert world.conditions["Installed"] == "False ServiceAccountNotFound"
+    with_account(world)
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_with_a_default_account_that_is_the_one(world: World) -> None:
+    with_account(world)
+    world.policy = AccountPolicy(default="deployer")
+    world.restart()
+    installed(world)
+    assert acted(world) == {DEPLOYER: {"GET", "TRY"}}
+
+
+def test_what_was_installed_without_an_account_is_not_repaired_where_one_is_demanded(world: World) -> None:
+    installed(world)
+    world.policy = AccountPolicy(required=True)
+    world.restart()
+    world.cluster.edit(A, data={"a": "x"})
+    world.reconcile()
+    assert world.cluster.objects[A]["data"] == {"a": "x"}
+    assert world.conditions["Ready"] == "False InsecureRefused"
+
+
+def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
+    with_account(world)
+    denied = ApiError(403, "Forbidden", f'User "{DEPLOYER}" cannot patch resource "configmaps" in API group "" '
+                      'in the namespace "shop"')  # fmt: skip
+    world.cluster.faults[f"TRY {A}"] = [denied]
+    world.wish("v1", serviceAccountName="deployer")
+    world.reconcile()
+    assert world.grants.lacking == {NAME}
+    assert world.conditions["Installed"] == "False Forbidden"
+    world.reconciler.retry_rights(NAME)
+    world.settle()
+    assert (world.grants.lacking, world.conditions) == (set(), READY)
