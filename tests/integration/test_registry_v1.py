@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.support.registry import Files, LocalRegistry
 BUNDLE = ROOT / "tests" / "data" / "registry-v1" / "watching-operator" / "bundle"
 CLUSTER_ROLE = "hello-operator.v1.-2h9z9os3gtc8rmfc9a5xpriqcpubjw4w0c8r3np8yw9l"
 ROLE = "hello-operator.v1.2-849bb900bs145gty3isqktxy5vdasqhkxkvq3nplpcb"
+CORPUS = sorted(Path(os.environ["RUKPAK_CORPUS"]).glob("registry-v1/*")) if os.environ.get("RUKPAK_CORPUS") else []
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -32,8 +35,8 @@ def alone(world: World) -> Iterator[None]:
     world.deployed.clear()
 
 
-def files() -> Files:
-    return {str(path.relative_to(BUNDLE)): path.read_bytes() for path in BUNDLE.rglob("*.yaml")}
+def files(bundle: Path = BUNDLE) -> Files:
+    return {str(path.relative_to(bundle)): path.read_bytes() for path in bundle.rglob("*.yaml")}
 
 
 def test_an_operator_is_installed_and_becomes_ready(world: World) -> None:
@@ -72,3 +75,16 @@ def test_a_bundle_that_is_applied_as_plain_manifests_is_told_its_format(world: W
     deployed = world.deploy(files())
 
     deployed.wait_for("Installed", "False", "NoContent", saying="set spec.format: registry-v1")
+
+
+@pytest.mark.parametrize("bundle", CORPUS, ids=lambda bundle: bundle.name)
+def test_a_real_operator_becomes_ready(world: World, bundle: Path) -> None:
+    deployed = world.deploy(files(bundle), format="registry-v1", config={"certificateProvider": "none"})
+
+    # The API server may wait for webhooks that never answer before it lets a pod in.
+    def is_ready() -> bool:
+        return deployed.conditions().get("Ready", {}).get("status") == "True"
+
+    world.wait(is_ready, f"{bundle.name} Ready", seconds=90)
+    deployed.delete()
+    world.wait(lambda: not exists(world.client, deployed.path), f"{bundle.name} gone", seconds=90)
