@@ -79,6 +79,8 @@ class Explainer:
         self._client, self._wake, self._clock = client, wake, clock
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="explain")
         self._questions: dict[str, dict[ObjectKey, _Question]] = {}
+        self._asked: dict[str, list[float]] = {}
+        """When something was asked lately, also about what is well by now."""
         self._lock = threading.Lock()
 
     def stop(self) -> None:
@@ -96,7 +98,10 @@ class Explainer:
         with self._lock:
             before = self._questions.pop(name, {})
             questions = {record.key: before[record.key] for record in troubled if record.key in before}
-            asked = self._choose(troubled, questions, now)
+            lately = [at for at in self._asked.pop(name, ()) if now - at < AGAIN_SECONDS]
+            asked = _choose(troubled, questions, now)[: max(MOST - len(lately), 0)]
+            if lately or asked:
+                self._asked[name] = lately + [now] * len(asked)
             for record in asked:
                 last = questions.get(record.key)
                 fresh = _Question(about=record.verdict, asked=now)
@@ -150,6 +155,12 @@ class Explainer:
 def may_explain(record: Record) -> bool:
     """Whether one more request may tell why an object is not healthy."""
     return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
+
+
+def _choose(troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> list[Record]:
+    """Return about which objects to ask, those first about which nobody asked for the longest time."""
+    due = [each for each in troubled if each.key not in questions or questions[each.key].due(each) <= now]
+    return sorted(due, key=lambda each: questions[each.key].asked if each.key in questions else 0.0)
 
 
 def _seconds_to_next(troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> float | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE
+from hack.bench.audit import describe
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.usage import Usage
 from hack.bench.workloads import Bundle, Manifest, make_rollouts, path_of
@@ -69,8 +70,6 @@ def _measure(testbed: Testbed, deployments: int, bundles: int, waves: int) -> Co
     try:
         _in_parallel(lambda body: testbed.api.request("POST", BUNDLE_DEPLOYMENTS, body), bodies)
         _wait_for(testbed, "Installed")
-        _report(testbed, made, REPLICAS)
-        _wait_for(testbed, "Ready")
         return _roll(testbed, made, waves)
     finally:
         testbed.stop_controller()
@@ -91,7 +90,7 @@ def _roll(testbed: Testbed, made: Sequence[Bundle], waves: int) -> Cost:
         events=(waves + 1) * sum(len(bundle.objects) for bundle in made),
         passes=Counter(_most_within(times) for times in _times_by_name(writes).values()),
         writes=len(writes),
-        lists=requests.by_verb.get("list", 0),
+        lists=sum(describe(event).startswith("list pods ") for event in requests.events),
         before=before,
         after=testbed.usage(),
     )

@@ -148,11 +148,23 @@ def test_of_many_workloads_a_few_are_asked_about_at_a_time_and_the_others_in_the
     assert set(world.explainer._questions["shop"]) == {each.key for each in many}
 
 
+def test_what_is_well_again_makes_no_room_for_more_questions(world: World) -> None:
+    world.ask(*[workload(f"web-{number}") for number in range(MOST)])
+    world.ask(*[workload(f"other-{number}") for number in range(MOST)])
+    assert world.asked == MOST
+    world.now += AGAIN_SECONDS
+    world.ask()
+    assert world.asked == MOST + 1
+
+
 def test_what_is_well_again_is_forgotten(world: World) -> None:
     world.pod("CrashLoopBackOff")
     world.ask()
     assert world.explainer.explain("shop", []) == NOTHING
     assert not world.explainer._questions
+    world.now += AGAIN_SECONDS
+    world.explainer.explain("shop", [])
+    assert not world.explainer._asked
     assert not world.ask().known
 
 
