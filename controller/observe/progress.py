@@ -106,7 +106,11 @@ class HealthTracker:
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
-        verdict = refused(refusal, str(key)) if refusal else _judge(record, digest)
+        verdict = _judge(record, digest)
+        # What ails the object that is there says more than that it could not be compared or repaired.
+        is_there = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
+        if refusal and not is_there:
+            verdict = refused(refusal, str(key))
         return _Judged(key, record, verdict, self._since(key, verdict, record, now))
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:

@@ -195,6 +195,10 @@ def test_an_object_that_was_refused_says_so_and_not_how_the_one_is_that_is_there
         assert verdict.message == "spec.selector: field is immutable"
 
 
+def test_what_ails_an_object_says_more_than_that_its_repair_was_refused(tracker: Tracker) -> None:
+    assert tracker.see(BROKEN, refusals={WEB: IMMUTABLE}).health.not_ready == ((WEB, BROKEN),)
+
+
 def test_a_refusal_that_an_event_may_end_is_no_failure_before_the_deadline(tracker: Tracker) -> None:
     assert tracker.see(None, refusals={WEB: COLLISION}).health.reason is Reason.PROGRESSING
     tracker.now += DEADLINE
