@@ -19,6 +19,7 @@
     observe              what is on the cluster, and how healthy it is
     apply                deciding about objects (plan), and acting (execute, prune)
     report               what a pass found and did, as values
+    observer, drifting   what a pass tells about itself, for metrics; how drift is counted
     status               from that to conditions, counts and Events
     publisher            writing those; the finalizer, too
     deletion             the pass over one that is being deleted

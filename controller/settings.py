@@ -187,6 +187,31 @@ _CHOICES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionText:
+    """What there is to say of an option."""
+
+    name: str
+    flag: str
+    variable: str
+    default: str
+    help: str
+
+
+def describe_options() -> list[OptionText]:
+    """Return all options in order, as `--help` and the documentation list them."""
+    return [
+        OptionText(
+            name=option.name,
+            flag=f"--{option.name.replace('_', '-')}",
+            variable=f"RUKPAK_{option.name.upper()}",
+            default=str(option.default),
+            help=option.metadata["help"],
+        )
+        for option in fields(Settings)
+    ]
+
+
 def add_options(
     parser: argparse.ArgumentParser, environment: Mapping[str, str], only: Collection[str] | None = None
 ) -> None:
@@ -197,14 +222,14 @@ def add_options(
         environment: variables.
         only: names of the fields; by default all.
     """
-    for option in (each for each in fields(Settings) if only is None or each.name in only):
-        variable = f"RUKPAK_{option.name.upper()}"
+    options = zip(fields(Settings), describe_options(), strict=True)
+    for option, text in ((option, text) for option, text in options if only is None or option.name in only):
         parser.add_argument(
-            f"--{option.name.replace('_', '-')}",
-            default=environment.get(variable, option.default),
+            text.flag,
+            default=environment.get(text.variable, option.default),
             type=_reader(option.name, option.default),
             metavar="|".join(_CHOICES.get(option.name, ())) or option.name.rsplit("_", maxsplit=1)[-1].upper(),
-            help=f"{option.metadata['help']} [{variable}; {option.default!r}]".replace("%", "%%"),
+            help=f"{text.help} [{text.variable}; {option.default!r}]".replace("%", "%%"),
             # A switch needs no value: --require-service-account alone says true.
             nargs="?" if isinstance(option.default, bool) else None,
             const=True if isinstance(option.default, bool) else None,

@@ -29,6 +29,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "kwok_cluster": (*CONTROL_PLANE, "kwok"),
     "registry": ("registry",),
     "fresh_registry": ("registry",),
+    "watched": ("prometheus", "promtool"),
 }
 """What a fixture needs."""
 BINARIES = pytest.StashKey[Binaries]()

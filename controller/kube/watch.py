@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 60.0
 """How late a sign of life may be: a machine under load is no reason to end a process."""
 DENIED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+_FAILURES = {
+    HTTPStatus.FORBIDDEN.value: "watch waits for a right that is missing",
+    HTTPStatus.NOT_FOUND.value: "watch waits for a kind that is not served",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +224,7 @@ class Reflector(Generic[RecordT]):
     def _note(self, error: ApiError) -> None:
         is_news, self.last_error = self.last_error is None, error
         if is_news:
-            log.warning("watch failed", extra={"path": self.path, "error": str(error)})
+            log.warning(_FAILURES.get(error.status, "watch failed"), extra={"path": self.path, "error": str(error)})
         if error.status == HTTPStatus.GONE:
             self._version = ""
         elif error.status in DENIED:

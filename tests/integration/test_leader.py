@@ -1,0 +1,210 @@
+"""Several controllers on one cluster: one acts, and when it goes another goes on; nothing is lost, or done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.kube.watch import Reflector
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.settings import Settings
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, new_world
+from tests.support.controller import Controller
+from tests.support.registry import LocalRegistry
+
+DURATION, RENEW, RETRY = 8, 6, 1
+TIMES = (f"--lease-duration={DURATION}", f"--renew-deadline={RENEW}", f"--retry-period={RETRY}")
+SLACK = 3.0
+"""Seconds that a machine under load may add."""
+BUNDLES, OBJECTS = 8, 25
+
+
+@pytest.fixture
+def folder(settings: Settings) -> Iterator[Path]:
+    made = make_owned_folder(settings.running, "controller")
+    yield made
+    take_away(made)
+
+
+@pytest.fixture
+def world(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A world whose controller leads."""
+    with new_world(fresh_cluster, registry, settings.running, *TIMES) as started:
+        started.wait(lambda: is_leading(started.controller), "a leader", 30)
+        yield started
+        print(started.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
+
+
+@pytest.fixture
+def standby(world: World, folder: Path) -> Iterator[Controller]:
+    """Another controller, whose caches are warm."""
+    started = Controller(folder, world.cluster.kubeconfig, *TIMES, environment={})
+    started.start()
+    started.wait_for(lambda: probe(started, "readyz") == "200 ok", 30, "a standby is ready")
+    yield started
+    if started.is_running():
+        started.stop()
+    print(started.log)  # noqa: T201 -- pytest shows it where the test has failed
+
+
+def is_leading(controller: Controller) -> bool:
+    return '"msg": "leading"' in controller.log
+
+
+def probe(controller: Controller, path: str) -> str:
+    """Return status and body of a probe; empty before it listens."""
+    address = controller.address("--probe-address")
+    if not address:
+        return ""
+    try:
+        with urllib.request.urlopen(f"{address}/{path}", timeout=5) as answer:
+            return f"{answer.status} {answer.read().decode().strip()}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"{error.code} {error.read().decode().strip()}"
+
+
+def lease(world: World) -> Manifest:
+    spec: Manifest = world.client.get(f"{LEASES}/rukpak").value["spec"]
+    return spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+def see(manifest: dict[str, Any]) -> Seen:
+    metadata = manifest["metadata"]
+    return Seen(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+    )
+
+
+class Changes:
+    """Counts what becomes of the ConfigMaps in namespaces of ours."""
+
+    def __init__(self, world: World) -> None:
+        self.writes: Counter[tuple[str, str]] = Counter()
+        self.deletions: list[tuple[str, str]] = []
+        self._reflector = Reflector[Seen](
+            world.client,
+            "/api/v1/configmaps",
+            label_selector="core.rukpak.io/bundle-deployment",
+            project=see,
+            metadata=True,
+            on_change=self._note,
+        )
+        self._reflector.start()
+        wait_for(lambda: self._reflector.synced, 30, "ConfigMaps are watched")
+
+    def _note(self, old: Seen | None, new: Seen | None) -> None:
+        if new is not None:
+            self.writes[new.namespace, new.name] += 1
+        elif old is not None:
+            self.deletions.append((old.namespace, old.name))
+
+    def stop(self) -> None:
+        self._reflector.stop()
+
+
+def deploy_many(world: World) -> list[Deployed]:
+    bundles = [[config_map(f"object-{number:02}", bundle=str(b)) for number in range(OBJECTS)] for b in range(BUNDLES)]
+    return [world.deploy(*objects) for objects in bundles]
+
+
+def is_ready(deployed: Deployed) -> bool:
+    return bool(deployed.conditions().get("Ready", {}).get("status") == "True")
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_that_is_killed_under_load_is_followed_and_nothing_is_lost_or_done_twice(
+    world: World, standby: Controller
+) -> None:
+    changes = Changes(world)
+    deployments = deploy_many(world)
+    world.wait(lambda: len(changes.writes) > OBJECTS, "it is at work", 60)
+
+    world.controller.kill()
+    killed = time.monotonic()
+    standby.wait_for(lambda: is_leading(standby), DURATION + RETRY * 1.2 + SLACK, "the standby leads")
+    print(f"followed after {time.monotonic() - killed:.1f} s")  # noqa: T201 -- a figure
+
+    for deployed in deployments:
+        standby.wait_for(partial(is_ready, deployed), 90, f"{deployed.name} is ready")
+    changes.stop()
+    assert len(changes.writes) == BUNDLES * OBJECTS
+    # An apply of what is there already as it should be changes nothing: each was written with effect once.
+    assert set(changes.writes.values()) == {1}
+    assert changes.deletions == []
+    for deployed in deployments:
+        assert len(deployed.revisions()) == 1
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_that_is_told_to_end_hands_over_within_two_seconds(world: World, standby: Controller) -> None:
+    held = lease(world)["holderIdentity"]
+    started = time.monotonic()
+    world.controller.stop()
+    standby.wait_for(lambda: is_leading(standby), 10, "the standby leads")
+    assert time.monotonic() - started < 2 + SLACK
+    assert lease(world)["holderIdentity"] not in ("", held)
+    assert '"msg": "Lease released"' in world.controller.log
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_that_froze_writes_nothing_when_it_wakes_up_and_ends(world: World, standby: Controller) -> None:
+    deployed = world.deploy(config_map("settings", color="blue"))
+    deployed.wait_ready()
+    process = world.controller._process._own_child()
+    os.kill(process.pid, signal.SIGSTOP)
+    standby.wait_for(lambda: is_leading(standby), DURATION + RETRY * 1.2 + SLACK + 5, "the standby leads")
+    said = len(world.controller.log)
+    deployed.edit("settings", color="red")  # both are told
+    standby.wait_for(lambda: deployed.data("settings") == {"color": "blue"}, 30, "the standby repairs it")
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(30) == 1
+    assert "object applied" not in world.controller.log[said:]
+    assert '"msg": "Lease lost"' in world.controller.log[said:]
+
+
+@pytest.mark.timeout(300)
+def test_who_comes_back_after_a_kill_need_not_wait_for_its_own_lease(world: World) -> None:
+    transitions = lease(world)["leaseTransitions"]
+    world.controller.kill()
+    said = len(world.controller.log)
+    world.controller.start()
+    world.wait(lambda: '"msg": "leading"' in world.controller.log[said:], "it leads again", DURATION - 1)
+    assert lease(world)["leaseTransitions"] == transitions
+
+
+@pytest.mark.timeout(300)
+def test_without_an_api_server_a_process_is_well_and_not_ready(
+    world: World, standby: Controller, fresh_cluster: ControlPlane
+) -> None:
+    fresh_cluster.stop_api_server()
+    try:
+        standby.wait_for(lambda: probe(standby, "readyz").startswith("503"), 60, "it is not ready")
+        assert probe(standby, "healthz") == "200 ok"
+    finally:
+        fresh_cluster.start_api_server()
+    standby.wait_for(lambda: probe(standby, "readyz") == "200 ok", 60, "it is ready again")
