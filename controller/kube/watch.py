@@ -148,9 +148,14 @@ class Reflector(Generic[RecordT]):
         self._awake.set()
 
     @property
+    def started(self) -> bool:
+        """Whether it was asked to watch: some are only when somebody needs them."""
+        return not math.isinf(self._next_sign)
+
+    @property
     def stuck(self) -> bool:
         """Whether its thread has ended, or hangs; to wait for a server that is away is no such thing."""
-        if self._stopping.is_set() or math.isinf(self._next_sign):
+        if self._stopping.is_set() or not self.started:
             return False
         return not self._thread.is_alive() or time.monotonic() > self._next_sign
 

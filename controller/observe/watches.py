@@ -156,7 +156,7 @@ class Watches:
 
     def unknown(self) -> list[str]:
         """Return the paths of the collections that are not known yet, with what hinders that."""
-        missing = [reflector for reflector in self._reflectors() if not reflector.synced]
+        missing = [reflector for reflector in self._reflectors() if reflector.started and not reflector.synced]
         # What may not be listed, or is not served, holds nothing up; without the BundleDeployments there is no work.
         waiting = [each for each in missing if not each.denied or each is self._deployments]
         return [f"{each.path}{f' ({each.last_error})' if each.last_error else ''}" for each in waiting]

@@ -464,3 +464,19 @@ def test_pauses_double_up_to_the_longest() -> None:
     for failures, expected in ((1, 0.8), (2, 1.6), (5, 12.8), (7, 30), (5000, 30)):
         assert expected * 0.5 <= pace.choose_pause(failures, 0) <= expected * 1.5
     assert pace.choose_pause(1, 99) == 99
+
+
+# signs of life
+
+
+def test_a_watch_that_waits_for_its_server_is_not_stuck_and_one_that_hangs_is(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS))
+    reflector = followed.reflector
+    assert (reflector.started, reflector.stuck) == (False, False)
+    followed.api.frozen.set()
+    reflector.start()
+    assert (reflector.started, reflector.stuck) == (True, False)
+    reflector._next_sign = time.monotonic() - 1
+    assert reflector.stuck
+    reflector.stop()
+    assert not reflector.stuck
