@@ -293,7 +293,7 @@ class World:
 
     def clean_up(self) -> None:
         """Delete all BundleDeployments of this world, and their namespaces."""
-        if not self.controller.is_running():
+        if self.deployed and not self.controller.is_running():
             self.controller.start()
         for deployed in self.deployed:
             if exists(self.client, deployed.path):
@@ -328,7 +328,8 @@ def new_world(
         yield world
         if is_shared:
             world.clean_up()
-            controller.stop()  # hands its Lease over: others use the cluster
+            if controller.is_running():
+                controller.stop()  # hands its Lease over: others use the cluster
     finally:
         controller.kill()
         take_away(folder)
