@@ -43,4 +43,5 @@ def _is_drift(outcome: Outcome, job: Job) -> bool:
     task = outcome.task
     if task.action is Action.CREATE:
         return not task.target.bare and task.target.key in job.ledger.left
-    return task.action is Action.REPAIR
+    # What is spared and has our values nevertheless is no drift.
+    return task.action is Action.REPAIR and (outcome.drift is not None or not outcome.spared)

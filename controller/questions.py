@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
@@ -27,11 +26,6 @@ def own_records(observed: Mapping[ObjectKey, Record], deployment: BundleDeployme
 def recorded_kinds(deployment: BundleDeployment) -> list[GroupVersionKind]:
     """Return the kinds of which it may have objects, as status says."""
     return [GroupVersionKind.parse(text) for text in deployment.status.managed_kinds]
-
-
-def ignore_rules(deployment: BundleDeployment) -> list[dict[str, Any]]:
-    """Return spec.drift.ignore as JSON."""
-    return [rule.model_dump(mode="json", by_alias=True, exclude_none=True) for rule in deployment.spec.drift.ignore]
 
 
 def is_current(deployment: BundleDeployment) -> bool:

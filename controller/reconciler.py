@@ -38,7 +38,7 @@ from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.observer import DEAF, Observer, Phase
 from controller.publisher import Publisher
-from controller.questions import ignore_rules, is_current, is_same_wish, own_records, owner_of, recorded_kinds
+from controller.questions import is_current, is_same_wish, own_records, owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
@@ -215,15 +215,14 @@ class Reconciler:
         return present
 
     def _target_set(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> TargetSet:
-        orphan, ignore = deployment.spec.deletion_policy == "Orphan", ignore_rules(deployment)
-        identity = (revision.digest, json.dumps([orphan, ignore]))
+        orphan = deployment.spec.deletion_policy == "Orphan"
+        identity = (revision.digest, json.dumps([orphan, revision.terms.drift]))
         if identity not in memory.targets or memory.targets[identity].undecided:
             memory.targets[identity] = make_targets(
                 revision,
                 owner_of(deployment),
                 orphan=orphan,
                 is_namespaced=self._watches.is_namespaced,
-                ignore=ignore,
             )
         return memory.targets[identity]
 
@@ -244,7 +243,7 @@ class Reconciler:
             wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
             wanted=targets,
             warnings=warnings,
-            repairs=deployment.spec.drift.mode == "Repair",
+            repairs=(revision.terms.drift or {}).get("mode", "Repair") == "Repair",
             installed=deployment.status.installed_revision == targets.revision,
             ledger=memory.ledger,
             exists=self._watches.exists,

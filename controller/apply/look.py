@@ -120,7 +120,7 @@ class Looker:
         key = task.target.key
         body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
         try:
-            live = self._client.get(resource.path(key.namespace, key.name)).value
+            live = self._client.acting_as(job.user).get(resource.path(key.namespace, key.name)).value
         except ApiError as error:
             return Drifted(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
         if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):

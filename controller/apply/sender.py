@@ -196,13 +196,13 @@ class Sender:
 
     def _apply(self, request: _Request) -> Outcome:
         task, job = request.task, request.job
-        warnings = self._inspect(request)
-        if not job.proceed():  # to look at many objects takes its time
-            return Outcome(task=task, error=out_of_date(task))
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
             # From now on it is there, and ours: what is left to do is to be without what was only set at creation.
             return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
+        warnings = self._inspect(request)
+        if not job.proceed():  # to look at many objects takes its time
+            return Outcome(task=task, error=out_of_date(task))
         body = self._prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
         self._retries.succeeded(job.owner.name, task.target.key)
@@ -268,7 +268,7 @@ class Sender:
     def _leave_fields(self, request: _Request) -> None:
         target = request.task.target
         try:
-            heal.leave_fields(self._client, request.path, target.leeway.paths, request.job.owner.name)
+            heal.leave_fields(request.client, request.path, target.leeway.paths, request.job.owner.name)
         except ValueError as error:
             raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
 
@@ -276,7 +276,7 @@ class Sender:
         key = request.task.target.key
         if request.task.action is Action.CREATE:
             return Drifted(key=key, state="gone")
-        live = self._client.get(request.path, metadata=True).value
+        live = request.client.get(request.path, metadata=True).value
         return explain(key, live, body, request.manager)
 
     def _without_strays(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,6 @@ def make_targets(
     *,
     orphan: bool,
     is_namespaced: Callable[[GroupVersionKind], bool | None],
-    ignore: Sequence[Mapping[str, Any]] = (),
 ) -> TargetSet:
     """Return the targets of a revision, the install namespace first where objects need it and the bundle lacks it.
 
@@ -76,11 +75,10 @@ def make_targets(
         owner: the BundleDeployment that applies.
         orphan: the deletionPolicy is Orphan: nothing carries an ownerReference.
         is_namespaced: whether the objects of a kind have a namespace; None: the cluster does not serve it.
-        ignore: items of spec.drift.ignore, as JSON.
     """
     install_namespace = revision.terms.install_namespace
     placed = [_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects]
-    autoscalers = find_autoscalers(placed)
+    ignore, autoscalers = (revision.terms.drift or {}).get("ignore", ()), find_autoscalers(placed)
     targets = [
         _target(
             manifest,
