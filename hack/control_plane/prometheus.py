@@ -13,7 +13,7 @@ from hack.control_plane.ports import free_ports
 from hack.control_plane.processes import Process
 from hack.control_plane.waiting import wait_for
 
-START_SECONDS = 60.0
+START_SECONDS = 150.0
 CONFIGURATION = """\
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: [{rules}]

@@ -9,7 +9,7 @@ from hack.control_plane.ports import free_ports
 from hack.control_plane.processes import Process
 from hack.control_plane.waiting import wait_for
 
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 CONFIGURATION = """\
 version: 0.1
 log: {{level: info, accesslog: {{disabled: false}}}}
