@@ -50,6 +50,20 @@ class Wanted:
     fetching: str = ""
     """What is being done to get the one that the spec asks for."""
 
+    def report(self, deployment: BundleDeployment) -> Report:
+        """Return what is known before anything is compared: the rest stays as status has it."""
+        status = deployment.status
+        # Where something was begun and not finished, status has to go on telling which revision that was.
+        pending = self.pending if status.managed_state else ""
+        return Report(
+            wanted=self.revision.digest if self.current and self.revision else pending,
+            failure=self.failure,
+            fetching=self.fetching,
+            install_namespace=status.install_namespace,
+            managed_state=status.managed_state,
+            managed_kinds=status.managed_kinds,
+        )
+
 
 class Finder:
     """Finds the wanted revision of BundleDeployments."""

@@ -16,11 +16,13 @@ from controller.accounts import Accounts
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
+from controller.appraisal import Appraiser
 from controller.assistance import Assistant
 from controller.content.store import ContentStore
 from controller.deletion import Deleter
 from controller.desired import Builder
 from controller.hooks import Hooks
+from controller.installation import Installer
 from controller.kube.client import ApiError, Client, RequestHook, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
@@ -253,11 +255,27 @@ def make_manager(settings: Settings) -> Manager:
     )
     hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder, accounts)
     explainer = Explainer(client, lambda name: dispatcher.objects_changed(name, urgent=False))
-    reconciler = Reconciler(
+    contested = ContestedWatches(client, discovery, dispatcher.contested_changed)
+    appraiser = Appraiser(watches, explainer)
+    installer = Installer(
         watches=watches,
         finder=finder,
         applier=applier,
         remover=remover,
+        hooks=hooks,
+        accounts=accounts,
+        appraiser=appraiser,
+        publisher=publisher,
+        revisions=revisions,
+        retries=retries,
+        contested=contested,
+        now=_now,
+        observer=metrics,
+    )
+    reconciler = Reconciler(
+        watches=watches,
+        finder=finder,
+        installer=installer,
         deleter=Deleter(
             watches=watches,
             finder=finder,
@@ -273,10 +291,9 @@ def make_manager(settings: Settings) -> Manager:
         publisher=publisher,
         revisions=revisions,
         retries=retries,
-        explainer=explainer,
-        contested=ContestedWatches(client, discovery, dispatcher.contested_changed),
+        appraiser=appraiser,
+        contested=contested,
         now=_now,
-        observer=metrics,
     )
     dispatcher.reconciler = reconciler
     workers = Workers(queue, reconciler.reconcile, settings.workers, metrics.pass_ended)

@@ -21,11 +21,13 @@ from controller.accounts import AccountPolicy, Accounts
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
+from controller.appraisal import Appraiser
 from controller.assistance import Assistant, Attempt
 from controller.deletion import Deleter
 from controller.desired import Aid, Builder, Pins, Request, Resolved, spec_digest, terms_of
 from controller.formats.applicable import make_applicable, revision_digest
 from controller.hooks import Hooks
+from controller.installation import Installer
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
@@ -211,11 +213,26 @@ class World:
             now=self.now,
         )
         hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder, accounts)
-        self.reconciler = Reconciler(
+        appraiser = Appraiser(watches, Explainer(client, lambda _name: None))
+        contested = cast("ContestedWatches", self.contested)
+        installer = Installer(
             watches=watches,
             finder=finder,
             applier=self.applier,
             remover=remover,
+            hooks=hooks,
+            accounts=accounts,
+            appraiser=appraiser,
+            publisher=publisher,
+            revisions=revisions,
+            retries=self.retries,
+            contested=contested,
+            now=self.now,
+        )
+        self.reconciler = Reconciler(
+            watches=watches,
+            finder=finder,
+            installer=installer,
             deleter=Deleter(
                 watches=watches,
                 finder=finder,
@@ -231,8 +248,8 @@ class World:
             publisher=publisher,
             revisions=revisions,
             retries=self.retries,
-            explainer=Explainer(client, lambda _name: None),
-            contested=cast("ContestedWatches", self.contested),
+            appraiser=appraiser,
+            contested=contested,
             now=self.now,
         )
 

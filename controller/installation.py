@@ -1,0 +1,343 @@
+"""Working on one revision: from its targets to a plan, carried out, pruned, and told.
+
+What is applied is the wanted revision, or what was applied last where that cannot be had; who decides which is
+reconciler.py. Here nothing waits either: what cannot be done in this pass has its reason in the report.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment
+from controller.accounts import Accounts, account_of
+from controller.apply.execute import Applier
+from controller.apply.job import Job
+from controller.apply.ledger import Ledger
+from controller.apply.optional import leave_out_missing
+from controller.apply.outcome import Outcome
+from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
+from controller.apply.prune import Cause, Removal, Remover
+from controller.apply.targets import Target, TargetSet, find_dropped_replicas, make_targets
+from controller.appraisal import Appraiser
+from controller.hooks import Hooks
+from controller.kube.resources import GroupVersionKind
+from controller.memory import Memory
+from controller.observe.contested import Contested, ContestedWatches
+from controller.observe.progress import Progress
+from controller.observe.records import ObjectKey, Record, managed_state
+from controller.observe.watches import Watches
+from controller.observer import DEAF, Observer, Phase
+from controller.publisher import Publisher
+from controller.questions import is_same_wish, own_records, owner_of, recorded_kinds
+from controller.report import Report
+from controller.retries import Retries
+from controller.revision import Revision
+from controller.revisions import RevisionStore
+from controller.status import notes_on_removals, notes_on_repairs, summarize
+from controller.wanted import Finder, Wanted, requested_at
+
+
+class Installer:
+    """Brings the cluster towards revisions, and keeps it there.
+
+    Args:
+        now: the time of day.
+        observer: is told how long applying and pruning take, and of drift.
+    """
+
+    def __init__(
+        self,
+        *,
+        watches: Watches,
+        finder: Finder,
+        applier: Applier,
+        remover: Remover,
+        hooks: Hooks,
+        accounts: Accounts,
+        appraiser: Appraiser,
+        publisher: Publisher,
+        revisions: RevisionStore,
+        retries: Retries,
+        contested: ContestedWatches,
+        now: Callable[[], datetime],
+        observer: Observer = DEAF,
+    ) -> None:
+        self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
+        self._hooks, self._accounts, self._appraiser, self._publisher = hooks, accounts, appraiser, publisher
+        self._revisions, self._retries, self._contested = revisions, retries, contested
+        self._now, self._observer = now, observer
+
+    def work_on(
+        self, revision: Revision, deployment: BundleDeployment, wanted: Wanted, memory: Memory
+    ) -> tuple[Report, BundleDeployment]:
+        """Do what can be done now for a revision.
+
+        Returns: what was found and done, and the BundleDeployment with what was announced in its status.
+        Raises: ApiError.
+        """
+        targets, leftovers, warnings = self._targets(deployment, revision, memory)
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *recorded_kinds(deployment)}
+        if unknown := self._watches.need(deployment.metadata.name, kinds):
+            return replace(wanted.report(deployment), unknown=tuple(unknown)), deployment
+        job = self._job(deployment, revision, targets, warnings, memory)
+        plan = make_plan(job, leftovers, self._watches.managed(job.owner.name))
+        if deployment.spec.paused or not self._accounts.policy.allows(revision.terms):
+            return self._survey(deployment, wanted, plan, job, memory), deployment
+        if plan.writes:
+            if absence := self._accounts.absence(job.owner.name, account_of(revision.terms)):
+                return replace(self._survey(deployment, wanted, plan, job, memory), failure=absence), deployment
+            deployment = self._announce(deployment, wanted, plan, job)
+        outcomes = self._execute(plan, job)
+        self._observer.drift_found(*memory.drifting.repair(outcomes, job))
+        _remember(memory.ledger, outcomes)
+        self._contested.watch(deployment.metadata.name, _contested_in(outcomes))
+        return self._conclude(
+            deployment=deployment, wanted=wanted, job=job, outcomes=outcomes, memory=memory
+        ), deployment
+
+    def _targets(
+        self, deployment: BundleDeployment, revision: Revision, memory: Memory
+    ) -> tuple[TargetSet, tuple[Target, ...], tuple[str, ...]]:
+        """Return the targets of a revision, those that only the one before has, and warnings about the difference."""
+        wanted = self._without_missing(deployment, self._target_set(deployment, revision, memory), memory)
+        before = self._finder.revision_before(deployment, revision.digest, memory)
+        if before is None or before.digest == revision.digest:
+            return wanted, (), ()
+        others = self._without_missing(deployment, self._target_set(deployment, before, memory), memory)
+        left = memory.ledger.left.keys() | self._watches.managed(deployment.metadata.name).keys()
+        leftovers = tuple(t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left)
+        return wanted, leftovers, find_dropped_replicas(others, wanted)
+
+    def _without_missing(self, deployment: BundleDeployment, targets: TargetSet, memory: Memory) -> TargetSet:
+        """Skip what is optional and not served; while paused also what has come since, as it was never applied."""
+        held = deployment.status.skipped_kinds if deployment.spec.paused else ()
+        present = leave_out_missing(targets, lambda kind: str(kind) in held or self._watches.is_missing(kind))
+        memory.ledger.forget(target.key for target in present.skipped)
+        for target in present.skipped:
+            self._retries.succeeded(deployment.metadata.name, target.key)
+        return present
+
+    def _target_set(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> TargetSet:
+        orphan = deployment.spec.deletion_policy == "Orphan"
+        identity = (revision.digest, json.dumps([orphan, revision.terms.drift]))
+        if identity not in memory.targets or memory.targets[identity].undecided:
+            memory.targets[identity] = make_targets(
+                revision,
+                owner_of(deployment),
+                orphan=orphan,
+                is_namespaced=self._watches.is_namespaced,
+            )
+        return memory.targets[identity]
+
+    def _job(
+        self,
+        deployment: BundleDeployment,
+        revision: Revision,
+        targets: TargetSet,
+        warnings: tuple[str, ...],
+        memory: Memory,
+    ) -> Job:
+        return Job(
+            owner=owner_of(deployment),
+            user=account.user if (account := account_of(revision.terms)) else None,
+            orphan=deployment.spec.deletion_policy == "Orphan",
+            collision_protection=deployment.spec.collision_protection,
+            install_namespace=revision.terms.install_namespace,
+            wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
+            wanted=targets,
+            warnings=warnings,
+            repairs=(revision.terms.drift or {}).get("mode", "Repair") == "Repair",
+            installed=deployment.status.installed_revision == targets.revision,
+            ledger=memory.ledger,
+            exists=self._watches.exists,
+            crd_upgrade_safety=deployment.spec.crd_upgrade_safety,
+            proceed=lambda: is_same_wish(deployment, self._watches.deployment(deployment.metadata.name)),
+            gate=self._hooks.before_install(deployment, revision, targets, memory),
+        )
+
+    def _announce(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job) -> BundleDeployment:
+        """Write what a kill in the midst of applying must not lose: the revision, and where to look for its objects."""
+        status = deployment.status
+        report = replace(
+            wanted.report(deployment),
+            revision=job.wanted.revision,
+            install_namespace=job.install_namespace,
+            managed_state="" if plan.upgrades or status.revision != job.wanted.revision else status.managed_state,
+            managed_kinds=_merge_kinds(status.managed_kinds, job.wanted.kinds),
+        )
+        essential = (report.wanted or status.revision, report.managed_state, report.managed_kinds)
+        if essential == (status.revision, status.managed_state, status.managed_kinds):
+            return deployment
+        return self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
+
+    def _execute(self, plan: Plan, job: Job) -> list[Outcome]:
+        """Carry out a plan, and tell how long that took if something was sent.
+
+        Raises: ApiError.
+        """
+        started = time.monotonic()
+        outcomes = self._applier.execute(plan, job)
+        if any(outcome.tried for outcome in outcomes):
+            succeeded = not any(outcome.error for outcome in outcomes)
+            self._observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
+        return outcomes
+
+    def _survey(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job, memory: Memory) -> Report:
+        """Look, and touch nothing: what has drifted, and how healthy it is (DESIGN, rule 8)."""
+        drifted, same = self._applier.survey(plan, job)
+        memory.ledger.learn(same)
+        self._observer.drift_found(memory.drifting.see([each.key for each in drifted]), 0)
+        return replace(
+            wanted.report(deployment),
+            revision=job.wanted.revision,
+            drifted=tuple(drifted),
+            skipped_kinds=job.wanted.skipped_kinds,
+            progress=self._progress(deployment, job, memory),
+        )
+
+    def _conclude(
+        self,
+        *,
+        deployment: BundleDeployment,
+        wanted: Wanted,
+        job: Job,
+        outcomes: list[Outcome],
+        memory: Memory,
+    ) -> Report:
+        """Prune if it is time, and say what is left to do."""
+        applied = not any(outcome.error for outcome in outcomes)
+        hook_failure = self._hooks.after_apply(deployment, wanted, memory) if applied else None
+        applied = applied and hook_failure is None
+        progress = self._progress(deployment, job, memory, outcomes)
+        prune_now = (
+            applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
+        )
+        # As it is after applying: what was only in the revision before may just have been repaired from it.
+        surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
+        removals = self._prune(surplus, job) if prune_now and surplus else []
+        self._publisher.say(deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
+        memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
+        waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
+        observed = self._watches.managed(job.owner.name)
+        finished = (
+            applied
+            and (not waiting or deployment.spec.prune == "Never")
+            and not any(outcome.spared for outcome in outcomes)
+            and _is_as_left(job, observed)
+        )
+        skipped = [observed[target.key] for target in job.wanted.skipped if target.key in observed]
+        kinds = {*job.wanted.kinds, *_kinds_of([*waiting, *skipped], deployment)}
+        report = replace(
+            wanted.report(deployment),
+            failure=wanted.failure or hook_failure,
+            revision=job.wanted.revision,
+            applied=applied,
+            outcomes=tuple(outcomes),
+            drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
+            removals=tuple(removals),
+            awaiting_prune=tuple(waiting),
+            conflicts=tuple(memory.ledger.conflicts()),
+            progress=progress,
+            install_namespace=job.install_namespace,
+            managed_state=self._finish(
+                deployment=deployment, wanted=wanted, job=job, kinds=kinds, observed=observed, memory=memory
+            )
+            if finished
+            else deployment.status.managed_state,
+            skipped_kinds=job.wanted.skipped_kinds,
+            warnings=_warnings(outcomes, job, wanted.revision),
+        )
+        if not finished:
+            return report
+        memory.rest(() if wanted.current else (job.wanted.revision, wanted.pending))
+        return replace(report, managed_kinds=_merge_kinds((), kinds))
+
+    def _prune(self, surplus: list[Record], job: Job) -> list[Removal]:
+        started = time.monotonic()
+        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user)
+        succeeded = not any(removal.error for removal in removals)
+        self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=succeeded)
+        return removals
+
+    def _finish(
+        self,
+        *,
+        deployment: BundleDeployment,
+        wanted: Wanted,
+        job: Job,
+        kinds: Iterable[GroupVersionKind],
+        observed: Mapping[ObjectKey, Record],
+        memory: Memory,
+    ) -> str:
+        """Nothing is left to do: expect everything as it was compared, and drop the revisions that nobody needs.
+
+        Not as it is by now: an edit that has come since would pass for expected, and never be repaired.
+        """
+        records = {key: record for key, record in observed.items() if key in job.wanted.by_key}
+        memory.ledger.expect_all(own_records(records, deployment))
+        if not wanted.pending:
+            if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
+                self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
+            self._watches.need_only(job.owner.name, kinds)
+        return managed_state(own_records(records, deployment))
+
+    def _progress(
+        self, deployment: BundleDeployment, job: Job, memory: Memory, outcomes: Iterable[Outcome] = ()
+    ) -> Progress:
+        observed = self._watches.managed(job.owner.name)
+        digests = {
+            t.key: t.digest
+            for t in job.wanted.targets
+            if not t.bare
+            and t.key not in memory.ledger.used
+            and not is_finished(t, observed.get(t.key), installed=job.installed)
+        }
+        refusals = {outcome.task.target.key: outcome.error for outcome in outcomes if outcome.error}
+        return self._appraiser.judge(deployment, memory, job.wanted.revision, digests, refusals)
+
+
+def _is_as_left(job: Job, observed: Mapping[ObjectKey, Record]) -> bool:
+    """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
+    return not any(key in job.wanted.by_key for key in job.ledger.drifted(observed))
+
+
+def _kinds_of(records: Iterable[Record], deployment: BundleDeployment) -> list[GroupVersionKind]:
+    wanted = {(record.key.group, record.key.kind) for record in records}
+    return [kind for kind in recorded_kinds(deployment) if (kind.group, kind.kind) in wanted]
+
+
+def _merge_kinds(recorded: Iterable[str], kinds: Iterable[GroupVersionKind]) -> tuple[str, ...]:
+    return tuple(sorted({*recorded, *map(str, kinds)}))
+
+
+def _may_prune(prune: str, *, health_allows: bool) -> bool:
+    return prune == "AfterApply" or (prune == "AfterHealthy" and health_allows)
+
+
+def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
+    """Yield the objects that somebody else has, but for those of other BundleDeployments, which are watched anyway."""
+    for outcome in outcomes:
+        target, record = outcome.task.target, outcome.task.record
+        if outcome.error and outcome.error.reason is Reason.COLLISION and not (record and record.owner):
+            yield Contested(kind=target.kind, key=target.key, record=record)
+
+
+def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
+    """Note how the objects were left, which Jobs are done with, and which Namespaces are there without being ours."""
+    done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
+    ledger.learn(outcome.record for outcome in done if outcome.record)
+    ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
+    ledger.used |= {o.task.target.key for o in done if o.task.action is Action.USE or o.task.target.bare}
+
+
+def _warnings(outcomes: Iterable[Outcome], job: Job, revision: Revision | None) -> tuple[str, ...] | None:
+    """Return each warning once, ours first; None if nothing was sent, so that those of the last apply stay."""
+    sent = [outcome for outcome in outcomes if outcome.tried]
+    leeway = (text for target in job.wanted.targets for text in target.leeway.warnings)
+    ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway]
+    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if sent else None
