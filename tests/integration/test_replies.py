@@ -683,7 +683,9 @@ def test_an_entry_of_an_older_version_is_migrated_where_a_newer_one_has_a_defaul
     """Flux is stuck there (flux2#5715): the object as it is now does not fit the version of somebody else's entry."""
     _establish(place, versions=[_version("v1", storage=False), _version("v2", storage=True)])
     path, ours = place.locate(_widget(place, "v2", a="ours"))
-    place.client.merge_patch(path.replace("/v2/", "/v1/"), {"spec": {"a": "theirs"}}, manager="somebody")
+    # A field that we do not take: with its last one the entry would go.
+    label = {"metadata": {"labels": {"x": "y"}}}
+    place.client.merge_patch(path.replace("/v2/", "/v1/"), label, manager="somebody")
     default = {"type": "string", "default": "d"}
     place.apply(_definition(place, versions=[_version("v1", storage=False), _version("v2", storage=True, b=default)]))
 
