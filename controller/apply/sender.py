@@ -242,28 +242,24 @@ class Sender:
     def _send_apply(self, request: _Request, body: Mapping[str, Any], *, force: bool) -> Response:
         return self._haste.watch(lambda: request.client.apply(request.path, body, manager=request.manager, force=force))
 
-    def _prepare(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, request: _Request, body: dict[str, Any]) -> Mapping[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
         task, record = request.task, request.task.record
-        if task.target.leeway.paths:
-            self._leave_fields(request)
-        if record and record.scaled_hash:
-            body = dict(without(body, [REPLICAS])) if has_field(body, REPLICAS) else body
         if _is_repair(task, request.job) and request.job.ledger.is_fought_over(task.target.key):
             request.job.ledger.fights[task.target.key] = self._explain(request, body)
-        if task.action not in (Action.REPAIR, Action.TAKE_BACK) or record is None:
-            return body
-        version = record.resource_version
         try:
+            if task.target.leeway.paths:
+                self._leave_fields(request)
             if task.action is Action.REPAIR:
-                return self._without_strays(request, body)
-            if task.evicts or record.released_from:
-                version = make_way(request.client, request.resource, task.target.key, version)
+                self._take_strays(request, body)
+            elif task.action is Action.TAKE_BACK and record:
+                body = {**body, "metadata": {**body["metadata"], "resourceVersion": self._make_way(request, record)}}
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             raise ApiError(HTTPStatus.CONFLICT, "Gone", "is gone since it was looked at") from error
-        return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+        is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
+        return without(body, [REPLICAS]) if is_scaled else body
 
     def _leave_fields(self, request: _Request) -> None:
         target = request.task.target
@@ -276,14 +272,22 @@ class Sender:
         key = request.task.target.key
         if request.task.action is Action.CREATE:
             return Drifted(key=key, state="gone")
-        live = request.client.get(request.path, metadata=True).value
+        try:
+            live = request.client.get(request.path, metadata=True).value
+        except ApiError:
+            return Drifted(key=key)  # it is put right, whoever changed it
         return explain(key, live, body, request.manager)
 
-    def _without_strays(self, request: _Request, body: dict[str, Any]) -> dict[str, Any]:
+    def _take_strays(self, request: _Request, body: dict[str, Any]) -> None:
         # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
         if heal.has_keyed_items(body):
             heal.take_over_items(request.client, request.path, body, request.manager)
-        return body
+
+    def _make_way(self, request: _Request, record: Record) -> str:
+        """Return the version to take an object back at."""
+        if not (request.task.evicts or record.released_from):
+            return record.resource_version
+        return make_way(request.client, request.resource, record.key, record.resource_version)
 
     def _tidied(self, request: _Request, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """Drop the entries that our apply has left beside ours; to fail in that is no failure of the apply."""

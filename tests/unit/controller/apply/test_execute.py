@@ -440,7 +440,18 @@ def test_repairs_of_one_object_wait_longer_and_longer(bench: Bench) -> None:
         repaired.append(not outcome.postponed)
         bench.now += 1
     assert [second for second, done in enumerate(repaired) if done] == [0, 2, 8]
-    assert [conflict.key for conflict in bench.ledger.conflicts()] == [KEY]
+    assert [str(conflict) for conflict in bench.ledger.conflicts()] == ["ConfigMap shop/a (data.a)"]
+
+
+def test_who_cannot_be_asked_who_fights_puts_it_right_nevertheless(bench: Bench) -> None:
+    bench.installed(config_map())
+    bench.cluster.faults[f"GET {MAP_PATH}"] = [ApiError(403, "Forbidden", "no")]
+    for _ in range(3):
+        bench.cluster.edit(MAP_PATH, data={"a": "2"})
+        assert bench.run(config_map())["a"].repaired
+        bench.now += 10
+    assert data(bench) == {"a": "1"}
+    assert [str(conflict) for conflict in bench.ledger.conflicts()] == ["ConfigMap shop/a"]
 
 
 def test_an_object_that_is_deleted_again_and_again_is_a_fight_too(bench: Bench) -> None:
