@@ -98,6 +98,7 @@ class Election:
         self._acquired = ""
         self._until = 0.0
         self._leading = False
+        self._follows = False
         self._stopping = threading.Event()
         self._awake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
@@ -116,6 +117,11 @@ class Election:
     def leading(self) -> bool:
         """Whether this process leads."""
         return self._leading
+
+    @property
+    def follows(self) -> bool:
+        """Whether somebody else has led since this process began: what it knows may be older than their last write."""
+        return self._follows
 
     @property
     def alive(self) -> bool:
@@ -236,6 +242,7 @@ class Election:
         if self._lease is None or lease.get("spec") != self._lease.get("spec"):
             self._seen_at = self._clock()
         self._lease = lease
+        self._follows = self._follows or self._spec().get("holderIdentity") not in (None, "", self._identity)
 
     def _write(self) -> bool:
         """Write the record as ours; False if it is not as it was read any more."""

@@ -65,8 +65,6 @@ DRAIN_SECONDS = 1.2
 """For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
 LAST_WRITES_SECONDS = 0.3
 EVENTS_SECONDS = 0.3
-BEGIN_SECONDS = 1.0
-"""Who is elected later than this after its start was a standby."""
 LEASE = "rukpak"
 OWN_CONNECTIONS = 8
 """For the Lease, reviews and the probe: these have a client of their own, which no fence and no full pool holds up."""
@@ -139,14 +137,14 @@ class Manager:
         While another process leads, only watch: the caches are warm when it ends.
         """
         log.info("starting", extra={"version": version("rukpak"), "namespace": self.settings.namespace})
-        for server in self.servers:
-            server.start()
         self.events.start()
-        self.watches.start()
         if self.election:
             self.election.start()
         else:
             self.elected.set()
+        self.watches.start()
+        for server in self.servers:
+            server.start()
         threading.Thread(target=self._act, args=(stop,), name="act", daemon=True).start()
         stop.wait()
         log.info("stopping")
@@ -154,9 +152,8 @@ class Manager:
 
     def _act(self, stop: threading.Event) -> None:
         """Begin to work once this process may; then remove the revisions of nobody."""
-        is_standby = not self.elected.wait(BEGIN_SECONDS)
         self.elected.wait()
-        if is_standby:
+        if self.election and self.election.follows:
             self._catch_up(stop)
         if stop.is_set():
             return

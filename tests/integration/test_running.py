@@ -10,6 +10,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,12 +90,19 @@ def token_of(cluster: ControlPlane, name: str) -> str:
     return cluster.kubectl("create", "token", name, "--namespace=default").strip()
 
 
+def is_told(controller: Controller, text: str) -> bool:
+    return text in controller.log
+
+
 def test_missing_rights_are_named(fresh_cluster: ControlPlane, start: Start, tmp_path: Path) -> None:
     controller = start(account(fresh_cluster, "powerless", tmp_path))
-    controller.wait_for(lambda: "Lease not available" in controller.log, 60, "it is said")
-    controller.wait_for(lambda: "watch waits for a right that is missing" in controller.log, 60, "that is said, too")
-    assert 'cannot get resource \\"leases\\" in API group \\"coordination.k8s.io\\"' in controller.log
-    assert 'cannot list resource \\"bundledeployments\\" in API group \\"core.rukpak.io\\"' in controller.log
+    missing = (
+        'cannot get resource \\"leases\\" in API group \\"coordination.k8s.io\\"',
+        'cannot watch resource \\"bundledeployments\\" in API group \\"core.rukpak.io\\" at the cluster scope',
+    )
+    for right in missing:
+        controller.wait_for(partial(is_told, controller, right), 60, right)
+    assert "watch waits for a right that is missing" in controller.log
     assert probe(controller, "readyz").startswith("503")
     assert probe(controller, "healthz") == "200 ok"
 

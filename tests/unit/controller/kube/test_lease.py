@@ -85,6 +85,7 @@ def test_who_exits_hands_over_at_once(api: FakeApi) -> None:
     assert not first.is_writing()
     assert second.elected.wait(2)
     assert time.monotonic() - started < 2
+    assert (first.election.follows, second.election.follows) == (False, True)
     assert record(api)["leaseTransitions"] == 1
 
 
@@ -140,6 +141,7 @@ def test_the_successor_of_a_process_with_the_same_identity_need_not_wait(api: Fa
     candidate = Candidate(api, "a", LeaseTimes(duration=60, renew=40, retry=15))
     assert candidate.elected.wait(5)
     assert record(api)["leaseTransitions"] == 3
+    assert not candidate.election.follows
 
 
 def test_a_lease_that_was_released_is_free(api: FakeApi) -> None:
