@@ -12,7 +12,7 @@ from pathlib import Path
 from hack.control_plane.binaries import MissingError
 from hack.control_plane.settings import read_settings
 from hack.demonstration.shell import CommandError
-from hack.demonstration.stage import OwnStage, RefusedError, Stage, UserStage
+from hack.demonstration.stage import PLUGIN, OwnStage, RefusedError, Stage, UserStage
 from hack.demonstration.story import tell
 
 SIGNAL_STATUS = 128
@@ -71,7 +71,7 @@ def _give(stage: Stage, *, keep: bool) -> int:
 
 
 def _explain(stage: Stage) -> str:
-    return f"To use it:\n{stage.explain_use()}\nTo end it:\n{stage.explain_end()}"
+    return f"To use it:\n{stage.explain_use()}\n{PLUGIN}\nTo end it:\n{stage.explain_end()}"
 
 
 def _exit(number: int, _frame: object) -> None:

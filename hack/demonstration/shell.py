@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -50,21 +50,6 @@ class Shell:
             for line in running.lines():
                 self.tell(line)
             running.check()
-
-    def watch(self, command: str, until: Callable[[str], bool]) -> None:
-        """Do the same with a command that does not end by itself: interrupt it after the first line that is the last.
-
-        Raises: CommandError if that line does not come in time.
-        """
-        self.tell(f"$ {command}")
-        with self._start(command) as running:
-            for line in running.lines():
-                self.tell(line)
-                if until(line):
-                    self.tell("^C")
-                    return
-            running.check()
-            raise CommandError(f"{command}: ended before what was waited for")
 
     def look(self, command: str) -> str:
         """Run a command that is not shown, and return what it says.

@@ -27,6 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = "crd/bundledeployments.core.rukpak.io"
 NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
+NAMES = ("demo", "three", "shop", "greeter")
+"""Of the BundleDeployments that are shown."""
+PLUGIN = f"export PATH={shlex.quote(str(ROOT / '.venv' / 'bin'))}:$PATH"
+"""The line after which a shell knows `kubectl rukpak`."""
 
 
 class RefusedError(Exception):
@@ -91,6 +95,12 @@ class Stage(ABC):
         program = self._binaries.obtain(["registry"])["registry"]
         with serve_private_sources(folder, program, LocalRegistry(self._registry)) as sources:
             yield sources
+
+    def add_plugin(self) -> None:
+        """Let the shell find `kubectl rukpak`."""
+        self.shell.tell(f"$ {PLUGIN}")
+        path = self.shell.environment.get("PATH", os.environ.get("PATH", os.defpath))
+        self.shell.environment["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{path}"
 
     def start_controller(self) -> None:
         """Start the controller from source, as a user would in a second terminal."""
@@ -209,7 +219,7 @@ class UserStage(Stage):
         if not self._new:
             return []
         deployment = (
-            [] if DEFINITION in self._new else ["kubectl delete bd demo three --ignore-not-found --timeout=60s"]
+            [] if DEFINITION in self._new else [f"kubectl delete bd {' '.join(NAMES)} --ignore-not-found --timeout=60s"]
         )
         return [*deployment, f"kubectl delete {' '.join(self._new)} --ignore-not-found --timeout=60s"]
 

@@ -28,6 +28,18 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {{name: from-{kind}}}
 """
+FORMATS = """\
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: shop}}
+spec: {{format: helm, installNamespace: {namespace}, config: {{values: {{greeting: welcome}}}},
+  sources: [{{kind: image, image: {{ref: "{repository}:chart"}}}}]}}
+---
+apiVersion: core.rukpak.io/v1alpha2
+kind: BundleDeployment
+metadata: {{name: greeter}}
+spec: {{format: registry-v1, installNamespace: {namespace},
+  sources: [{{kind: image, image: {{ref: "{repository}:operator"}}}}]}}"""
 THREE = """\
 apiVersion: core.rukpak.io/v1alpha2
 kind: BundleDeployment
@@ -47,7 +59,7 @@ def tell(stage: Stage, *, keep: bool) -> None:
     Raises: CommandError, MissingError, RefusedError.
     """
     shell = stage.shell
-    shell.tell("== A cluster, and a registry with two versions of a bundle")
+    shell.tell("== A cluster, and a registry with two versions of a bundle, a Helm chart and an operator")
     stage.set_up()
     repository = _publish(stage)
     shell.tell("\n== RukPak: its one CustomResourceDefinition, and the controller")
@@ -56,24 +68,24 @@ def tell(stage: Stage, *, keep: bool) -> None:
     _install(shell, f"{repository}:v1")
     shell.tell("\n== Somebody edits a managed object: it is put back")
     _repair(shell)
-    shell.tell("\n== Paused: an edit stays, and is reported")
-    _pause(shell)
-    shell.tell("\n== Resumed: the edit is put back")
-    _resume(shell)
+    shell.tell("\n== Paused: an edit stays, and is reported; resumed: it is put back")
+    _pause_and_resume(shell)
     shell.tell("\n== Upgraded: something changes, something is added, something is pruned")
     _upgrade(shell, f"{repository}:v2")
     shell.tell("\n== Three sources in one, each with credentials: an image, a repository and a file")
     _install_three(stage)
+    shell.tell("\n== The other formats: a Helm chart, its hook included, and an operator's bundle (registry-v1)")
+    _install_formats(shell, repository)
     if not keep:
-        shell.tell("\n== Deleted: nothing of it is left")
+        shell.tell("\n== Deleted: nothing is left but the Job of the hook, as with Helm")
         _delete(shell)
 
 
 def _publish(stage: Stage) -> str:
-    """Push both versions of the bundle, and return the repository."""
+    """Push all bundles, and return the repository."""
     repository = f"{stage.start_registry()}/{NAME}"
-    push = f".venv/bin/python -m hack.demonstration.push hack/demonstration/bundle/$v {repository}:$v"
-    stage.shell.run(f"for v in v1 v2; do {push}; done")
+    push = f".venv/bin/python -m hack.demonstration.push hack/demonstration/bundle/$b {repository}:$b"
+    stage.shell.run(f"for b in v1 v2 chart operator; do {push}; done")
     return repository
 
 
@@ -84,12 +96,14 @@ def _start(stage: Stage) -> None:
     wait_for(lambda: shell.look(f"kubectl get {DEFINITION} -o jsonpath='{{.status.conditions}}'"), 60, "conditions")
     shell.run(f"{WAIT} --for=condition=Established {DEFINITION}")
     stage.start_controller()
+    stage.add_plugin()
 
 
 def _install(shell: Shell, image: str) -> None:
     manifest = MANIFEST.format(name=NAME, namespace=NAMESPACE, image=image)
     shell.run(f"kubectl apply -f - <<'EOF'\n{manifest}\nEOF")
-    shell.watch(f"kubectl get bd {NAME} --watch", until=lambda line: line.split()[3:4] == ["True"])
+    shell.run(f"{WAIT} --for=condition=Ready bd/{NAME}")
+    shell.run(f"kubectl get bd {NAME} -o wide")
     _show_objects(shell)
 
 
@@ -98,15 +112,12 @@ def _repair(shell: Shell) -> None:
     shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=2 deployment/web")
 
 
-def _pause(shell: Shell) -> None:
-    shell.run(f"{_set_paused('true')} && {WAIT} --for=condition=Paused bd/{NAME}")
+def _pause_and_resume(shell: Shell) -> None:
+    shell.run(f"kubectl rukpak pause {NAME} --wait")
     _edit_replicas(shell, 5)
     shell.run(f"{WAIT} --for=condition=Drifted bd/{NAME}")
-    shell.run(f"kubectl -n {NAMESPACE} get deployment web -o jsonpath='{REPLICAS}{LINE_END}'")
-
-
-def _resume(shell: Shell) -> None:
-    shell.run(_set_paused("false"))
+    shell.run(f"kubectl rukpak status {NAME} | tail -n 4")
+    shell.run(f"kubectl rukpak resume {NAME}")
     shell.run(f"{WAIT} -n {NAMESPACE} --for=jsonpath='{REPLICAS}'=2 deployment/web")
 
 
@@ -132,6 +143,14 @@ def _install_three(stage: Stage) -> None:
         shell.run("kubectl delete bd three --timeout=60s")
 
 
+def _install_formats(shell: Shell, repository: str) -> None:
+    manifests = FORMATS.format(namespace=NAMESPACE, repository=repository)
+    shell.run(f"kubectl apply -f - <<'EOF'\n{manifests}\nEOF")
+    shell.run(f"{WAIT} --for=condition=Ready bd/shop bd/greeter")
+    shell.run("kubectl rukpak status")
+    shell.run(f"kubectl -n {NAMESPACE} get job/shop-stock configmap/shop-till deployment/greeter -o name | xargs")
+
+
 def _fill(sources: PrivateSources) -> dict[str, str]:
     """Put one ConfigMap into each of three sources; return their addresses."""
     made = {kind: {f"{kind}.yaml": CONFIG_MAP.format(kind=kind).encode()} for kind in ("image", "git", "http")}
@@ -145,7 +164,7 @@ def _fill(sources: PrivateSources) -> dict[str, str]:
 
 
 def _delete(shell: Shell) -> None:
-    shell.run(f"kubectl delete bd {NAME} --timeout=60s")
+    shell.run(f"kubectl delete bd {NAME} shop greeter --timeout=60s")
     _show_objects(shell)
 
 
@@ -153,10 +172,6 @@ def _edit_replicas(shell: Shell, count: int) -> None:
     """Edit the Deployment, and show the value that the edit left."""
     edit = f'{{"spec": {{"replicas": {count}}}}}'
     shell.run(f"kubectl -n {NAMESPACE} patch deployment web -p '{edit}' -o jsonpath='{REPLICAS}{LINE_END}'")
-
-
-def _set_paused(value: str) -> str:
-    return f'kubectl patch bd {NAME} --type=merge -p \'{{"spec": {{"paused": {value}}}}}\''
 
 
 def _show_objects(shell: Shell) -> None:

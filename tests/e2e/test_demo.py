@@ -30,21 +30,25 @@ TRANSCRIPT = [
     r"\$ hack/run .*",
     r"\$ kubectl apply -f - .*",
     r"bundledeployment\.core\.rukpak\.io/demo created",
-    r"\$ kubectl get bd demo --watch",
+    r"\$ .* --for=condition=Ready bd/demo",
+    r"bundledeployment\.core\.rukpak\.io/demo condition met",
+    r"\$ kubectl get bd demo -o wide",
     r"demo +plain +false +True +[0-9a-f]{12} +4/4 .*",
     r"deployment\.apps/web service/web configmap/banner configmap/settings",
     r'\$ .* patch deployment web -p \'{"spec": {"replicas": 7}}\' .*',
     r"7",
     r"\$ .* --for=jsonpath='{\.spec\.replicas}'=2 deployment/web",
     r"deployment\.apps/web condition met",
-    r'\$ .*{"paused": true}.*',
-    r"bundledeployment\.core\.rukpak\.io/demo condition met",
+    r"\$ kubectl rukpak pause demo --wait",
+    r"bundledeployment\.core\.rukpak\.io/demo paused",
     r"5",
     r"\$ .* --for=condition=Drifted bd/demo",
     r"bundledeployment\.core\.rukpak\.io/demo condition met",
-    r"\$ .* get deployment web .*",
-    r"5",
-    r'\$ .*{"paused": false}.*',
+    r"\$ kubectl rukpak status demo .*",
+    r"Paused: .*",
+    r"  put right what was changed: .*",
+    r"\$ kubectl rukpak resume demo",
+    r"bundledeployment\.core\.rukpak\.io/demo resumed",
     r"deployment\.apps/web condition met",
     r"\$ kubectl patch bd demo --type=json .*:v2.*",
     r"bundledeployment\.core\.rukpak\.io/demo condition met",
@@ -57,10 +61,19 @@ TRANSCRIPT = [
     r"bundledeployment\.core\.rukpak\.io/three condition met",
     r"configmap/from-git configmap/from-http configmap/from-image",
     r'bundledeployment\.core\.rukpak\.io "three" deleted',
+    r"bundledeployment\.core\.rukpak\.io/shop created",
+    r"bundledeployment\.core\.rukpak\.io/greeter created",
+    r"\$ kubectl rukpak status",
+    r"demo +plain +false +True +.*",
+    r"greeter +registry-v1 +false +True +.*",
+    r"shop +helm +false +True +.*",
+    r"job\.batch/shop-stock configmap/shop-till deployment\.apps/greeter",
 ]
 DELETED = [
     r"\$ kubectl delete bd demo .*",
     r'bundledeployment\.core\.rukpak\.io "demo" deleted',
+    r'bundledeployment\.core\.rukpak\.io "shop" deleted',
+    r'bundledeployment\.core\.rukpak\.io "greeter" deleted',
     r"\$ .* get deployment,service,.*",
     r"",
     r"== Cleaned up: .*",
@@ -101,7 +114,7 @@ def test_keep_leaves_it_running_and_says_how_to_use_and_end_it() -> None:
     assert process.returncode == 0, said + complaint
     use, end = said.partition("To use it:\n")[2].split("\nTo end it:\n")
     try:
-        deployments = bash(f"{use}\nkubectl get bd")
+        deployments = bash(f"{use}\nkubectl rukpak status")
         assert re.search(r"demo +plain +false +True", deployments)
     finally:
         bash(end)
