@@ -27,6 +27,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "cluster": CONTROL_PLANE,
     "fresh_cluster": CONTROL_PLANE,
     "kwok_cluster": (*CONTROL_PLANE, "kwok"),
+    "fresh_kwok_cluster": (*CONTROL_PLANE, "kwok"),
     "registry": ("registry",),
     "fresh_registry": ("registry",),
     "watched": ("prometheus", "promtool"),
@@ -76,7 +77,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _needs_own_cluster(item: pytest.Item) -> bool:
-    return item.get_closest_marker("own_cluster") is not None or "fresh_cluster" in getattr(item, "fixturenames", ())
+    fresh = {"fresh_cluster", "fresh_kwok_cluster"}
+    return item.get_closest_marker("own_cluster") is not None or not fresh.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def _teller(config: pytest.Config) -> Callable[[str], None]:
@@ -128,6 +130,13 @@ def kwok_cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Bina
 def fresh_cluster(settings: Settings, binaries: Binaries) -> Iterator[ControlPlane]:
     """A new control plane for the tests of one file, which may kill it."""
     with _control_plane(settings, binaries, CONTROL_PLANE) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def fresh_kwok_cluster(settings: Settings, binaries: Binaries) -> Iterator[ControlPlane]:
+    """A new control plane with a fake node for the tests of one file: RukPak is installed into it as a whole."""
+    with _control_plane(settings, binaries, (*CONTROL_PLANE, "kwok")) as started:
         yield started
 
 
