@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from controller.formats.manifests import read_documents
 from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
@@ -32,10 +33,8 @@ Right = tuple[str, str, str]
 
 def kustomize(cluster: ControlPlane, folder: str) -> list[Manifest]:
     """Return the objects of a folder of config/."""
-    listed = cluster.kubectl("create", "--dry-run=client", "--output=json", "-k", str(CONFIG / folder))
-    value: Manifest = json.loads(listed)
-    items: list[Manifest] = value["items"] if value["kind"] == "List" else [value]
-    return items
+    text = cluster.kubectl("kustomize", str(CONFIG / folder))
+    return [document.value for document in read_documents(text.encode(), folder)]
 
 
 def kubeconfig_of(cluster: ControlPlane, folder: Path, namespace: str, account: str) -> Path:
@@ -82,7 +81,7 @@ def install(
         yield world
     finally:
         controller.kill()
-        print(controller.log)  # noqa: T201 -- pytest shows it where the test has failed
+        print(controller.log)
         take_away(own)
 
 
@@ -114,6 +113,8 @@ def used_rights(events: Iterable[Mapping[str, Any]]) -> set[Right]:
         about = event.get("objectRef") or {}
         resource = "/".join(filter(None, (about.get("resource", ""), about.get("subresource"))))
         found.add((about.get("apiGroup", ""), resource, event["verb"]))
+        if event["verb"] == "watch" and "sendInitialEvents=true" in event["requestURI"]:
+            found.add((about.get("apiGroup", ""), resource, "list"))  # by which older servers have to be asked instead
         if event["verb"] == "patch" and event["responseStatus"]["code"] == 201:
             found.add((about.get("apiGroup", ""), resource, "create"))  # an apply of what is not there takes both
     return found

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Put together the root file system of the container image: Python, the controller, git, ssh, helm, and nothing else.
+
+    hack/image/assemble.py FOLDER
+
+The Dockerfile runs this in its first stage, with the programs of its base; tests/integration/test_image.py runs it with
+those of this machine. So both carry out the same steps. Only the standard library is used.
+
+A shell (dash), env, unshare and true are in it because the controller starts git and helm through them, within limits
+of memory and files and without a network: nobody logs in there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+USER = 65532
+FOR_EVERYBODY = 0o1777
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+LIBRARIES = f"usr/lib/{sysconfig.get_config_var('MULTIARCH')}"
+PROGRAMS = {
+    "git": "usr/bin/git",
+    "ssh": "usr/bin/ssh",
+    "dash": "usr/bin/sh",
+    "env": "usr/bin/env",
+    "unshare": "usr/bin/unshare",
+    "true": "usr/bin/true",
+}
+GIT_HELPERS = ("git-remote-http", "git-remote-https")
+"""All other commands of git that are used are built into the program."""
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+# Of the standard library: tests, what needs a display, and what builds packages.
+LEFT_OUT = (
+    "test",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "lib2to3",
+    "ensurepip",
+    "site-packages",
+    "pydoc_data",
+    "config-*",
+)
+FILES = {
+    "etc/passwd": f"root:x:0:0::/nonexistent:/sbin/nologin\nrukpak:x:{USER}:{USER}::/nonexistent:/sbin/nologin\n",
+    "etc/group": f"root:x:0:\nrukpak:x:{USER}:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+EPOCH = 946684800
+"""2000-01-01: the time of all files, so that equal content is an equal image."""
+
+
+def assemble(image: Path) -> None:
+    """Carry out all steps, in a folder that is not there yet."""
+    image.mkdir(parents=True)
+    add_links(image)
+    add_files(image)
+    add_python(image)
+    add_packages(image)
+    add_programs(image)
+    add_libraries(image)
+    settle(image)
+
+
+def add_links(image: Path) -> None:
+    """Merge /bin and /lib into /usr, as Debian does."""
+    for name in ("bin", "lib", "lib64"):
+        (image / "usr" / name).mkdir(parents=True)
+        (image / name).symlink_to(f"usr/{name}")
+    (image / LIBRARIES).mkdir(parents=True)
+
+
+def add_files(image: Path) -> None:
+    """Add the user, how names are looked up, certificate authorities, and the folders that a volume is mounted at."""
+    for name, text in FILES.items():
+        (image / name).parent.mkdir(parents=True, exist_ok=True)
+        (image / name).write_text(text, encoding="ascii")
+    (image / CERTIFICATES.relative_to("/")).parent.mkdir(parents=True)
+    shutil.copy(CERTIFICATES, image / CERTIFICATES.relative_to("/"))
+    for name in ("tmp", "var/cache/rukpak"):
+        (image / name).mkdir(parents=True)
+        (image / name).chmod(FOR_EVERYBODY)
+    for name in ("dev", "proc", "sys"):
+        (image / name).mkdir()
+
+
+def add_python(image: Path) -> None:
+    """Add the interpreter that runs this, with its standard library."""
+    binaries, library = image / "usr/local/bin", image / "usr/local/lib" / PYTHON
+    binaries.mkdir(parents=True)
+    shutil.copy(Path(sys.base_prefix) / "bin" / PYTHON, binaries / PYTHON)
+    for name in ("python3", "python"):
+        (binaries / name).symlink_to(PYTHON)
+    ignored = shutil.ignore_patterns(*LEFT_OUT, "__pycache__", "*.a", "_tkinter*", "_test*", "_ctypes_test*")
+    shutil.copytree(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix}), library, ignore=ignored)
+
+
+def add_packages(image: Path) -> None:
+    """Add the controller and what it depends on, each as its digest says, and move helm to where it is found."""
+    target = image / "usr/local/lib" / PYTHON / "site-packages"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    install += ["--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
+    subprocess.run([*install, "--only-binary=:all:", "--require-hashes", f"--requirement={REQUIREMENTS}"], check=True)
+    subprocess.run([*install, str(ROOT)], check=True)
+    (target / "bin/helm").rename(image / "usr/local/bin/helm")
+    shutil.rmtree(target / "bin")
+    for folder in (*target.glob("*/tests"), *target.glob("*/test")):
+        shutil.rmtree(folder)
+
+
+def add_programs(image: Path) -> None:
+    """Add git with its helper for https, ssh, and what the controller starts them with."""
+    for name, path in PROGRAMS.items():
+        found = shutil.which(name)
+        if found is None:
+            raise SystemExit(f"assemble.py: {name} is missing; install it")
+        shutil.copy(found, image / path)
+    helpers = Path(subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True).stdout.strip())
+    (image / helpers.relative_to("/")).mkdir(parents=True, exist_ok=True)
+    for name in GIT_HELPERS:
+        shutil.copy(helpers / name, image / helpers.relative_to("/") / name)
+
+
+def add_libraries(image: Path) -> None:
+    """Add the shared libraries that the programs and the modules of Python need, where the loader looks for them."""
+    for library in sorted(_libraries_of(list(_binaries_in(image)))):
+        shutil.copy(library, image / LIBRARIES / library.name)
+    loader = next(Path("/lib64").glob("ld-linux*"), None) or next(Path("/lib").glob("ld-linux*"))
+    shutil.copy(loader, image / loader.relative_to("/"))
+
+
+def _binaries_in(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    yield path
+
+
+def _libraries_of(binaries: Sequence[Path]) -> set[Path]:
+    """Return what ldd finds, but for what the packages bring along themselves."""
+    found: set[Path] = set()
+    packaged = {path.name for path in binaries}
+    for binary in binaries:
+        done = subprocess.run(
+            ["ldd", str(binary)], check=False, capture_output=True, text=True
+        )  # fails for static ones
+        named = re.findall(r"^\s*(\S+) => (/\S+) \(", done.stdout, re.MULTILINE)
+        found |= {Path(path) for name, path in named if name not in packaged}
+    return found
+
+
+def settle(image: Path) -> None:
+    """Take away who may write, set-user-id marks and times."""
+    for path in [*image.rglob("*"), image]:
+        if not path.is_symlink():
+            mode = stat.S_IMODE(path.stat().st_mode)
+            path.chmod(mode if mode == FOR_EVERYBODY else 0o755 if path.is_dir() or mode & 0o100 else 0o644)
+        os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case [folder] if not Path(folder).exists():
+            assemble(Path(folder).absolute())
+        case _:
+            raise SystemExit("usage: hack/image/assemble.py FOLDER, of which nothing is there yet")

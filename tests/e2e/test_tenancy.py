@@ -1,0 +1,257 @@
+"""The story of a tenant: somebody without rights in the cluster installs an application in a namespace, and no more.
+
+RukPak is installed as config/restricted says, the tenant is admitted as config/restricted/tenant says. What the tenant
+tries beyond that are the holes that other tools have had (CVE-2021-41254, CVE-2026-23990, and kin).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from api import names
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.kubectl import KubectlError
+from hack.control_plane.settings import Settings
+from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, exists, image
+from tests.support.installations import NAMESPACE, install
+from tests.support.private_sources import secret_manifest
+from tests.support.registry import LocalRegistry
+
+ANN = ("--as=ann", "--as-group=tenant", "--as-group=system:authenticated")
+"""Of the tenant "tenant", whose namespace and group are called so."""
+BEN = ("--as=ben", "--as-group=other", "--as-group=system:authenticated")
+RBAC = "rbac.authorization.k8s.io"
+
+
+class Tenants:
+    """Two tenants, `tenant` and `other`, each with its namespace, and what they do with kubectl."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._kubectl = world.cluster.kubectl
+
+    def admit(self, name: str) -> None:
+        """Do what the administrator does for a new tenant."""
+        self._kubectl("create", "namespace", name)
+        objects = self._kubectl("kustomize", str(ROOT / "config/restricted/tenant"))
+        renamed = objects.replace("namespace: tenant", f"namespace: {name}").replace("name: tenant", f"name: {name}")
+        self._kubectl("apply", "-f", "-", input=renamed)
+        self._kubectl(
+            "create", "clusterrolebinding", f"editor-{name}", "--clusterrole=rukpak-editor", f"--group={name}"
+        )
+
+    def apply(self, who: tuple[str, ...], name: str, ref: str = "", **spec: Any) -> Deployed:
+        """Apply a BundleDeployment as somebody."""
+        spec = {"format": "plain", "sources": [image(ref or self.push(name, config_map("settings")))], **spec}
+        manifest = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+        self._kubectl("apply", *who, "-f", "-", input=json.dumps({**manifest, "spec": spec}))
+        return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)
+
+    def push(self, name: str, *objects: Manifest) -> str:
+        self.world.registry.push_image(f"tenants/{name}", "v1", [bundle_of(*objects)])
+        return f"{self.world.registry.host}/tenants/{name}:v1"
+
+    def may_not(self, who: tuple[str, ...], *arguments: str, saying: str) -> None:
+        with pytest.raises(KubectlError) as caught:
+            self._kubectl(*arguments, *who)
+        assert saying in caught.value.stderr
+
+    def put(self, namespace: str, plural: str, manifest: Manifest) -> None:
+        path = f"/api/v1/namespaces/{namespace}/{plural}/{manifest['metadata']['name']}"
+        self.world.client.apply(path, manifest, manager="tests", force=True)
+
+
+@pytest.fixture(scope="module")
+def tenants(fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[Tenants]:
+    with install(fresh_kwok_cluster, registry, settings.running, "restricted") as world:
+        tenants = Tenants(world)
+        for name in ("tenant", "other"):
+            tenants.admit(name)
+            tenants.put(name, "secrets", secret_manifest(name, "login", {"username": name, "password": "secret"}))
+        yield tenants
+
+
+@pytest.fixture(scope="module")
+def theirs(tenants: Tenants) -> Deployed:
+    """What the other tenant has installed."""
+    deployed = tenants.apply(BEN, "theirs", installNamespace="other", serviceAccountName="installer")
+    deployed.wait_ready()
+    return deployed
+
+
+OWN = {"installNamespace": "tenant", "serviceAccountName": "installer"}
+LOGIN_OF_OTHERS = {"ref": "example.com/a:v1", "auth": {"secret": {"namespace": "other", "name": "login"}}}
+WITH_LOGIN_OF_OTHERS = [{"kind": "image", "image": LOGIN_OF_OTHERS}]
+OLDER_SPELLING = {"ref": "example.com/a:v1", "auth": {"namespace": "other", "name": "login"}}
+AUTH = {"secret": {"namespace": "other", "name": "login"}}
+REFUSED = {
+    "with the rights of the controller": ({}, "use-controller-rights"),
+    "with an account without a name": (
+        {"installNamespace": "tenant", "serviceAccountName": ""},
+        "use-controller-rights",
+    ),
+    "as an account of another tenant": ({**OWN, "installNamespace": "other"}, '"other/installer"'),
+    "as another account in the namespace": ({**OWN, "serviceAccountName": "default"}, '"tenant/default"'),
+    "as the controller": ({"installNamespace": NAMESPACE, "serviceAccountName": "rukpak"}, '"rukpak-system/rukpak"'),
+    "with the login of another tenant": (
+        {**OWN, "sources": WITH_LOGIN_OF_OTHERS},
+        "other/login",
+    ),
+    "with it in the older spelling": ({**OWN, "sources": [{"kind": "image", "image": OLDER_SPELLING}]}, "other/login"),
+    "with it behind one's own": (
+        {
+            **OWN,
+            "sources": [
+                {"kind": "http", "http": {"url": "https://example.com/a.tar", "auth": {"secret": {"name": "login"}}}},
+                {"kind": "git", "destination": "b", "git": {"repository": "https://example.com/b", "auth": AUTH}},
+            ],
+        },
+        "other/login",
+    ),
+    "with it for a kind out of tree": (
+        {**OWN, "sources": [{"kind": "example.com/s3", "parameters": {"auth": AUTH}}]},
+        "other/login",
+    ),
+    "from a program of git": (
+        {**OWN, "sources": [{"kind": "git", "git": {"repository": "ext::sh -c id"}}]},
+        "repository",
+    ),
+    "from a file of the controller": (
+        {**OWN, "sources": [{"kind": "git", "git": {"repository": "file:///etc"}}]},
+        "repository",
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", REFUSED)
+def test_a_tenant_may_not_install(tenants: Tenants, trick: str) -> None:
+    spec, saying = REFUSED[trick]
+    with pytest.raises(KubectlError) as caught:
+        tenants.apply(ANN, "trick", "example.com/a:v1", **spec)
+    assert saying in caught.value.stderr
+    assert not exists(tenants.world.client, f"/apis/{names.GROUP}/v1alpha2/{names.PLURAL}/trick")
+
+
+def test_a_tenant_installs_upgrades_and_deletes_in_its_namespace(tenants: Tenants) -> None:
+    deployed = tenants.apply(ANN, "mine", **OWN)
+    deployed.wait_ready()
+    assert exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/settings")
+    tenants.push("mine", config_map("settings"), config_map("more"))
+    requested = f"{names.RECONCILE_REQUESTED_AT}=now"
+    tenants.world.cluster.kubectl("annotate", "bd", "mine", requested, *ANN)
+    tenants.world.wait(lambda: exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/more"), "the upgrade")
+    tenants.world.cluster.kubectl("delete", "bd", "mine", *ANN)
+    deployed.wait_gone()
+    assert not exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/settings")
+
+
+CHANGES = {
+    "drop its account": {"serviceAccountName": None},
+    "take another one": {"serviceAccountName": "default"},
+    "name a Secret of others": {"sources": WITH_LOGIN_OF_OTHERS},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_later_change_may_not(tenants: Tenants, change: str) -> None:
+    deployed = tenants.apply(ANN, "changed", **OWN)
+    patch = json.dumps({"spec": CHANGES[change]})
+    tenants.may_not(ANN, "patch", "bd", "changed", "--type=merge", f"--patch={patch}", saying="you need the verb")
+    tenants.world.cluster.kubectl("delete", "bd", "changed", *ANN)
+    deployed.wait_gone()
+
+
+AT_OTHERS = {
+    "paused": ("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"paused":true}}'),
+    "taken over": ("patch", "bd", "theirs", "--type=merge", f"--patch={json.dumps({'spec': OWN})}"),
+    "asked for anew": ("annotate", "bd", "theirs", f"{names.RECONCILE_REQUESTED_AT}=now"),
+    "left without its finalizer": ("patch", "bd", "theirs", "--type=merge", '--patch={"metadata":{"finalizers":null}}'),
+    "deleted": ("delete", "bd", "theirs", "--wait=false"),
+    "orphaned": ("delete", "bd", "theirs", "--wait=false", "--cascade=orphan"),
+    "deleted with all others": ("delete", "bd", "--all", "--wait=false"),
+    "changed in its status": ("patch", "bd", "theirs", "--subresource=status", "--type=merge", '--patch={"status":{}}'),
+}
+
+
+@pytest.mark.parametrize("what", AT_OTHERS)
+def test_what_another_tenant_has_installed_cannot_be(tenants: Tenants, theirs: Deployed, what: str) -> None:
+    before = theirs.read()
+    tenants.may_not(ANN, *AT_OTHERS[what], saying="forbidden")
+    after = theirs.read()
+    assert (after["spec"], after["metadata"]["finalizers"]) == (before["spec"], before["metadata"]["finalizers"])
+    assert "deletionTimestamp" not in after["metadata"]
+
+
+def elsewhere() -> Manifest:
+    stray = config_map("stray")
+    stray["metadata"]["namespace"] = "other"
+    return stray
+
+
+def rbac(kind: str, name: str, **fields: Any) -> Manifest:
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+ADMIN = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
+INSTALLER = [{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}]
+ALL = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+BROUGHT = {
+    "an object in another namespace": (elsewhere(), "/api/v1/namespaces/other/configmaps/stray"),
+    "a namespace": (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "brought"}},
+        "/api/v1/namespaces/brought",
+    ),
+    "a cluster administrator": (
+        rbac("ClusterRoleBinding", "brought", roleRef=ADMIN, subjects=INSTALLER),
+        f"/apis/{RBAC}/v1/clusterrolebindings/brought",
+    ),
+    "more rights in the namespace": (
+        rbac("RoleBinding", "brought", roleRef=ADMIN, subjects=INSTALLER),
+        f"/apis/{RBAC}/v1/namespaces/tenant/rolebindings/brought",
+    ),
+    "a role of all rights": (rbac("Role", "all", rules=ALL), f"/apis/{RBAC}/v1/namespaces/tenant/roles/all"),
+    "a BundleDeployment of its own": (
+        {
+            "apiVersion": f"{names.GROUP}/v1alpha2",
+            "kind": names.KIND,
+            "metadata": {"name": "brought"},
+            "spec": {"format": "plain", "sources": [image("example.com/a:v1")]},
+        },
+        f"/apis/{names.GROUP}/v1alpha2/{names.PLURAL}/brought",
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", BROUGHT)
+def test_a_bundle_may_not_bring(tenants: Tenants, trick: str) -> None:
+    manifest, path = BROUGHT[trick]
+    name = f"brings-{list(BROUGHT).index(trick)}"
+    deployed = tenants.apply(ANN, name, tenants.push(name, manifest), **OWN)
+    deployed.wait_for("Ready", "False", "Forbidden")
+    assert not exists(tenants.world.client, path)
+    tenants.world.cluster.kubectl("delete", "bd", name, *ANN)
+    deployed.wait_gone()
+
+
+def test_what_pretends_to_be_installed_by_another_does_not_hold_it_up(tenants: Tenants, theirs: Deployed) -> None:
+    uid = theirs.read()["metadata"]["uid"]
+    planted = config_map("planted")
+    owner = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "name": "theirs", "uid": uid}
+    planted["metadata"] |= {
+        "namespace": "tenant",
+        "labels": {names.OWNER_LABEL: "theirs"},
+        "annotations": {names.OWNER_UID: uid},
+        "ownerReferences": [owner | {"controller": True}],
+    }
+    tenants.put("tenant", "configmaps", planted)
+    tenants.apply(BEN, "theirs", tenants.push("theirs", config_map("settings"), config_map("new")),
+                  installNamespace="other", serviceAccountName="installer")  # fmt: skip
+    theirs.request_reconcile("planted")
+    tenants.world.wait(lambda: exists(tenants.world.client, "/api/v1/namespaces/other/configmaps/new"), "the upgrade")
+    theirs.wait_ready()
+    tenants.world.cluster.kubectl("delete", "bd", "theirs", *BEN)
+    theirs.wait_gone()
