@@ -111,8 +111,9 @@ def add_packages(image: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     install += ["--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
     subprocess.run([*install, "--only-binary=:all:", "--require-hashes", f"--requirement={REQUIREMENTS}"], check=True)
-    subprocess.run([*install, str(ROOT)], check=True)
     (target / "bin/helm").rename(image / "usr/local/bin/helm")
+    shutil.rmtree(target / "bin")
+    subprocess.run([*install, str(ROOT)], check=True)
     shutil.rmtree(target / "bin")
     for folder in (*target.glob("*/tests"), *target.glob("*/test")):
         shutil.rmtree(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hack.control_plane.processes import Process
@@ -22,10 +22,18 @@ class Controller:
         kubeconfig: of the cluster.
         options: of `rukpak run`.
         environment: added to that of this process.
+        program: what `run` is said to.
     """
 
-    def __init__(self, folder: Path, kubeconfig: Path, *options: str, environment: Mapping[str, str]) -> None:
-        command = [sys.executable, "-m", "controller", "run", "--log-format=json", "--log-level=debug", *options]
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        *options: str,
+        environment: Mapping[str, str],
+        program: Sequence[str] = (sys.executable, "-m", "controller"),
+    ) -> None:
+        command = [*program, "run", "--log-format=json", "--log-level=debug", *options]
         variables = {
             "KUBECONFIG": str(kubeconfig),
             "RUKPAK_STORE": str(folder / "store"),

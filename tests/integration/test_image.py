@@ -1,0 +1,148 @@
+"""The container image: assembled into a folder by the step that the Dockerfile runs, entered by chroot, put to work.
+
+Nothing of this machine is reachable from there but the kernel and the network, as in a container.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.settings import Settings
+from tests.support.bundles import ROOT, World, config_map, new_name, new_world
+from tests.support.charts import chart_of
+from tests.support.controller import Controller
+from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.private_sources import FORGE, commit_bundle
+from tests.support.registry import LocalRegistry
+
+pytestmark = pytest.mark.timeout(900)
+MEBIBYTE = 1 << 20
+MOST_MEBIBYTES = 250
+USER = 65532
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: '{{ .Values.color }}'}\n"
+
+
+@pytest.fixture(scope="module")
+def image(settings: Settings) -> Iterator[Path]:
+    """The root file system of the image."""
+    folder = make_owned_folder(settings.running, "image")
+    try:
+        assembling = [sys.executable, str(ROOT / "hack/image/assemble.py"), str(folder / "root")]
+        subprocess.run(assembling, check=True)
+        folder.chmod(0o755)
+        add_devices(folder / "root/dev")
+        yield folder / "root"
+    finally:
+        take_away(folder)
+
+
+def add_devices(folder: Path) -> None:
+    """Do what a container runtime does; without the right to it, /dev/null is a file."""
+    try:
+        os.mknod(folder / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        (folder / "null").touch()
+    (folder / "null").chmod(0o666)
+
+
+def entering(image: Path) -> list[str]:
+    """Return the command that enters it: as its user, or, for who may not, as the only user of a namespace."""
+    if os.geteuid() == 0:
+        return ["chroot", f"--userspec={USER}:{USER}", str(image)]
+    return ["unshare", "--user", "--map-root-user", "chroot", str(image)]
+
+
+def run(image: Path, *command: str) -> str:
+    """Run a program of the image; return what it said."""
+    done = subprocess.run(
+        [*entering(image), *command], env=ENVIRONMENT, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_it_is_small(image: Path) -> None:
+    sizes = {path: path.lstat().st_size for path in image.rglob("*") if path.is_file() and not path.is_symlink()}
+    largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:8]
+    told = [f"{sizes[path] / MEBIBYTE:.0f} MiB {path.relative_to(image)}" for path in largest]
+    print(f"{sum(sizes.values()) / MEBIBYTE:.0f} MiB, of which {told}")  # noqa: T201 -- shown by pytest -s
+    assert sum(sizes.values()) < MOST_MEBIBYTES * MEBIBYTE
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("python", "-m", "controller", "--help"), "usage: rukpak"),
+        (("python", "-m", "controller", "run", "--help"), "--lease-duration"),
+        (("git", "--version"), "git version"),
+        (("git", "remote-https"), ""),
+        (("ssh", "-V"), "OpenSSH"),
+        (("helm", "version", "--short"), "v3."),
+        (("sh", "-c", "ulimit -v 1000000; exec env true"), ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_its_programs_run(image: Path, command: tuple[str, ...], said: str) -> None:
+    if command == ("git", "remote-https"):
+        command = ("sh", "-c", 'git remote-https 2>&1 | { read -r line; [ "${line#*usage}" != "$line" ]; }')
+    assert said in run(image, *command)
+
+
+def test_nothing_in_it_can_be_changed_or_raises_rights(image: Path) -> None:
+    modes = {path: path.lstat().st_mode for path in image.rglob("*") if not path.is_symlink()}
+    writable = {str(path.relative_to(image)) for path, mode in modes.items() if mode & 0o022}
+    assert writable <= {"tmp", "var/cache/rukpak", "dev/null"}
+    assert not [path for path, mode in modes.items() if mode & (stat.S_ISUID | stat.S_ISGID)]
+
+
+@pytest.mark.parametrize("program", ["bash", "apt-get", "dpkg", "pip", "perl", "curl", "su", "mount"])
+def test_it_lacks(image: Path, program: str) -> None:
+    assert not list(image.glob(f"**/bin/{program}"))
+
+
+@pytest.fixture
+def world(image: Path, kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A world whose controller runs in the image."""
+    text = kwok_cluster.kubectl("config", "view", "--raw", "--minify", "--flatten")
+    (image / "tmp/kubeconfig").write_text(text, encoding="utf-8")
+    (image / "tmp/kubeconfig").chmod(0o644)
+    with new_world(kwok_cluster, registry, settings.running) as made:
+        made.controller.stop()
+        folder = make_owned_folder(settings.running, "controller")
+        environment = {**ENVIRONMENT, "KUBECONFIG": "/tmp/kubeconfig", "RUKPAK_STORE": "/var/cache/rukpak"}
+        program = (*entering(image), "python", "-m", "controller")
+        made.controller = Controller(folder, Path("/tmp/kubeconfig"), environment=environment, program=program)
+        made.controller.start()
+        try:
+            yield made
+            made.clean_up()
+            made.deployed.clear()
+        finally:
+            made.controller.kill()
+            take_away(folder)
+    shutil.rmtree(image / "var/cache/rukpak")
+
+
+def test_the_controller_in_it_fetches_with_git_and_renders_with_helm(world: World, tmp_path: Path) -> None:
+    with GitHttpServer(tmp_path) as git:
+        commit_bundle(GitRepository(tmp_path / "shop.git", config=FORGE), config_map("settings"))
+        source = {"kind": "git", "git": {"repository": f"{git.url}/shop.git", "ref": "main", "directory": "deploy"}}
+        plain = world.deploy(ref="unused", name=new_name(), sources=[source])
+        chart = world.deploy(
+            chart_of({"templates/settings.yaml": TEMPLATE}), format="helm", config={"values": {"color": "red"}}
+        )
+        plain.wait_ready()
+        chart.wait_ready()
+    assert plain.data("settings") == {"color": "blue"}
+    assert chart.data("settings") == {"color": "red"}

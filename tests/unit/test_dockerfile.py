@@ -1,0 +1,95 @@
+"""The Dockerfile by the rules that hadolint has, and against what else says the same: the Deployment, the lock file."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from controller.formats.manifests import read_documents
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+LOCK = (ROOT / "hack/image/requirements.txt").read_text(encoding="utf-8")
+USER = "65532"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions, each with its arguments on one line."""
+    joined = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", TEXT, flags=re.MULTILINE))
+    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in joined.splitlines() if line.strip()]
+
+
+def arguments_of(name: str) -> list[str]:
+    return [arguments for instruction, arguments in instructions() if instruction == name]
+
+
+def pod() -> dict[str, Any]:
+    data = (ROOT / "config/manager/deployment.yaml").read_bytes()
+    [deployment] = [document.value for document in read_documents(data, "deployment.yaml")]
+    spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return spec
+
+
+def test_its_base_is_a_version() -> None:
+    [base] = arguments_of("ARG")
+    assert re.fullmatch(r"BASE=python:3\.11\.\d+-slim-\w+(@sha256:[0-9a-f]{64})?", base)
+    assert arguments_of("FROM") == ["${BASE} AS build", "scratch"]
+
+
+def test_packages_are_installed_without_recommendations_and_leave_no_lists() -> None:
+    [install, assemble] = arguments_of("RUN")
+    assert "apt-get install --yes --no-install-recommends " in install
+    assert install.startswith("apt-get update && ")
+    assert install.endswith("&& rm -rf /var/lib/apt/lists/*")
+    assert json.loads(assemble) == ["python", "hack/image/assemble.py", "/image"]
+
+
+@pytest.mark.parametrize("instruction", ["ADD", "MAINTAINER", "SHELL", "VOLUME", "ONBUILD"])
+def test_it_does_without(instruction: str) -> None:
+    assert not arguments_of(instruction)
+
+
+def test_nothing_secret_is_built_in() -> None:
+    assert not re.search(
+        r"token|password|secret|key", " ".join(arguments_of("ARG") + arguments_of("ENV")), re.IGNORECASE
+    )
+
+
+def test_working_folders_are_absolute() -> None:
+    assert all(folder.startswith("/") for folder in arguments_of("WORKDIR"))
+
+
+def test_it_starts_the_controller_without_a_shell() -> None:
+    assert [json.loads(text) for text in arguments_of("ENTRYPOINT")] == [["python", "-m", "controller"]]
+    assert [json.loads(text) for text in arguments_of("CMD")] == [["run"]]
+
+
+def test_its_user_and_ports_are_those_of_the_deployment() -> None:
+    context, [container] = pod()["securityContext"], pod()["containers"]
+    assert arguments_of("USER") == [f"{USER}:{USER}"]
+    assert (str(context["runAsUser"]), str(context["runAsGroup"])) == (USER, USER)
+    ports = sorted(str(port["containerPort"]) for port in container["ports"])
+    assert arguments_of("EXPOSE") == [" ".join(ports)]
+
+
+def test_what_is_copied_is_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    for arguments in arguments_of("COPY")[:-1]:
+        for source in arguments.split()[:-1]:
+            assert f"!{source}{'**' if source.endswith('/') else ''}" in ignored
+            assert (ROOT / source).exists()
+
+
+def test_every_dependency_is_locked_by_digest() -> None:
+    locked = dict(re.findall(r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", LOCK, re.MULTILINE))
+    assert len(locked) == len([line for line in LOCK.splitlines() if not line.startswith("#")])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for text in [*project["dependencies"], *project["optional-dependencies"]["helm"]]:
+        requirement = Requirement(text)
+        assert locked[requirement.name.lower().replace("_", "-")] in requirement.specifier
