@@ -41,6 +41,8 @@ class PollMemory:
 
     asked: dict[str, float] = field(default_factory=dict)
     """When sources were asked last, in seconds since 1970, by `specDigest`."""
+    validators: dict[str, str] = field(default_factory=dict)
+    """What makes asking cheap, by `specDigest`, where that has changed and the content has not."""
     failure: BundleError | None = None
     """Of the last poll."""
     failed_with: str = ""
@@ -127,7 +129,7 @@ class Poller:
         # How far a poll is changes nothing that is said in status, and so wakes nobody.
         aid = replace(
             self._assistant.aid(deployment, memory.attempt),
-            previous=under_way.known,
+            previous=tuple(pin and _with_validator(pin, memory) for pin in under_way.known),
             progress=lambda _index, _done, _total: None,
         )
         return self._preparations.take(
@@ -153,6 +155,7 @@ class Poller:
         now = self._clock()
         memory.asked = {pin.spec_digest: memory.asked.get(pin.spec_digest, 0.0) for pin in under_way.known if pin}
         memory.asked |= dict.fromkeys(answered, now)
+        memory.validators |= {new.spec_digest: new.validator for _, asked, new in triples if asked is None and new}
         if not any(old and new and old.digest != new.digest for old, _, new in triples):
             return None
         return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
@@ -163,6 +166,10 @@ class Poller:
             self._retries.failed(name, PURPOSE, under_way.ticket, resolved.failure)
         else:
             self._retries.succeeded(name, PURPOSE)
+
+
+def _with_validator(pin: SourcePin, memory: PollMemory) -> SourcePin:
+    return pin.model_copy(update={"validator": memory.validators.get(pin.spec_digest, pin.validator)})
 
 
 def _ticket(deployment: BundleDeployment) -> str:

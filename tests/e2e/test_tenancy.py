@@ -89,7 +89,7 @@ LOGIN_OF_OTHERS = {"ref": "example.com/a:v1", "auth": {"secret": {"namespace": "
 WITH_LOGIN_OF_OTHERS = [{"kind": "image", "image": LOGIN_OF_OTHERS}]
 OLDER_SPELLING = {"ref": "example.com/a:v1", "auth": {"namespace": "other", "name": "login"}}
 AUTH = {"secret": {"namespace": "other", "name": "login"}}
-REFUSED = {
+REFUSED: dict[str, tuple[Manifest, str]] = {
     "with the rights of the controller": ({}, "use-controller-rights"),
     "with an account without a name": (
         {"installNamespace": "tenant", "serviceAccountName": ""},

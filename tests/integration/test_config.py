@@ -29,6 +29,7 @@ from tests.support.installations import (
     refused,
     used_rights,
 )
+from tests.support.objects import make
 from tests.support.registry import LocalRegistry
 
 pytestmark = pytest.mark.timeout(300)
@@ -104,9 +105,9 @@ def test_default_lets_everything_be_installed(
 ) -> None:
     since = fresh_kwok_cluster.audit_position()
     with install(fresh_kwok_cluster, registry, settings.running, "default", "--metrics-secure=yes") as world:
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"}}
-        role["rules"] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-        extra = [definition("config.example.com", "Widget"), role]
+        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        role = make("rbac.authorization.k8s.io/v1", "ClusterRole", "all", rules=rules)
+        extra: list[Manifest] = [definition("config.example.com", "Widget"), role]
         deployed = world.deploy(*objects, *extra, config_map("old"), prune="AfterApply")
         live_through(world, deployed, [*objects, *extra])
         # Restricted pod security has let them in; what the image is does not count here.

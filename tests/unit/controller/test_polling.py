@@ -34,6 +34,8 @@ class Office:
         self.seconds = START.timestamp()
         self.digests: dict[str, str | BundleError] = {}
         """By destination; what is not there is as it was."""
+        self.validator = ""
+        """Of what a source brings."""
         self.asked: list[str] = []
         self.previous: list[Pins] = []
         self.cancelled: list[str] = []
@@ -86,6 +88,7 @@ class Office:
             digest=digest,
             spec_digest=spec_digest(source),
             resolved_at=datetime.fromtimestamp(self.seconds, UTC),
+            validator=self.validator,
         )
 
     def make(self, *sources: dict[str, Any], generation: int = 1, handled: str = "", **spec: Any) -> BundleDeployment:
@@ -166,6 +169,15 @@ def test_one_that_has_not_changed_is_asked_again_an_interval_later(office: Offic
     assert office.wait(known) == first
     assert office.poll(known) is None
     assert office.asked == ["a"]
+
+
+def test_a_new_tag_of_the_same_content_is_asked_with_and_written_nowhere(office: Office) -> None:
+    known = office.make()
+    office.validator = '"2"'
+    for _ in range(2):
+        office.seconds += 100
+        assert office.poll(known) is None
+    assert [pin.validator for pins in office.previous for pin in pins if pin] == ["", '"2"']
 
 
 def test_one_that_has_changed_brings_all_pins(office: Office) -> None:
