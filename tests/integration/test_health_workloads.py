@@ -56,7 +56,8 @@ def wait_settled(world: World, deployed: Deployed, count: int) -> Manifest:
 
     def settled() -> Manifest | None:
         status = deployed.status()
-        is_so = status.get("objects") == {"total": count, "healthy": count} and status.get("managedState")
+        objects = status.get("objects", {})
+        is_so = objects.get("total") == objects.get("healthy") == count and status.get("managedState")
         return status if is_so and deployed.conditions().get("Ready", {}).get("status") == "True" else None
 
     return world.wait(settled, f"{count} objects healthy", TROUBLE_SECONDS)
