@@ -51,6 +51,8 @@ LEFT_OUT = (
     "pydoc_data",
     "config-*",
 )
+# Of the packages: tests, and the 64 MiB of the kubernetes package beside the client that is used.
+UNUSED = ("*/tests", "*/test", "kubernetes/aio", "kubernetes/client/api")
 FILES = {
     "etc/passwd": f"root:x:0:0::/nonexistent:/sbin/nologin\nrukpak:x:{USER}:{USER}::/nonexistent:/sbin/nologin\n",
     "etc/group": f"root:x:0:\nrukpak:x:{USER}:\n",
@@ -115,7 +117,7 @@ def add_packages(image: Path) -> None:
     shutil.rmtree(target / "bin")
     subprocess.run([*install, str(ROOT)], check=True)
     shutil.rmtree(target / "bin")
-    for folder in (*target.glob("*/tests"), *target.glob("*/test")):
+    for folder in (found for pattern in UNUSED for found in target.glob(pattern)):
         shutil.rmtree(folder)
 
 
