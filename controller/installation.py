@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from api.v1alpha2.conditions import Reason
+from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import Accounts, account_of
 from controller.apply.execute import Applier
@@ -219,7 +219,7 @@ class Installer:
         )
         # As it is after applying: what was only in the revision before may just have been repaired from it.
         surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
-        removals = self._prune(surplus, job) if prune_now and surplus else []
+        removals = self._prune(surplus, job) if prune_now else []
         self._publisher.say(deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
@@ -258,10 +258,18 @@ class Installer:
         return replace(report, managed_kinds=_merge_kinds((), kinds))
 
     def _prune(self, surplus: list[Record], job: Job) -> list[Removal]:
+        if not surplus:
+            self._retries.succeeded(job.owner.name, Cause.PRUNE)
+            return []
         started = time.monotonic()
         removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user)
-        succeeded = not any(removal.error for removal in removals)
-        self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=succeeded)
+        failures = [removal.error for removal in removals if removal.error]
+        self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
+        if failures:  # what ends by itself soon is not left until the net comes by
+            passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
+            self._retries.failed(job.owner.name, Cause.PRUNE, job.wanted.revision, passing)
+        else:
+            self._retries.succeeded(job.owner.name, Cause.PRUNE)
         return removals
 
     def _finish(

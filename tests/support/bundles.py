@@ -306,7 +306,12 @@ class World:
 
 @contextmanager
 def new_world(
-    cluster: Cluster, registry: RegistryClient, running: Path, *options: str, is_shared: bool = True
+    cluster: Cluster,
+    registry: RegistryClient,
+    running: Path,
+    *options: str,
+    is_shared: bool = True,
+    kubeconfig: Path | None = None,
 ) -> Iterator[World]:
     """Start a controller on a cluster, and clean up afterwards.
 
@@ -316,10 +321,11 @@ def new_world(
         running: folder in which everything that runs has a folder of its own.
         options: of `rukpak run`.
         is_shared: others use the cluster afterwards, so that nothing may be left in it.
+        kubeconfig: of the controller, if something is to stand between it and the cluster.
     """
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
     folder = make_owned_folder(running, "controller")
-    controller = Controller(folder, cluster.kubeconfig, *options, environment={})
+    controller = Controller(folder, kubeconfig or cluster.kubeconfig, *options, environment={})
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     world = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
     try:

@@ -740,12 +740,24 @@ def invalid(world: World) -> None:
     world.wish("v1")
 
 
+def pruned_in_vain(world: World) -> None:
+    upgraded(world)
+    world.cluster.faults[f"DELETE {OLD}"] = [ApiError(503, "ServiceUnavailable", "no")]
+
+
+def pruned_too_fast(world: World) -> None:
+    upgraded(world)
+    world.cluster.faults[f"DELETE {OLD}"] = [ApiError(429, "TooManyRequests", "no", retry_after=7)]
+
+
 REQUEUES = [
     Requeued("an installed one waits for events", installed, None),
     Requeued("a failure that ends by itself is tried soon", unreachable, 1),
     Requeued("one that somebody may mend is tried slowly", lambda world: world.wish("v9"), 300),
     Requeued("one that only another spec can mend is looked at, too", invalid, 300),
     Requeued("so is one that waits for an event", foreign, 300),
+    Requeued("a prune that was not answered is tried soon", pruned_in_vain, 1),
+    Requeued("a prune is tried when the API server has asked for it", pruned_too_fast, 7),
 ]
 
 
