@@ -21,6 +21,9 @@ from hack.control_plane.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 128 + signal.SIGINT
 
+# All of it takes half a minute, but four times as long on a machine that does other work; each command has a deadline.
+pytestmark = pytest.mark.timeout(300)
+
 # The essential line of each step, in order: a command, and below it what came back.
 TRANSCRIPT = [
     r"\$ .*hack\.demonstration\.push .*",

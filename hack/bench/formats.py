@@ -1,0 +1,179 @@
+"""hack/bench/formats: what rendering costs, beside PyYAML's C loader and Helm; needs no cluster and no network."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import DEVNULL, run
+
+import yaml
+
+from api.plugins import ContentTree, Means, RenderRequest
+from controller import capabilities
+from controller.desired import render
+from controller.formats.helm.program import Finder
+from controller.revision import Revision
+from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
+
+MEBIBYTE = 1 << 20
+BUNDLE_SECONDS, BUNDLE_MEBIBYTES = 0.5, 80.0
+HELM_SECONDS = 0.15
+"""Beside Helm's own."""
+TEXT_RATIO = 8
+"""Memory to text of a large bundle."""
+DEEP_FIELDS = 12
+"""Of one node in the schema of a large definition."""
+
+
+def main() -> int:
+    """Measure, print a table, and return the exit status."""
+    return publish(chosen(sys.argv[1:], (plain, operator, chart, large)))
+
+
+def plain() -> Iterator[Row]:
+    """5 MB of YAML, 1,000 objects."""
+    with tempfile.TemporaryDirectory() as folder:
+        size = write_plain(Path(folder), objects=1000, lines=90)
+        ours, loader = in_child(_time_plain, Path(folder))
+    yield Row(
+        title=f"{size / 1e6:.1f} MB of plain YAML, 1,000 objects, CPU s; at most: CSafeLoader",
+        value=ours,
+        at_most=loader,
+    )
+
+
+def operator() -> Iterator[Row]:
+    """A registry-v1 bundle of 1 MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_operator(Path(folder))
+        seconds, peak = in_child(_measure, "registry-v1", Path(folder))
+    yield Row(title="registry-v1 bundle of 1 MB, CPU s", value=seconds, at_most=BUNDLE_SECONDS)
+    yield Row(title="the same, peak memory of the process, MiB", value=peak, at_most=BUNDLE_MEBIBYTES, digits=0)
+
+
+def chart() -> Iterator[Row]:
+    """A chart of 200 objects, rendered by Helm alone and by us."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_chart(Path(folder), objects=200)
+        ours, helm = in_child(_time_chart, Path(folder))
+    yield Row(
+        title="chart of 200 objects, CPU s; at most: helm template + 0.15", value=ours, at_most=helm + HELM_SECONDS
+    )
+
+
+def large() -> Iterator[Row]:
+    """A bundle of 20,000 objects."""
+    with tempfile.TemporaryDirectory() as folder:
+        size = write_plain(Path(folder), objects=20_000, lines=35)
+        seconds, peak = in_child(_measure, "plain", Path(folder))
+    title = f"{size / 1e6:.0f} MB of plain YAML, 20,000 objects, peak memory of the process, MiB"
+    yield Row(title=title, value=peak, at_most=TEXT_RATIO * size / MEBIBYTE, digits=0)
+    print(f"{title}: rendered in {seconds:.1f} s of CPU", file=sys.stderr)
+
+
+# what is rendered
+
+
+def write_plain(folder: Path, *, objects: int, lines: int) -> int:
+    """Write ConfigMaps and Deployments, 1,000 in a file; return the bytes."""
+    (folder / "manifests").mkdir()
+    size = 0
+    for first in range(0, objects, 1000):
+        text = "---\n".join(_plain_object(number, lines) for number in range(first, min(first + 1000, objects)))
+        size += (folder / "manifests" / f"{first:05}.yaml").write_bytes(text.encode())
+    return size
+
+
+def _plain_object(number: int, lines: int) -> str:
+    """Return a ConfigMap of so many lines, or, for every other number, a Deployment of as many."""
+    if number % 2:
+        return _deployment(number, lines)
+    data = "".join(f"  key-{line}: value of line {line} in object {number}, quite plain\n" for line in range(lines))
+    return (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: object-{number}\n  labels: {{app: bench}}\ndata:\n{data}"
+    )
+
+
+def _deployment(number: int, lines: int) -> str:
+    entry = "        - name: VARIABLE_{}\n          value: what the variable is set to in object {}\n"
+    variables = "".join(entry.format(line, number) for line in range(lines // 2))
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: object-{number}\nspec:\n  replicas: 2\n"
+        f"  selector:\n    matchLabels:\n      app: object-{number}\n  template:\n    metadata:\n      labels:\n"
+        f"        app: object-{number}\n    spec:\n      containers:\n      - name: main\n"
+        f"        image: example.com/main:1\n        ports:\n        - containerPort: 8080\n        env:\n{variables}"
+    )
+
+
+def write_operator(folder: Path) -> None:
+    """Write an operator with one definition of 1 MB."""
+    name = {"properties": {str(i): {"type": "string", "description": "words " * 80} for i in range(DEEP_FIELDS)}}
+    schema = {"type": "object", "properties": {f"p{i}": {"type": "object", **name} for i in range(165)}}
+    names = {"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    shipped = Path(__file__).parents[1] / "demonstration" / "bundle" / "operator"
+    shutil.copytree(shipped, folder, dirs_exist_ok=True)
+    (folder / "manifests" / "things.yaml").write_text(yaml.safe_dump(definition), encoding="utf-8")
+    csv = folder / "manifests" / "operator.yaml"
+    owned = "    owned:\n    - {name: things.example.com, kind: Thing, version: v1}\n"
+    csv.write_text(csv.read_text(encoding="utf-8").replace("    owned:\n", owned), encoding="utf-8")
+
+
+def write_chart(folder: Path, *, objects: int) -> None:
+    """Write a chart with one template an object."""
+    (folder / "templates").mkdir()
+    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: bench\nversion: 1.0.0\n", encoding="utf-8")
+    for number in range(objects):
+        text = _plain_object(number, 10).replace("in object", "of {{ .Release.Name | quote }} in object")
+        (folder / "templates" / f"{number}.yaml").write_text(text, encoding="utf-8")
+
+
+# in a process of its own
+
+
+def _render(format_name: str, root: Path, scratch: Path) -> Revision:
+    request = RenderRequest(
+        name="bench",
+        install_namespace="bench",
+        tree=ContentTree(root=root, destinations=("",)),
+        config={},
+        capabilities=capabilities.shipped(),
+        means=Means(scratch=scratch),
+    )
+    return render(format_name, request)
+
+
+def _render_once(format_name: str, root: Path) -> Revision:
+    with tempfile.TemporaryDirectory() as scratch:
+        return _render(format_name, root, Path(scratch))
+
+
+def _measure(format_name: str, root: Path) -> tuple[float, float]:
+    seconds = time_work(lambda: _render_once(format_name, root), runs=1)
+    return seconds, peak_mebibytes()
+
+
+def _time_plain(root: Path) -> tuple[float, float]:
+    texts = [file.read_bytes() for file in sorted((root / "manifests").iterdir())]
+    ours = time_work(lambda: _render_once("plain", root))
+    return ours, time_work(lambda: [list(yaml.load_all(text, yaml.CSafeLoader)) for text in texts])
+
+
+def _time_chart(root: Path) -> tuple[float, float]:
+    helm = str(Finder().find(Means()))
+    _render_once("helm", root)  # what is found out once, the program among it
+    ours = time_work(lambda: _render_once("helm", root))
+    return ours, time_work(lambda: run([helm, "template", "bench", str(root)], stdout=DEVNULL, check=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Rows of figures that need no cluster: work in a process of its own, what it used, and a table of that.
+
+Time is processor time, user and system, of the process and the programs that it runs: a busy machine adds little to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hack.bench.usage import read_usage
+
+_T = TypeVar("_T")
+
+RUNS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure."""
+
+    title: str
+    value: float
+    at_most: float
+    digits: int = 2
+
+    @property
+    def missed(self) -> bool:
+        """Whether it is over its budget."""
+        return self.value > self.at_most
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def time_work(work: Callable[[], object], runs: int = RUNS) -> float:
+    """Return the processor time of some work: the median of some runs."""
+    return statistics.median(_time(work) for _ in range(runs))
+
+
+def peak_mebibytes() -> float:
+    """Return the most memory that this process has had."""
+    return read_usage(os.getpid()).peak
+
+
+def in_child(work: Callable[..., _T], *arguments: object) -> _T:
+    """Call a function of a module in a new process, so that neither its memory nor its imports count elsewhere."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
+def publish(rows: Iterable[Row]) -> int:
+    """Print rows as they come, and return the exit status: 1 if one is over its budget."""
+    print("|  | measured | at most |\n| --- | ---: | ---: |")
+    missed = [row for row in rows if _print(row).missed]
+    return 1 if missed else 0
+
+
+def chosen(arguments: Sequence[str], parts: Sequence[Callable[[], Iterable[Row]]]) -> Iterable[Row]:
+    """Yield the rows of the parts whose names are among the arguments; of all parts if there are none."""
+    names = [part.__name__ for part in parts]
+    if unknown := [name for name in arguments if name not in names]:
+        sys.exit(f"{unknown[0]}: is none of {', '.join(names)}")
+    for part in parts:
+        if not arguments or part.__name__ in arguments:
+            yield from part()
+
+
+def _time(work: Callable[[], object]) -> float:
+    gc.collect()
+    started = cpu_seconds()
+    work()
+    return cpu_seconds() - started
+
+
+def _print(row: Row) -> Row:
+    value = f"{row.value:,.{row.digits}f}"
+    shown = f"**{value}** (missed)" if row.missed else value
+    print(f"| {row.title} | {shown} | {row.at_most:,.{row.digits}f} |", flush=True)
+    return row

@@ -1,0 +1,210 @@
+"""hack/bench/sources: what fetching costs, beside tar; from servers on this machine, without a cluster."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from api.plugins import Access, Entry, Limits, Resolution
+from controller.content.archive import write_entries
+from controller.content.store import ContentStore
+from controller.extensions import source_of
+from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
+from hack.control_plane.binaries import Binaries
+from hack.control_plane.registry import Registry
+from hack.control_plane.settings import read_settings
+from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.registry import RegistryClient, compress, pack
+
+MEBIBYTE = 1 << 20
+TAR_RATIO = 2
+GIT_SECONDS, GIT_MEBIBYTES = 0.5, 2.0
+ARCHIVE_MEBIBYTES = 120.0
+RESOLUTION_SECONDS = 0.05
+FETCH_SECONDS = 600.0
+
+Parameters = Mapping[str, Any]
+
+
+def main() -> int:
+    """Measure, print a table, and return the exit status."""
+    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged)))
+
+
+def image() -> Iterator[Row]:
+    """27 MB in 4,000 files, from a registry."""
+    files = {f"manifests/{number}.yaml": make_text(number, 6750) for number in range(4000)}
+    with tempfile.TemporaryDirectory() as folder, serve_images(Path(folder)) as registry:
+        registry.push_image("bench", "v1", [files])
+        layer = Path(folder) / "layer.tar.gz"
+        layer.write_bytes(compress(pack(files), "gzip"))
+        ours = in_child(_fetch, "image", {"ref": f"{registry.host}/bench:v1"})
+        tar = in_child(_time_tar, layer)
+    yield Row(
+        title="image of 27 MB in 4,000 files, CPU s; at most: twice tar", value=ours.seconds, at_most=TAR_RATIO * tar
+    )
+
+
+def git() -> Iterator[Row]:
+    """50 files out of 20,000, after 200 commits."""
+    with tempfile.TemporaryDirectory() as folder, GitHttpServer(Path(folder)) as server:
+        make_repository(Path(folder) / "bench.git")
+        parameters = {"repository": f"{server.url}/bench.git", "ref": "main", "directory": "part-7"}
+        fetched = in_child(_fetch, "git", parameters)
+    title = "50 of 20,000 files of a repository of 200 commits"
+    yield Row(title=f"{title}, CPU s", value=fetched.seconds, at_most=GIT_SECONDS)
+    yield Row(title="the same, on disk, MiB", value=fetched.disk, at_most=GIT_MEBIBYTES)
+
+
+def archive() -> Iterator[Row]:
+    """An archive of 400 MB, 900 MB unpacked, over http."""
+    with tempfile.TemporaryDirectory() as folder, serve_files(Path(folder)) as address:
+        make_archive(Path(folder) / "bench.tar.gz")
+        fetched = in_child(_fetch, "http", {"url": f"{address}/bench.tar.gz"})
+    title = "archive of 400 MB over http, 900 MB unpacked, peak memory of the process, MiB"
+    yield Row(title=title, value=fetched.peak, at_most=ARCHIVE_MEBIBYTES, digits=0)
+
+
+def unchanged() -> Iterator[Row]:
+    """A tag, a branch and a file that are asked for again."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with serve_images(folder) as registry, GitHttpServer(folder) as server, serve_files(folder) as address:
+            registry.push_image("bench", "v1", [{"manifests/a.yaml": b"{}"}])
+            GitRepository(folder / "bench.git").commit({"a.yaml": b"{}"})
+            (folder / "bench.yaml").write_text("kind: List\n", encoding="utf-8")
+            asked: dict[str, Parameters] = {
+                "image": {"ref": f"{registry.host}/bench:v1"},
+                "git": {"repository": f"{server.url}/bench.git", "ref": "main"},
+                "http": {"url": f"{address}/bench.yaml"},
+            }
+            for kind, parameters in asked.items():
+                seconds = in_child(_resolve_again, kind, parameters)
+                title = f"{kind}: asked again, nothing has changed, CPU s"
+                yield Row(title=title, value=seconds, at_most=RESOLUTION_SECONDS, digits=3)
+
+
+# what is fetched
+
+
+def make_text(seed: int, size: int) -> bytes:
+    """Return text that compresses about as manifests do."""
+    words = ["spec", "template", "metadata", "labels", "container", "image", "value", "name", "port"]
+    return " ".join(random.Random(seed).choices(words, k=size)).encode()[:size]  # noqa: S311 - no secret
+
+
+def make_repository(folder: Path) -> None:
+    """Make a repository of 400 folders with 50 files each; the first commit has half of them."""
+    repository = GitRepository(folder)
+    names = [f"part-{number // 50}/{number}.yaml" for number in range(20_000)]
+    step = len(names) // 200
+    for first in range(0, len(names), step):
+        repository.commit({name: make_text(first, 1000) for name in names[first : first + step]})
+
+
+def make_archive(path: Path) -> None:
+    """Write 860 files of a mebibyte, of which gzip can do nothing about 465 KiB."""
+    noise = random.Random(1)  # noqa: S311 - no secret
+    with tarfile.open(path, "w:gz", compresslevel=1) as packed:
+        for number in range(860):
+            about = tarfile.TarInfo(f"manifests/{number}.yaml")
+            about.size = MEBIBYTE
+            packed.addfile(about, BytesIO(noise.randbytes(465 << 10).ljust(MEBIBYTE, b"x")))
+
+
+# where it comes from
+
+
+@contextmanager
+def serve_images(folder: Path) -> Iterator[RegistryClient]:
+    """Run a registry."""
+    registry = Registry(folder, Binaries(read_settings()).obtain(["registry"])["registry"])
+    registry.start()
+    try:
+        yield RegistryClient(registry.host)
+    finally:
+        registry.stop()
+
+
+@contextmanager
+def serve_files(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder, and return the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+# in a process of its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What a fetch has cost."""
+
+    seconds: float
+    peak: float
+    """MiB of memory."""
+    disk: float
+    """MiB: the content, and what lay in the scratch folder at the end."""
+
+
+def _fetch(kind: str, parameters: Parameters) -> Fetched:
+    """Resolve and fetch as the controller does, into a content store."""
+    source, disk = source_of(kind), 0.0
+    with tempfile.TemporaryDirectory() as folder, ContentStore(Path(folder)) as store, store.scratch() as scratch:
+
+        def keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
+            store.put(
+                source.content_key(parameters, resolution), lambda root: write_entries(entries, root, Limits(), "")
+            )
+
+        def work() -> None:
+            access = _access(scratch, keep=keep)
+            resolution = source.resolve(parameters, access)
+            if store.get(source.content_key(parameters, resolution)) is None:
+                keep(resolution, source.fetch(parameters, resolution, access))
+
+        seconds = time_work(work, runs=1)
+        disk = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / MEBIBYTE
+    return Fetched(seconds=seconds, peak=peak_mebibytes(), disk=disk)
+
+
+def _access(scratch: Path, **more: Any) -> Access:
+    return Access(
+        path="", deadline=time.monotonic() + FETCH_SECONDS, cancelled=threading.Event(), scratch=scratch, **more
+    )
+
+
+def _time_tar(layer: Path) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return time_work(lambda: subprocess.run(["tar", "-xzf", str(layer), "-C", folder], check=True), runs=1)
+
+
+def _resolve_again(kind: str, parameters: Parameters) -> float:
+    source = source_of(kind)
+    with tempfile.TemporaryDirectory() as scratch:
+        first = source.resolve(parameters, _access(Path(scratch)))
+        return time_work(lambda: source.resolve(parameters, _access(Path(scratch), previous=first)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
