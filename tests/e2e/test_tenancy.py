@@ -238,6 +238,67 @@ def test_a_bundle_may_not_bring(tenants: Tenants, trick: str) -> None:
     deployed.wait_gone()
 
 
+MANY = [
+    {
+        "kind": "image",
+        "destination": f"d{index}",
+        "image": {"ref": "example.com/a:v1", "auth": {"secret": {"name": f"s{index}"}}},
+    }
+    for index in range(21)
+]
+
+
+def test_every_secret_is_looked_at(tenants: Tenants) -> None:
+    """Twenty are judged within what a policy may cost; the last of them is another tenant's."""
+    foreign = [*MANY[:19], {**MANY[19], "image": LOGIN_OF_OTHERS}]
+    for sources, saying in ((foreign, "other/login"), (MANY, "more than 20 Secrets")):
+        with pytest.raises(KubectlError) as caught:
+            tenants.apply(ANN, "trick", "unused", **OWN, sources=sources)
+        assert saying in caught.value.stderr
+    tenants.apply(ANN, "many", "unused", **OWN, sources=MANY[:20])
+    tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
+
+
+LOOSE = {
+    "an image by tag": {"kind": "image", "image": {"ref": "example.com/a:v1"}},
+    "a branch": {"kind": "git", "git": {"repository": "https://example.com/a", "ref": "main"}},
+    "an abbreviated commit": {"kind": "git", "git": {"repository": "https://example.com/a", "ref": "a3b1dff2"}},
+    "a url without a digest": {"kind": "http", "http": {"url": "https://example.com/a.tar"}},
+}
+FIXED = {"ref": f"example.com/a@sha256:{'a' * 64}"}
+UNVERIFIED = {"kind": "image", "image": {**FIXED, "insecureSkipTLSVerify": True}}
+
+
+@pytest.fixture
+def _strict(tenants: Tenants) -> Iterator[None]:
+    folder = str(ROOT / "config/policy/strict")
+    tenants.world.cluster.kubectl("apply", "-k", folder)
+
+    def is_in_force() -> bool:
+        try:
+            tenants.world.cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(probe))
+        except KubectlError:
+            return True
+        return False
+
+    probe = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": "probe"}}
+    probe["spec"] = {"format": "plain", "sources": [UNVERIFIED]}
+    tenants.world.wait(is_in_force, "the policy in force")
+    yield
+    tenants.world.cluster.kubectl("delete", "-k", folder)
+
+
+@pytest.mark.usefixtures("_strict")
+def test_the_switch_forbids_what_may_be_another_thing_tomorrow(tenants: Tenants) -> None:
+    for source in LOOSE.values():
+        with pytest.raises(KubectlError, match="floating references are forbidden"):
+            tenants.apply(ANN, "loose", "unused", **OWN, sources=[source])
+    with pytest.raises(KubectlError, match="insecureSkipTLSVerify is forbidden"):
+        tenants.apply(ANN, "loose", "unused", **OWN, sources=[UNVERIFIED])
+    tenants.apply(ANN, "fixed", "unused", **OWN, sources=[{"kind": "image", "image": FIXED}])
+    tenants.world.cluster.kubectl("delete", "bd", "fixed", *ANN)
+
+
 def test_what_pretends_to_be_installed_by_another_does_not_hold_it_up(tenants: Tenants, theirs: Deployed) -> None:
     uid = theirs.read()["metadata"]["uid"]
     planted = config_map("planted")

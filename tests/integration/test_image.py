@@ -58,9 +58,10 @@ def add_devices(folder: Path) -> None:
 
 def entering(image: Path) -> list[str]:
     """Return the command that enters it: as its user, or, for who may not, as the only user of a namespace."""
+    chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin") or "chroot"
     if os.geteuid() == 0:
-        return ["chroot", f"--userspec={USER}:{USER}", str(image)]
-    return ["unshare", "--user", "--map-root-user", "chroot", str(image)]
+        return [chroot, f"--userspec={USER}:{USER}", str(image)]
+    return ["unshare", "--user", "--map-root-user", chroot, str(image)]
 
 
 def run(image: Path, *command: str) -> str:

@@ -22,6 +22,7 @@ from tests.support.private_sources import FORGE, commit_bundle, serve_private_so
 from tests.support.registries import PASSWORD, USER
 from tests.support.registry import MANIFEST, LocalRegistry, pack
 
+pytestmark = pytest.mark.timeout(300)
 SAMPLES = ROOT / "config/samples"
 CRD = ROOT / "config/crd/core.rukpak.io_bundledeployments.yaml"
 OPERATOR = ROOT / "tests/data/registry-v1/watching-operator/bundle"
@@ -88,7 +89,7 @@ def fill_registry(registry: LocalRegistry) -> None:
 
 
 def push_chart(registry: LocalRegistry, name: str, templates: dict[str, str]) -> None:
-    archive = pack_chart({f"web/{path}": data for path, data in chart_of(templates, "web").items()})
+    archive = pack_chart(chart_of(templates, "web"))
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
