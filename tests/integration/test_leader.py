@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ TIMES = (f"--lease-duration={DURATION}", f"--renew-deadline={RENEW}", f"--retry-
 SLACK = 3.0
 """Seconds that a machine under load may add."""
 BUNDLES, OBJECTS = 8, 25
+SAID = ("starting", "leading")
 
 
 @pytest.fixture
@@ -193,7 +196,10 @@ def test_who_comes_back_after_a_kill_need_not_wait_for_its_own_lease(world: Worl
     world.controller.kill()
     said = len(world.controller.log)
     world.controller.start()
-    world.wait(lambda: '"msg": "leading"' in world.controller.log[said:], "it leads again", DURATION - 1)
+    world.wait(lambda: '"msg": "leading"' in world.controller.log[said:], "it leads again", 60)
+    records = [json.loads(line) for line in world.controller.log[said:].splitlines()]
+    begun, leading = (next(datetime.fromisoformat(r["time"]) for r in records if r["msg"] == m) for m in SAID)
+    assert (leading - begun).total_seconds() < DURATION - RETRY
     assert lease(world)["leaseTransitions"] == transitions
 
 
