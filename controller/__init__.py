@@ -4,6 +4,7 @@
     reconciler           one pass over one BundleDeployment: the table of contents
     questions            what several parts of a pass ask about a BundleDeployment
     memory               what a pass remembers for the next one, and may lose
+    accounts             as whom objects are applied and Secrets read
     wanted               which revision the spec asks for: pinned, kept, or being made
     preparations         where slow work goes on, so that no pass waits
     polling              asking again what a floating ref names
@@ -18,12 +19,14 @@
     revisions            where they are kept: Secrets in the cluster
     observe              what is on the cluster, and how healthy it is
     apply                deciding about objects (plan), and acting (execute, prune)
+    hooks                when the hooks of a chart are run
     report               what a pass found and did, as values
     observer, drifting   what a pass tells about itself, for metrics; how drift is counted
     status               from that to conditions, counts and Events
     publisher            writing those; the finalizer, too
     deletion             the pass over one that is being deleted
 
-The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs),
-`kube` (requests and watches), `extensions` (plug-ins by kind). Rules by number, and how to add things: README.md.
+The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs,
+metrics, probes), `kube` (requests, watches, the Lease), `extensions` (plug-ins by kind). Rules by number, and how to
+add things: README.md.
 """
