@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, Source, SourcePin
@@ -40,15 +41,17 @@ class PollMemory:
     """What is remembered of the polls of one BundleDeployment; used by one pass at a time."""
 
     asked: dict[str, float] = field(default_factory=dict)
-    """When sources were asked last, in seconds since 1970, by `specDigest`."""
+    """When sources were asked last, in monotonic seconds, by `specDigest`."""
     validators: dict[str, str] = field(default_factory=dict)
     """What makes asking cheap, by `specDigest`, where that has changed and the content has not."""
+    resolved: dict[str, tuple[datetime, float]] = field(default_factory=dict)
+    """`resolvedAt` of sources, and when that was in monotonic seconds: a clock that is set meanwhile moves no poll."""
     failure: BundleError | None = None
     """Of the last poll."""
     failed_with: str = ""
     """The ticket of that poll: another spec, or a new resolution, ends the failure."""
     failed_at: float = 0.0
-    """When, in seconds since 1970."""
+    """When, in monotonic seconds."""
     under_way: UnderWay | None = None
     attempt: Attempt = field(default_factory=Attempt)
     """What the last poll has learned."""
@@ -58,7 +61,8 @@ class Poller:
     """Polls the sources of BundleDeployments.
 
     Args:
-        clock: seconds since 1970: it is compared with `resolvedAt`, which survives a restart.
+        clock: seconds since 1970: it is compared with `resolvedAt`, which survives a restart, once.
+        now: monotonic seconds.
     """
 
     def __init__(
@@ -67,10 +71,12 @@ class Poller:
         preparations: Preparations,
         retries: Retries,
         assistant: Assistant,
+        *,
         clock: Callable[[], float] = time.time,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._builder, self._preparations, self._retries = builder, preparations, retries
-        self._assistant, self._clock = assistant, clock
+        self._assistant, self._clock, self._now = assistant, clock, now
 
     def poll(self, deployment: BundleDeployment, memory: PollMemory) -> tuple[SourcePin, ...] | None:
         """Ask what is due, on the pool of the preparations; return all pins once one of them has another digest."""
@@ -102,7 +108,7 @@ class Poller:
         held = self._retries.seconds_until(deployment.metadata.name, PURPOSE)
         if math.isinf(held):  # until the content changes, which a poll finds out
             shortest = min(spec.sources[index].poll_interval_seconds or 0.0 for index in polls)
-            held = max(memory.failed_at + shortest - self._clock(), 0.0)
+            held = max(memory.failed_at + shortest - self._now(), 0.0)
         seconds = max(soonest, held)
         return seconds if math.isfinite(seconds) else None
 
@@ -143,8 +149,15 @@ class Poller:
         interval = source.poll_interval_seconds
         if interval is None or pin is None:
             return math.inf
-        asked = max(memory.asked.get(pin.spec_digest, 0.0), pin.resolved_at.timestamp())
-        return max(asked + interval * _spread(deployment.metadata.uid, pin.spec_digest) - self._clock(), 0.0)
+        asked = max(memory.asked.get(pin.spec_digest, -math.inf), self._resolved(pin, memory))
+        return max(asked + interval * _spread(deployment.metadata.uid, pin.spec_digest) - self._now(), 0.0)
+
+    def _resolved(self, pin: SourcePin, memory: PollMemory) -> float:
+        known = memory.resolved.get(pin.spec_digest)
+        if known is None or known[0] != pin.resolved_at:
+            age = max(self._clock() - pin.resolved_at.timestamp(), 0.0)
+            known = memory.resolved[pin.spec_digest] = (pin.resolved_at, self._now() - age)
+        return known[1]
 
     def _take(
         self, deployment: BundleDeployment, under_way: UnderWay, resolved: Resolved, memory: PollMemory
@@ -152,16 +165,17 @@ class Poller:
         self._remember(deployment.metadata.name, under_way, resolved, memory)
         triples = list(zip(under_way.known, under_way.asked, resolved.pins, strict=True))
         answered = {old.spec_digest for old, asked, new in triples if asked is None and old and new}
-        now = self._clock()
-        memory.asked = {pin.spec_digest: memory.asked.get(pin.spec_digest, 0.0) for pin in under_way.known if pin}
-        memory.asked |= dict.fromkeys(answered, now)
+        known = {pin.spec_digest for pin in under_way.known if pin}
+        memory.asked = {digest: when for digest, when in memory.asked.items() if digest in known}
+        memory.asked |= dict.fromkeys(answered, self._now())
+        memory.resolved = {digest: when for digest, when in memory.resolved.items() if digest in known}
         memory.validators |= {new.spec_digest: new.validator for _, asked, new in triples if asked is None and new}
         if not any(old and new and old.digest != new.digest for old, _, new in triples):
             return None
         return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
 
     def _remember(self, name: str, under_way: UnderWay, resolved: Resolved, memory: PollMemory) -> None:
-        memory.failure, memory.failed_with, memory.failed_at = resolved.failure, under_way.ticket, self._clock()
+        memory.failure, memory.failed_with, memory.failed_at = resolved.failure, under_way.ticket, self._now()
         if resolved.failure:
             self._retries.failed(name, PURPOSE, under_way.ticket, resolved.failure)
         else:

@@ -57,9 +57,16 @@ class _Judged:
 
 @dataclass(slots=True)
 class HealthTracker:
-    """The memory of one BundleDeployment; used by one pass at a time. Times are seconds since 1970."""
+    """The memory of one BundleDeployment; used by one pass at a time. A clock that is set changes nothing in it.
 
+    Args:
+        now: monotonic seconds: all that is remembered is on this clock.
+        clock: seconds since 1970: the API server's times are brought over with it, once each.
+    """
+
+    now: Callable[[], float] = time.monotonic
     clock: Callable[[], float] = time.time
+    _applied: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
     _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)
     _healthy: set[ObjectKey] = field(default_factory=set)
     _fallen_since: float | None = None
@@ -85,7 +92,7 @@ class HealthTracker:
             refusals: why objects could not be applied.
             explain: finds out why objects have been in trouble for a while.
         """
-        now = self.clock()
+        now = self.now()
         judged = [
             self._judge(key, observed.get(key), digest, (refusals or {}).get(key), now)
             for key, digest in digests.items()
@@ -118,13 +125,20 @@ class HealthTracker:
         if verdict.state is State.HEALTHY:
             self._healthy.add(key)
             self._left_healthy.pop(key, None)
+            self._applied.pop(key, None)
             return now
         # Without the time of an apply only what was seen counts, or else it would be always now.
-        applied = _parse_time(record.applied_at) if record and record.applied_at else -math.inf
+        applied = self._applied_at(key, record.applied_at, now) if record and record.applied_at else -math.inf
         if key in self._healthy or applied == -math.inf:
             self._healthy.discard(key)
             self._left_healthy.setdefault(key, now)
         return deadline_start(applied=applied, left_healthy=self._left_healthy.get(key), now=now)
+
+    def _applied_at(self, key: ObjectKey, when: str, now: float) -> float:
+        known = self._applied.get(key)
+        if known is None or known[0] != when:
+            known = self._applied[key] = (when, now - max(self.clock() - _parse_time(when), 0.0))
+        return known[1]
 
     def _publish(self, health: Health[ObjectKey], revision: str, now: float) -> tuple[Health[ObjectKey], float | None]:
         """Return what to show, and in how many seconds something else may have to be shown."""

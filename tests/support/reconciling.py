@@ -207,7 +207,7 @@ class World:
             discovery=discovery,
             retries=self.retries,
             assistant=assistant,
-            poller=Poller(builder, preparations, self.retries, assistant, lambda: self.now().timestamp()),
+            poller=Poller(builder, preparations, self.retries, assistant, clock=self.read_clock, now=self.read_clock),
             policy=self.policy,
             publisher=publisher,
             now=self.now,
@@ -256,6 +256,10 @@ class World:
     def now(self) -> datetime:
         """Return the time of day, as a test has set it."""
         return START + timedelta(seconds=self.seconds)
+
+    def read_clock(self) -> float:
+        """Return the same in seconds since 1970."""
+        return self.now().timestamp()
 
     def restart(self) -> None:
         """Start a controller anew."""

@@ -32,6 +32,8 @@ class Office:
 
     def __init__(self) -> None:
         self.seconds = START.timestamp()
+        self.ahead = 0.0
+        """How far the clock of the machine was set by somebody."""
         self.digests: dict[str, str | BundleError] = {}
         """By destination; what is not there is as it was."""
         self.validator = ""
@@ -47,7 +49,8 @@ class Office:
             cast("Preparations", self),
             self.retries,
             cast("Assistant", self),
-            lambda: self.seconds,
+            clock=lambda: self.seconds + self.ahead,
+            now=lambda: self.seconds,
         )
 
     # what stands for a Builder, Preparations and an Assistant
@@ -159,6 +162,20 @@ def test_it_is_due_about_an_interval_after_it_was_asked_and_not_for_all_at_once(
         waits.append(office.wait(known.model_copy(update={"metadata": metadata})))
     assert all(wait is not None and 0.9 * MINUTE <= wait <= 1.1 * MINUTE for wait in waits)
     assert len(set(waits)) > 10
+
+
+@pytest.mark.parametrize("jump", [-86_400, 86_400], ids=["back", "ahead"])
+@pytest.mark.parametrize("asked", [False, True], ids=["before it was asked", "after it was asked"])
+def test_a_clock_that_is_set_moves_no_poll(office: Office, jump: float, asked: bool) -> None:
+    known = office.make()
+    first = office.wait(known)
+    if asked:
+        office.seconds += 100
+        office.poll(known)
+    office.ahead, office.seconds = jump, office.seconds + 10
+    wait = office.wait(known)
+    assert first is not None
+    assert wait == pytest.approx(first - 10)
 
 
 def test_one_that_has_not_changed_is_asked_again_an_interval_later(office: Office) -> None:

@@ -27,7 +27,8 @@ class Tracker:
 
     def __init__(self) -> None:
         self.now = START
-        self.tracker = HealthTracker(clock=lambda: self.now)
+        self.ahead = 0.0
+        self.tracker = HealthTracker(now=lambda: self.now, clock=lambda: self.now + self.ahead)
         self.pods = ""
         self.known: dict[ObjectKey, Verdict] = {}
         self.asked: list[ObjectKey] = []
@@ -115,6 +116,25 @@ def test_a_clock_of_the_server_that_is_ahead_does_not_matter(tracker: Tracker) -
     tracker.applied(at=START + 1000)
     tracker.now += 1
     assert tracker.see(ROLLING).next_change == pytest.approx(DEADLINE)
+
+
+@pytest.mark.parametrize("jump", [-86_400, 86_400], ids=["back", "ahead"])
+def test_a_clock_that_is_set_changes_no_deadline(tracker: Tracker, jump: float) -> None:
+    assert tracker.see(ROLLING).next_change == pytest.approx(DEADLINE)
+    tracker.ahead, tracker.now = jump, tracker.now + 599
+    assert tracker.see(ROLLING).health.reason is Reason.PROGRESSING
+    tracker.now += 1
+    assert tracker.see(ROLLING).health.reason is Reason.PROGRESS_DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("jump", [-86_400, 86_400], ids=["back", "ahead"])
+def test_nor_when_a_fall_is_told(tracker: Tracker, jump: float) -> None:
+    tracker.see(HEALTHY)
+    tracker.see(ROLLING)
+    tracker.ahead, tracker.now = jump, tracker.now + 14
+    assert tracker.see(ROLLING).shown.reason is Reason.HEALTHY
+    tracker.now += 1
+    assert tracker.see(ROLLING).shown.reason is Reason.PROGRESSING
 
 
 def test_what_no_deadline_covers_is_never_late_and_lets_prune_go_on(tracker: Tracker) -> None:
