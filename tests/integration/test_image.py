@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
-from tests.support.bundles import ROOT, World, config_map, new_name, new_world
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, config_map, is_answered, new_name
 from tests.support.charts import chart_of
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository
@@ -67,7 +69,7 @@ def entering(image: Path) -> list[str]:
 def run(image: Path, *command: str) -> str:
     """Run a program of the image; return what it said."""
     done = subprocess.run(
-        [*entering(image), *command], env=ENVIRONMENT, check=False, capture_output=True, text=True, timeout=60
+        [*entering(image), *command], env=ENVIRONMENT, check=False, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
@@ -118,21 +120,23 @@ def world(image: Path, kwok_cluster: ControlPlane, registry: LocalRegistry, sett
     text = kwok_cluster.kubectl("config", "view", "--raw", "--minify", "--flatten")
     (image / "tmp/kubeconfig").write_text(text, encoding="utf-8")
     (image / "tmp/kubeconfig").chmod(0o644)
-    with new_world(kwok_cluster, registry, settings.running) as made:
-        made.controller.stop()
-        folder = make_owned_folder(settings.running, "controller")
-        environment = {**ENVIRONMENT, "KUBECONFIG": "/tmp/kubeconfig", "RUKPAK_STORE": "/var/cache/rukpak"}
-        program = (*entering(image), "python", "-m", "controller")
-        made.controller = Controller(folder, Path("/tmp/kubeconfig"), environment=environment, program=program)
-        made.controller.start()
-        try:
-            yield made
-            made.clean_up()
-            made.deployed.clear()
-        finally:
-            made.controller.kill()
-            take_away(folder)
-    shutil.rmtree(image / "var/cache/rukpak")
+    kwok_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config/crd"))
+    folder, store = make_owned_folder(settings.running, "controller"), "/var/cache/rukpak"
+    environment = {**ENVIRONMENT, "KUBECONFIG": "/tmp/kubeconfig", "RUKPAK_STORE": store}
+    program = (*entering(image), "python", "-m", "controller")
+    controller = Controller(folder, Path("/tmp/kubeconfig"), environment=environment, program=program)
+    client = connect(kubeconfig=str(kwok_cluster.kubeconfig), user_agent="tests")
+    made = World(cluster=kwok_cluster, registry=registry, controller=controller, store=image / store[1:], client=client)
+    try:
+        wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
+        controller.start()
+        yield made
+        made.clean_up()
+        controller.stop()  # hands its Lease over: others use the cluster
+    finally:
+        controller.kill()
+        print(controller.log)  # noqa: T201 -- pytest shows it where the test has failed
+        take_away(folder)
 
 
 def test_the_controller_in_it_fetches_with_git_and_renders_with_helm(world: World, tmp_path: Path) -> None:
