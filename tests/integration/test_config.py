@@ -17,7 +17,7 @@ from controller.formats.manifests import read_documents
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
-from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition
+from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, exists
 from tests.support.installations import (
     ACCOUNT,
     NAMESPACE,
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.timeout(300)
 KINDS = Path(__file__).parents[1] / "data/config/watched-kinds.yaml"
 TENANT = "tenant"
 SCRAPER = "scraper"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bundledeployments.core.rukpak.io"
 EVERYTHING = ("*", "*", "*")
 
 
@@ -114,6 +115,29 @@ def test_default_lets_everything_be_installed(
         assert len(pods_of(fresh_kwok_cluster)) == 2
         assert not refused(own_requests(fresh_kwok_cluster.audit_requests(since)))
     fresh_kwok_cluster.kubectl("delete", "-k", str(ROOT / "config/default"))
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["finalizers are taken off", "RukPak is installed again"])
+def test_a_deletion_in_the_wrong_order_hangs_and_is_cured(
+    fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, *, by_hand: bool
+) -> None:
+    kubectl, default = fresh_kwok_cluster.kubectl, str(ROOT / "config/default")
+    with install(fresh_kwok_cluster, registry, settings.running, "default") as world:
+        deployed = world.deploy(config_map("settings"))
+        deployed.wait_ready()
+    kubectl("delete", "-k", default, "--wait=false")
+    wait_for(lambda: not exists(world.client, f"/api/v1/namespaces/{NAMESPACE}"), 60.0, "the namespace gone")
+    assert deployed.read()["metadata"]["deletionTimestamp"]
+    assert exists(world.client, DEFINITION)
+
+    if by_hand:
+        kubectl("patch", "bd", deployed.name, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+        wait_for(lambda: not exists(world.client, DEFINITION), 60.0, "the definition gone")
+    else:
+        with install(fresh_kwok_cluster, registry, settings.running, "default") as again:
+            again.wait(lambda: not exists(world.client, DEFINITION), "the definition gone", 60.0)
+        kubectl("delete", "-k", default, "--ignore-not-found")
+    wait_for(lambda: not deployed.get("settings"), 60.0, "what was installed gone")
 
 
 def test_restricted_grants_what_is_needed_and_nothing_else(
