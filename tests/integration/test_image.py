@@ -50,12 +50,13 @@ def image(settings: Settings) -> Iterator[Path]:
 
 
 def add_devices(folder: Path) -> None:
-    """Do what a container runtime does; without the right to it, /dev/null is a file."""
-    try:
-        os.mknod(folder / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except PermissionError:
-        (folder / "null").touch()
-    (folder / "null").chmod(0o666)
+    """Do what a container runtime does; without the right to it, the devices are files."""
+    for name, minor in (("null", 3), ("urandom", 9)):
+        try:
+            os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        except PermissionError:
+            (folder / name).write_bytes(os.urandom(MEBIBYTE) if name == "urandom" else b"")
+        (folder / name).chmod(0o666)
 
 
 def entering(image: Path) -> list[str]:
@@ -105,7 +106,7 @@ def test_its_programs_run(image: Path, command: tuple[str, ...], said: str) -> N
 def test_nothing_in_it_can_be_changed_or_raises_rights(image: Path) -> None:
     modes = {path: path.lstat().st_mode for path in image.rglob("*") if not path.is_symlink()}
     writable = {str(path.relative_to(image)) for path, mode in modes.items() if mode & 0o022}
-    assert writable <= {"tmp", "var/cache/rukpak", "dev/null"}
+    assert writable <= {"tmp", "var/cache/rukpak", "dev/null", "dev/urandom"}
     assert not [path for path, mode in modes.items() if mode & (stat.S_ISUID | stat.S_ISGID)]
 
 
