@@ -6,7 +6,7 @@ resourceVersion), so that nothing goes that changed meanwhile (reference/apply.m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
@@ -77,10 +77,15 @@ def dispose(record: Record, cause: Cause) -> Disposal:
 
 
 class Remover:
-    """Deletes and releases objects of one BundleDeployment at a time, in order."""
+    """Deletes and releases objects of one BundleDeployment at a time, in order.
 
-    def __init__(self, client: Client, discovery: Discovery) -> None:
-        self._client, self._discovery = client, discovery
+    Args:
+        stored: what serves a kind (group, kind) at the version at which it is stored; None: not known, as of kinds
+            without a CustomResourceDefinition. At any other version a conversion webhook that is down holds all up.
+    """
+
+    def __init__(self, client: Client, discovery: Discovery, stored: Callable[[str, str], Resource | None]) -> None:
+        self._client, self._discovery, self._stored = client, discovery, stored
 
     def remove(self, records: Iterable[Record], owner: str, cause: Cause, user: User | None) -> list[Removal]:
         """Take objects away in reverse order of applying; what is being deleted already is left to it.
@@ -116,7 +121,11 @@ class Remover:
 
     def _resource(self, key: ObjectKey) -> Resource | None:
         served = self._discovery.resources()
-        return next((resource for resource in served if (resource.group, resource.kind) == (key.group, key.kind)), None)
+        found = next((each for each in served if (each.group, each.kind) == (key.group, key.kind)), None)
+        return found and self._at_storage_version(found)
+
+    def _at_storage_version(self, resource: Resource) -> Resource:
+        return self._stored(resource.group, resource.kind) or resource
 
     def _reason_to_keep(self, record: Record, owner: str, disposal: Disposal) -> str:
         if disposal is Disposal.RELEASE:
@@ -133,7 +142,7 @@ class Remover:
         plural, _, group = record.key.name.partition(".")
         for resource in self._discovery.resources():
             if (resource.group, resource.plural) == (group, plural):
-                for item in self._list(resource.path()):
+                for item in self._list(self._at_storage_version(resource).path()):
                     labels = item["metadata"].get("labels") or {}
                     if labels.get(names.OWNER_LABEL) != owner:
                         yield _describe(resource, item)
@@ -152,7 +161,7 @@ class Remover:
             ):
                 continue
             seen.add(group_kind)
-            for item in self._list(resource.path(namespace)):
+            for item in self._list(self._at_storage_version(resource).path(namespace)):
                 if _stays(resource, item["metadata"], owner):
                     yield _describe(resource, item)
 

@@ -388,11 +388,15 @@ class Watches:
         """Return whether the cluster serves a kind that it did not serve; asked for nothing while nothing changed."""
         return self._discovery.has_come(kind)
 
+    def stored(self, group: str, kind: str) -> Resource | None:
+        """Return what serves a custom kind at its storage version: no conversion webhook has a say there."""
+        definition = self._definitions.of(group, kind)
+        return definition.resource if definition else None
+
     def _serving(self, kind: GroupVersionKind) -> Resource | None:
         """Return what serves a kind where its objects are best read: see definitions.py; else at its own version."""
-        definition = self._definitions.of(kind.group, kind.kind)
-        if definition and definition.resource:
-            return definition.resource
+        if stored := self.stored(kind.group, kind.kind):
+            return stored
         best = kind._replace(version=_READ_AT.get((kind.group, kind.kind), kind.version))
         if resource := self._discovery.resource(best) or self._discovery.resource(kind):
             return resource

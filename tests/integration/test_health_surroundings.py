@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from controller.kube.client import Client
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, new_name
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name
 from tests.support.objects import NOBODY, claim, custom, make, namespace, remove
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -137,6 +137,27 @@ def test_a_conversion_webhook_that_is_down_blinds_nobody(
     convert(False)
     say(world.client, path, type="Ready", status="True")
     deployed.wait_ready()
+
+
+@pytest.mark.parametrize("prune", [False, True], ids=["deletion", "prune"])
+def test_a_conversion_webhook_that_is_down_holds_up_neither_prune_nor_deletion(
+    world: World, group: str, convert: Callable[[bool], None], prune: bool
+) -> None:
+    define(world, caches(group, announces=False))  # stored at v1; v2 is the one that is preferred
+    deployed = world.deploy(custom(group, "Cache", "one"), config_map("a"))
+    deployed.wait_ready()
+    convert(True)
+
+    if prune:
+        world.push(deployed.name, config_map("a"))
+        deployed.request_reconcile("now")
+    else:
+        deployed.delete()
+
+    # Read as it is stored, too: at any other version it would be a 500.
+    path = deployed.path_of("one", "caches", f"/apis/{group}/v1")
+    deployed.wait(lambda: not exists(world.client, path), "gone")
+    deployed.wait_ready() if prune else deployed.wait_gone()
 
 
 @pytest.mark.own_cluster

@@ -320,6 +320,9 @@ class FakeWatches:
         resource = self._cluster.resource(kind)
         return resource.namespaced if resource else None
 
+    def stored(self, group: str, kind: str) -> Resource | None:
+        return None  # every kind is served at one version
+
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self.failing
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -96,9 +97,15 @@ def cluster() -> FakeCluster:
     return FakeCluster(*SERVED, WIDGETS, EVENTS, REVIEWS)
 
 
+def remover(cluster: FakeCluster, *stored: Resource) -> Remover:
+    """Return what removes; of all kinds but these it is not known at which version they are stored."""
+    known = {(each.group, each.kind): each for each in stored}
+    return Remover(cluster.client, cluster.discovery, lambda group, kind: known.get((group, kind)))
+
+
 def remove(cluster: FakeCluster, *manifests: dict[str, Any], cause: Cause = Cause.TEARDOWN) -> list[Removal]:
     records = [project(one, one["apiVersion"].rpartition("/")[0], one["kind"]) for one in map(cluster.put, manifests)]
-    return Remover(cluster.client, cluster.discovery).remove(records, "foo", cause, None)
+    return remover(cluster).remove(records, "foo", cause, None)
 
 
 def test_objects_go_in_reverse_order_of_applying(cluster: FakeCluster) -> None:
@@ -137,9 +144,26 @@ def test_what_is_gone_is_gone(cluster: FakeCluster) -> None:
 
 def test_a_kind_that_is_not_served_has_no_objects(cluster: FakeCluster) -> None:
     record = Record(key=ObjectKey("example.org", "Gadget", "shop", "g"))
-    (removal,) = Remover(cluster.client, cluster.discovery).remove([record], "foo", Cause.TEARDOWN, None)
+    (removal,) = remover(cluster).remove([record], "foo", Cause.TEARDOWN, None)
     assert removal == Removal(record=record)
     assert not cluster.requests
+
+
+@pytest.mark.parametrize(("cause", "verb"), [(Cause.TEARDOWN, "DELETE"), (Cause.ORPHAN, "MERGE")])
+def test_a_custom_resource_goes_at_its_storage_version(cluster: FakeCluster, cause: Cause, verb: str) -> None:
+    stored = replace(WIDGETS, version="v0")
+    cluster.served.append(stored)
+    widget = cluster.put({**ours("Widget", "w", group="example.com"), "apiVersion": "example.com/v0"})
+    [removal] = remover(cluster, stored).remove([project(widget, "example.com", "Widget")], "foo", cause, None)
+    assert removal.error is None
+    assert cluster.requests[-1] == f"{verb} /apis/example.com/v0/namespaces/shop/widgets/w"
+
+
+def test_who_uses_a_definition_is_looked_up_at_the_storage_version(cluster: FakeCluster) -> None:
+    definition = cluster.put(ours("CustomResourceDefinition", DEFINITION.name, "", group="apiextensions.k8s.io"))
+    record = project(definition, *DEFINITION[:2])
+    remover(cluster, replace(WIDGETS, version="v0")).remove([record], "foo", Cause.TEARDOWN, None)
+    assert cluster.requests == ["LIST /apis/example.com/v0/widgets", f"DELETE {DEFINITION_PATH}"]
 
 
 def test_a_refusal_is_a_failure_of_that_object_alone(cluster: FakeCluster) -> None:
@@ -154,7 +178,7 @@ def stale(cluster: FakeCluster, **change: Any) -> Removal:
     """Remove an object that has changed since it was seen."""
     seen = project(cluster.put(ours("ConfigMap", "a")), "", "ConfigMap")
     cluster.patch(CONFIG_PATH, change)
-    return Remover(cluster.client, cluster.discovery).remove([seen], "foo", Cause.PRUNE, None)[0]
+    return remover(cluster).remove([seen], "foo", Cause.PRUNE, None)[0]
 
 
 def test_an_object_whose_status_has_changed_since_goes_all_the_same(cluster: FakeCluster) -> None:
