@@ -22,7 +22,7 @@ from controller.apply.optional import leave_out_missing
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
 from controller.apply.prune import Cause, Removal, Remover
-from controller.apply.targets import Target, TargetSet, find_dropped_replicas, make_targets
+from controller.apply.targets import Target, TargetSet, find_dropped_replicas, find_missing_labels, make_targets
 from controller.appraisal import Appraiser
 from controller.hooks import Hooks
 from controller.kube.resources import GroupVersionKind
@@ -340,12 +340,14 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
     done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
     ledger.learn(outcome.record for outcome in done if outcome.record)
     ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
-    ledger.used |= {o.task.target.key for o in done if o.task.action is Action.USE or o.task.target.bare}
+    used = {o.task.target.key: o.task.record for o in done if o.task.action is Action.USE or o.task.target.bare}
+    ledger.used |= {key: record or ledger.used.get(key) for key, record in used.items()}
 
 
 def _warnings(outcomes: Iterable[Outcome], job: Job, revision: Revision | None) -> tuple[str, ...] | None:
     """Return each warning once, ours first; None if nothing was sent, so that those of the last apply stay."""
     sent = [outcome for outcome in outcomes if outcome.tried]
     leeway = (text for target in job.wanted.targets for text in target.leeway.warnings)
-    ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway]
+    lacking = find_missing_labels(job.wanted, job.ledger.used)
+    ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway, *lacking]
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if sent else None

@@ -43,8 +43,8 @@ class Ledger:
 
     clock: Callable[[], float] = time.monotonic
     left: dict[ObjectKey, Left] = field(default_factory=dict)
-    used: set[ObjectKey] = field(default_factory=set)
-    """Namespaces that are not ours and were there when they were looked at."""
+    used: dict[ObjectKey, Record | None] = field(default_factory=dict)
+    """Namespaces that are not ours, as they were when they were looked at; None: made by this process."""
     accounts: dict[ObjectKey, tuple[str, Drifted | None]] = field(default_factory=dict)
     """Of what is not repaired: the resourceVersion that was looked at, and what was found; None: our values."""
     fights: dict[ObjectKey, Drifted] = field(default_factory=dict)

@@ -104,7 +104,7 @@ class Sender:
         about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
         log.warning("object not applied", extra={**about, "reason": error.reason.value, "problem": error.message})
         if error.reason in _NAMESPACE_GONE:  # so that it is looked at before the next try
-            job.ledger.used.discard(_namespace_of(task))
+            job.ledger.used.pop(_namespace_of(task), None)
         return Outcome(task=task, error=error, tried=True)
 
     def _carry_out(self, request: _Request) -> Outcome:

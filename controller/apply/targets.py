@@ -10,7 +10,7 @@ from api import names
 from controller.apply.leeway import NONE, REPLICAS, Leeway, find_autoscalers, find_leeway, has_field, only, without
 from controller.apply.ownership import Owner, carries_owner_reference, make_body
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.records import ObjectKey, key_of
+from controller.observe.records import ObjectKey, Record, key_of
 from controller.revision import Revision
 
 
@@ -110,6 +110,20 @@ def find_dropped_replicas(before: TargetSet, after: TargetSet) -> tuple[str, ...
     )
     advice = "to keep the number that runs, set it and ignore it by spec.drift.ignore"
     return tuple(f"{key}: spec.replicas is not set any more, so that it is 1; {advice}" for key in dropped)
+
+
+def find_missing_labels(wanted: TargetSet, used: Mapping[ObjectKey, Record | None]) -> tuple[str, ...]:
+    """Return warnings about labels that a Namespace which is only used is to have, and has not: it is left as it is."""
+    warnings = []
+    for target in wanted.targets:
+        if record := used.get(target.key):
+            labels = (target.manifest["metadata"].get("labels") or {}).items()
+            missing = ", ".join(f'"{name}={value}"' for name, value in sorted(labels - set(record.labels)))
+            if missing:
+                warnings.append(
+                    f"{target.key}: is not of this bundle and lacks the labels {missing}; set them yourself"
+                )
+    return tuple(warnings)
 
 
 def _sets_replicas(target: Target | None) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from controller.observe.health.verdict import Verdict
 
 RESOURCE_POLICY = "helm.sh/resource-policy"
+_NAMESPACE = ("", "Namespace")
 
 # Who claims an object by a label or annotation: the key, and how its owner is called. The first that is there counts.
 _CLAIMS = (
@@ -93,6 +94,8 @@ class Record:
     """Helm's annotation of that name: "keep" or nothing."""
     verdict: Verdict | None = None
     """Health; None for kinds that are healthy by existence."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Of a Namespace alone: one that is used may lack some that the bundle wants."""
     pods: str = ""
     """Label selector of the pods that may tell why it is not healthy; empty where it is, or has none."""
 
@@ -153,6 +156,7 @@ def project(
         marks=intern(_marks(labels, annotations)),
         prune=intern(annotations.get(names.PRUNE, "")),
         resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
+        labels=tuple(sorted(labels.items())) if (group, kind) == _NAMESPACE else (),
         verdict=verdict,
         pods=pods,
     )

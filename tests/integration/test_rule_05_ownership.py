@@ -191,6 +191,16 @@ def test_two_may_share_a_namespace_that_one_of_them_brings(world: World) -> None
     world.wait(lambda: not exists(world.client, f"/api/v1/namespaces/{shared}"), "the namespace gone")
 
 
+def test_labels_that_a_namespace_of_somebody_else_lacks_are_told_and_not_set(world: World) -> None:
+    name = new_name()
+    world.client.create("/api/v1/namespaces", labelled(namespace(name), labels={"team": "a"}))
+    wanted = labelled(namespace(name), labels={"team": "b", "tier": "web"})
+    deployed = world.deploy(wanted, config_map("a"), name=name)
+    [warning] = deployed.wait_ready()["warnings"]
+    assert warning.startswith(f'Namespace {name}: is not of this bundle and lacks the labels "team=b", "tier=web"')
+    assert world.client.get(f"/api/v1/namespaces/{name}").value["metadata"]["labels"]["team"] == "a"
+
+
 # Somebody else's
 
 

@@ -153,7 +153,7 @@ def test_nothing_is_looked_at_in_a_namespace_that_was_created_just_now(bench: Be
 
 def test_an_object_as_we_left_it_costs_no_request(bench: Bench) -> None:
     bench.installed(config_map())
-    bench.ledger.used.add(ObjectKey("", "Namespace", "", "shop"))
+    bench.ledger.used[ObjectKey("", "Namespace", "", "shop")] = None
     assert reasons(bench.run(config_map())) == {"shop": None, "a": None}
     assert not bench.cluster.requests
 
@@ -210,7 +210,7 @@ ROWS = [
 @pytest.mark.parametrize("case", ROWS, ids=attrgetter("name"))
 def test_what_is_done_with_an_installed_object(case: Row, bench: Bench) -> None:
     bench.installed(config_map())
-    bench.ledger.used.add(ObjectKey("", "Namespace", "", "shop"))
+    bench.ledger.used[ObjectKey("", "Namespace", "", "shop")] = None
     case.before(bench)
     assert reasons(bench.run(config_map()))["a"] == case.error
     assert bench.cluster.requests == case.requests

@@ -132,7 +132,7 @@ def test_the_install_namespace_is_used_even_if_it_is_ours_of_before() -> None:
 
 
 def test_a_namespace_that_was_seen_is_not_looked_at_again() -> None:
-    assert decided(None, target(NAMESPACE_KEY, bare=True), Ledger(used={NAMESPACE_KEY})).action is Action.USE
+    assert decided(None, target(NAMESPACE_KEY, bare=True), Ledger(used={NAMESPACE_KEY: None})).action is Action.USE
 
 
 # plans

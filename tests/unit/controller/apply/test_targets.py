@@ -7,9 +7,9 @@ import pytest
 
 from api import names
 from controller.apply.ownership import Owner, make_body
-from controller.apply.targets import TargetSet, make_targets
+from controller.apply.targets import TargetSet, find_missing_labels, make_targets
 from controller.kube.resources import GroupVersionKind
-from controller.observe.records import ObjectKey
+from controller.observe.records import ObjectKey, Record
 from controller.revision import Revision, Terms
 
 OWNER = Owner("foo", "uid-foo")
@@ -141,3 +141,29 @@ def test_a_created_install_namespace_has_what_the_rendering_says() -> None:
     first = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: SCOPES[kind.kind]).targets[0]
     assert first.bare
     assert first.manifest == {**NAMESPACE, "metadata": {"name": "shop", "labels": {"team": "a"}}}
+
+
+class Used(NamedTuple):
+    name: str
+    seen: dict[str, str] | None
+    """Labels of the Namespace when it was looked at; None: this process made it."""
+    missing: str
+
+
+USED = [
+    Used("all are there, among others", {"a": "1", "b": "2", "c": "3"}, ""),
+    Used("one is missing", {"a": "1"}, '"b=2"'),
+    Used("one has another value, one is missing", {"a": "2"}, '"a=1", "b=2"'),
+    Used("it was made", None, ""),
+]
+
+
+@pytest.mark.parametrize("case", USED, ids=attrgetter("name"))
+def test_labels_that_a_used_namespace_lacks_are_warned_of(case: Used) -> None:
+    labelled = {**NAMESPACE, "metadata": {"name": "shop", "labels": {"b": "2", "a": "1"}}}
+    key = ObjectKey("", "Namespace", "", "shop")
+    seen = None if case.seen is None else Record(key=key, labels=tuple(case.seen.items()))
+    text = f"Namespace shop: is not of this bundle and lacks the labels {case.missing}; set them yourself"
+    expect = (text,) if case.missing else ()
+    assert find_missing_labels(targets(labelled, CONFIG_MAP), {key: seen}) == expect
+    assert find_missing_labels(targets(labelled, CONFIG_MAP), {}) == ()

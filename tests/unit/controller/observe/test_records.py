@@ -97,6 +97,11 @@ def test_messages_show_the_namespace_of_a_key_where_there_is_one() -> None:
     assert str(ObjectKey("", "Namespace", "", "shop")) == "Namespace shop"
 
 
+@pytest.mark.parametrize(("kind", "labels"), [("Namespace", (("a", "1"), ("b", "2"))), ("ConfigMap", ())])
+def test_labels_are_kept_of_a_namespace_alone(kind: str, labels: tuple[tuple[str, str], ...]) -> None:
+    assert project({"metadata": {"name": "shop", "labels": {"b": "2", "a": "1"}}}, "", kind).labels == labels
+
+
 class Mark(NamedTuple):
     name: str
     metadata: dict[str, dict[str, str]]
