@@ -5,6 +5,7 @@ Never by an empty apply: that would delete all fields we own (reference/apply.md
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -23,9 +24,30 @@ def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> N
 
     Raises: ApiError.
     """
+    _give_up(client, resource.path(key.namespace, key.name), owner, {names.RELEASED_FROM: owner})
+
+
+def withdraw(client: Client, path: str, owner: str) -> None:
+    """Take them off an object that was never ours: somebody else made it just before our first apply.
+
+    What that apply added to it stays, as nobody's.
+
+    Raises: ApiError.
+    """
+    _give_up(client, path, owner, {})
+
+
+def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
+    """Whether anybody else has set fields of an object itself, not only of a subresource."""
+    ours = _managers(owner)
+    entries = manifest["metadata"].get("managedFields") or []
+    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries)
+
+
+def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
     for attempt in (1, 2):
         try:
-            _patch_released(client, resource, key, owner)
+            _patch_given_up(client, path, owner, annotations)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return
@@ -35,21 +57,23 @@ def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> N
             return
 
 
-def _patch_released(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
-    path = resource.path(key.namespace, key.name)
+def _managers(owner: str) -> tuple[str, str]:
+    return (names.field_manager(owner), names.initial_field_manager(owner))
+
+
+def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
     metadata = client.get(path, metadata=True).value["metadata"]
-    manager = names.field_manager(owner)
-    ours = (manager, names.initial_field_manager(owner))
+    ours = _managers(owner)
     entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") not in ours]
     patch: dict[str, Any] = {
         "resourceVersion": metadata["resourceVersion"],
         "labels": {names.OWNER_LABEL: None},
-        "annotations": {**dict.fromkeys(_MARKS), names.RELEASED_FROM: owner},
+        "annotations": {**dict.fromkeys(_MARKS), **annotations},
         "ownerReferences": _without_controller(metadata),
         # An empty list is ignored by the server, a list with one empty entry clears it (Kubernetes, server-side apply).
         "managedFields": entries or [{}],
     }
-    client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True)
+    client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
 
 
 def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:

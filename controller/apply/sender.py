@@ -25,7 +25,7 @@ from controller.apply.look import Looker
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body
 from controller.apply.plan import Action, Task, decide_about
-from controller.apply.release import make_way
+from controller.apply.release import is_shared, make_way, withdraw
 from controller.apply.replies import Action as Cure
 from controller.apply.replies import Failure, classify
 from controller.apply.rights import MissingRightsError, for_apply
@@ -240,7 +240,16 @@ class Sender:
         self._send_apply(request, body, force=False)
 
     def _send_apply(self, request: _Request, body: Mapping[str, Any], *, force: bool) -> Response:
-        return self._haste.watch(lambda: request.client.apply(request.path, body, manager=request.manager, force=force))
+        reply = self._haste.watch(
+            lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
+        )
+        owner = request.job.owner.name
+        existed = not force and reply.status == HTTPStatus.OK
+        if existed and not request.task.target.bare and is_shared(reply.value, owner):
+            # Equal values are no conflict, and would make us owners of what was not judged (reference/apply.md 1).
+            withdraw(request.client, request.path, owner)
+            raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "exists already, since somebody was faster")
+        return reply
 
     def _prepare(self, request: _Request, body: dict[str, Any]) -> Mapping[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""

@@ -1,9 +1,9 @@
 """An API server in memory, for what acts on objects: every request is noted, and any of them can be made to fail.
 
 It knows objects by path, resource versions, label selectors, merge patches, preconditions of deletes, and of
-server-side apply what ownership and drift need: managedFields entries, 409 without force. It knows no schema, no
-admission, no garbage collector and no status subresource but that of `<path>/status`: these are tested against a real
-API server. Watches see everything at once; nothing here has a thread.
+server-side apply what ownership and drift need: managedFields entries, 409 without force where a value differs. It
+knows no schema, no admission, no garbage collector and no status subresource but that of `<path>/status`: these are
+tested against a real API server. Watches see everything at once; nothing here has a thread.
 """
 
 from __future__ import annotations
@@ -157,13 +157,14 @@ class FakeCluster:
         self._note(f"{'APPLY' if force else 'TRY'} {path}")
         known = self.objects.get(path)
         version = body["metadata"].get("resourceVersion")
-        if known and (not force or version not in (None, known["metadata"]["resourceVersion"])):
+        takes = not force and known and any(known.get(name) != body[name] for name in body if name != "metadata")
+        if known and (takes or version not in (None, known["metadata"]["resourceVersion"])):
             raise ApiError(409, "Conflict", "conflict")
         value = _applied(known or {}, body, manager)
         if known and value == known:
             return self._reply(known, self.warnings)
         value["metadata"].setdefault("uid", self._uid())
-        return self._reply(self._store(path, value), self.warnings)
+        return self._reply(self._store(path, value), self.warnings, status=200 if known else 201)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Response:
         """Answer a question about rights: everything is allowed."""
@@ -248,8 +249,8 @@ class FakeCluster:
     def _uid(self) -> str:
         return f"uid-{self._version + 1}"
 
-    def _reply(self, value: Json, warnings: tuple[str, ...] = ()) -> Response:
-        return Response(200, copy.deepcopy(value), warnings, {})
+    def _reply(self, value: Json, warnings: tuple[str, ...] = (), status: int = 200) -> Response:
+        return Response(status, copy.deepcopy(value), warnings, {})
 
 
 class _Acting:

@@ -265,6 +265,37 @@ def test_an_object_that_somebody_creates_meanwhile_is_judged_again_and_refused(b
     assert bench.cluster.requests.count(f"TRY {MAP_PATH}") == 1
 
 
+def equal(manager: str) -> Any:
+    """Return the object that is about to be applied, as somebody else has made it."""
+    entry = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:data": {"f:a": {}}}}
+    made = config_map()
+    return {**made, "metadata": {**made["metadata"], "managedFields": [entry]}}
+
+
+def test_an_equal_object_that_somebody_creates_meanwhile_is_given_back_and_refused(bench: Bench) -> None:
+    race(bench, lambda: bench.cluster.put(equal("helm")))
+    assert reasons(bench.run(config_map()))["a"] is Reason.COLLISION
+    metadata = bench.cluster.objects[MAP_PATH]["metadata"]
+    assert not metadata["labels"]
+    assert not metadata["annotations"]
+    assert [entry["manager"] for entry in metadata["managedFields"]] == ["helm"]
+    assert bench.cluster.requests.count(f"TRY {MAP_PATH}") == 1
+
+
+def test_an_equal_object_that_may_be_adopted_is(bench: Bench) -> None:
+    bench.protection = "IfNoController"
+    race(bench, lambda: bench.cluster.put(equal("helm")))
+    assert reasons(bench.run(config_map()))["a"] is None
+    assert bench.cluster.requests[-1] == f"APPLY {MAP_PATH}"
+    assert bench.watches.managed("foo")[KEY].controller_uid == "uid-foo"
+
+
+def test_an_object_that_another_controller_of_this_kind_creates_meanwhile_is_ours(bench: Bench) -> None:
+    race(bench, lambda: bench.cluster.put(equal("rukpak/foo")))
+    assert reasons(bench.run(config_map()))["a"] is None
+    assert bench.cluster.requests[-1] == f"TRY {MAP_PATH}"
+
+
 def test_more_conflicts_at_once_than_there_are_workers_do_not_wait_for_each_other(bench: Bench) -> None:
     manifests = [config_map(name) for name in "abcdefgh"]
     for each in manifests:
