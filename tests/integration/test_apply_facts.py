@@ -1,4 +1,4 @@
-"""What the API server does with server-side apply, as far as the controller builds on it (reference/apply.md 1, 3-5).
+"""What the API server does on apply and deletion, as far as the controller builds on it (reference/apply.md 1, 3-6, 9).
 
 No code of the controller but its client, and the two tests of drift: where one of these fails, the ground has moved.
 """
@@ -6,7 +6,8 @@ No code of the controller but its client, and the two tests of drift: where one 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from controller.apply.drift import covers
 from controller.kube.client import JSON_PATCH, ApiError, Client, connect
 from controller.observe.records import entry_hash, entry_of
 from hack.control_plane.kubectl import Cluster
-from tests.support.bundles import Manifest, config_map
-from tests.support.objects import deployment, make, service
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import SECONDS, Manifest, config_map, definition
+from tests.support.objects import NOBODY, deployment, make, read, remove, service
 
 OURS = "rukpak/x"
 CORE, APPS = "/api/v1", "/apis/apps/v1"
@@ -45,7 +47,8 @@ def place(cluster: Cluster) -> Iterator[Place]:
     name = f"facts-{uuid.uuid4().hex[:8]}"
     client.create("/api/v1/namespaces", make("v1", "Namespace", name))
     yield Place(client, name)
-    client.delete(f"/api/v1/namespaces/{name}")
+    with suppress(ApiError):  # a test may have deleted it
+        client.delete(f"/api/v1/namespaces/{name}")
 
 
 def managers(value: Manifest) -> dict[str, str]:
@@ -292,3 +295,136 @@ def test_an_empty_apply_deletes_what_we_own(place: Place) -> None:
     place.apply(path, config_map("a"))
     empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     assert "data" not in place.apply(path, empty)
+
+
+# custom resources
+
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+def group(place: Place) -> Iterator[str]:
+    """An API group whose kind Widget, stored at v1 and served at v2, too, is taken away again."""
+    name = f"{place.namespace}.example.com"
+    yield name
+    remove(place.client, f"{CRDS}/widgets.{name}")
+
+
+def define(place: Place, group: str, **spec: Any) -> None:
+    made = definition(group, "Widget")
+    [stored] = made["spec"]["versions"]
+    versions = [stored, {**stored, "name": "v2", "storage": False}]
+    made["spec"] |= {"versions": versions, **spec}
+    place.client.apply(f"{CRDS}/widgets.{group}", made, manager=OURS, force=True)
+
+
+def status_of(place: Place, path: str) -> int:
+    try:
+        return place.client.get(path).status
+    except ApiError as error:
+        return error.status
+
+
+def test_the_path_of_a_new_kind_is_not_found_until_it_is_served(place: Place, group: str) -> None:
+    define(place, group)
+    seen: list[int] = []
+    path = place.path("widgets", "", f"/apis/{group}/v1").rstrip("/")
+
+    def is_served() -> bool:
+        seen.append(status_of(place, path))
+        return seen[-1] == 200
+
+    wait_for(is_served, SECONDS, "served")
+    assert set(seen) <= {404, 200}
+
+
+def test_without_its_conversion_webhook_a_kind_is_served_at_the_storage_version_alone(place: Place, group: str) -> None:
+    review = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": NOBODY}}
+    define(place, group, conversion={"strategy": "Webhook", "webhook": review})
+    stored, other = (place.path("widgets", prefix=f"/apis/{group}/{version}") for version in ("v1", "v2"))
+    wait_for(lambda: status_of(place, other.rpartition("/")[0]) == 200, SECONDS, "served")
+    widget = make(f"{group}/v1", "Widget", "a", spec={"color": "blue"})
+    assert place.apply(stored, widget)["spec"] == {"color": "blue"}
+
+    collection = other.rpartition("/")[0]
+    attempts: list[Callable[[], object]] = [
+        lambda: place.client.get(other),
+        lambda: place.client.get(other, metadata=True),
+        lambda: list(place.client.list(collection)),
+        lambda: list(place.client.list(collection, metadata=True)),
+        lambda: place.apply(other, {**widget, "apiVersion": f"{group}/v2"}),
+        lambda: place.client.delete(other),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ApiError) as caught:
+            attempt()
+        assert caught.value.status == 500
+    place.client.delete(stored)
+
+
+# deletion
+
+
+def test_a_deletion_names_the_object_that_was_seen(place: Place) -> None:
+    path = place.path("configmaps")
+    metadata = place.apply(path, config_map("a"))["metadata"]
+    others = ({"uid": str(uuid.uuid4())}, {"uid": metadata["uid"], "resource_version": "1"})
+    for other in others:
+        with pytest.raises(ApiError) as caught:
+            place.client.delete(path, **other)
+        assert caught.value.status == 409
+    place.client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+    assert read(place.client, path) is None
+
+
+def owner_and_dependent(place: Place) -> tuple[str, str]:
+    """Make an object that a finalizer holds, and one that it owns; returns their paths."""
+    owner, dependent = (place.path("configmaps", name) for name in ("owner", "a"))
+    held = config_map("owner")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    uid = place.apply(owner, held)["metadata"]["uid"]
+    owned = config_map("a")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": True}
+    owned["metadata"]["ownerReferences"] = [reference]
+    place.apply(dependent, owned)
+    return owner, dependent
+
+
+def test_a_foreground_deletion_takes_dependents_while_a_finalizer_stands(place: Place) -> None:
+    owner, dependent = owner_and_dependent(place)
+    place.client.delete(owner, propagation="Foreground")
+    wait_for(lambda: read(place.client, dependent) is None, SECONDS, "the dependent gone")
+    assert place.client.merge_patch(owner, {"metadata": {"finalizers": None}}).status == 200
+
+
+def test_an_orphaning_deletion_strips_the_references_while_a_finalizer_stands(place: Place) -> None:
+    owner, dependent = owner_and_dependent(place)
+    place.client.delete(owner, propagation="Orphan")
+
+    def is_alone() -> bool:
+        found = read(place.client, dependent)
+        return found is not None and not found["metadata"].get("ownerReferences")
+
+    wait_for(is_alone, SECONDS, "the reference gone")
+    assert place.client.merge_patch(owner, {"metadata": {"finalizers": None}}).status == 200
+
+
+def test_in_a_namespace_that_is_terminating_nothing_is_created_and_what_is_there_is_let_go(place: Place) -> None:
+    path = place.path("configmaps")
+    held = config_map("a")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    place.apply(path, held)
+    place.client.delete(f"/api/v1/namespaces/{place.namespace}")
+    wait_for(lambda: place.client.get(path).value["metadata"].get("deletionTimestamp"), SECONDS, "being deleted")
+
+    with pytest.raises(ApiError) as created:
+        place.apply(place.path("configmaps", "b"), config_map("b"))
+    more = {**held, "metadata": {"name": "a", "finalizers": ["example.com/hold", "example.com/more"]}}
+    with pytest.raises(ApiError) as added:
+        place.apply(path, more)
+    assert (created.value.status, added.value.status) == (403, 422)
+
+    assert place.apply(path, {**held, "data": {"color": "red"}})["data"] == {"color": "red"}
+    place.apply(path, config_map("a"))
+    wait_for(lambda: read(place.client, path) is None, SECONDS, "let go")
