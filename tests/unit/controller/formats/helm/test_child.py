@@ -17,6 +17,7 @@ from api.plugins import Means
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.child import Isolation, Result, run_guarded
 from controller.formats.helm.program import Finder
+from hack.control_plane.waiting import wait_for
 from tests.support.charts import DATA, render
 
 
@@ -38,6 +39,11 @@ def is_running(mark: str) -> bool:
         except OSError:
             continue
     return False
+
+
+def wait_for_end(mark: str) -> None:
+    """What was killed is gone a moment later."""
+    wait_for(lambda: not is_running(mark), 10, "it has ended")
 
 
 def test_it_reads_its_input_and_says_how_it_ended(tmp_path: Path) -> None:
@@ -81,12 +87,12 @@ def test_it_ends_at_the_deadline_with_all_that_it_started(script: str, tmp_path:
         '"c": rendering takes more than 0.5 s; make it simpler, or raise --render-timeout',
     )
     assert failure(script, tmp_path, seconds=0.5) == expected
-    assert not is_running(f"sleep\0{script.split('sleep ')[1][:4]}")
+    wait_for_end(f"sleep\0{script.split('sleep ')[1][:4]}")
 
 
 def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
     assert run("sleep 1051 >&- 2>&- & echo done", tmp_path).output == b"done\n"
-    assert not is_running("sleep\x001051")
+    wait_for_end("sleep\x001051")
 
 
 def test_it_ends_once_nobody_waits(tmp_path: Path) -> None:
