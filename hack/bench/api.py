@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from hack.control_plane.components import TOKEN
 
-TIMEOUT_SECONDS = 120.0
+TIMEOUT_SECONDS = 600.0
 USER_AGENT = "bench"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -47,7 +47,7 @@ class Api:
     def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
         """Yield the events of a collection that follow a version, over a connection of its own.
 
-        Raises: RuntimeError if the watch ends; TimeoutError if nothing comes for 120 s.
+        Raises: RuntimeError if the watch ends; TimeoutError if nothing comes for 10 minutes.
         """
         connection = self._connect()
         try:

@@ -81,10 +81,10 @@ def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: f
     testbed.start_controller()
     try:
         sample = {
-            **_install(testbed, deployments),
-            **_idle(testbed, idle_seconds),
+            **install(testbed, deployments),
+            **rest(testbed, idle_seconds),
             **_repair(testbed, bundles),
-            **_restart(testbed),
+            **restart(testbed),
             **_delete(testbed, deployments),
         }
     finally:
@@ -93,7 +93,8 @@ def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: f
     return sample
 
 
-def _install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
+def install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
+    """Create BundleDeployments, and wait until each is Ready."""
     since, cpu = testbed.position(), testbed.usage().cpu
     version = testbed.api.version(BUNDLE_DEPLOYMENTS)
     started = time.perf_counter()
@@ -109,7 +110,8 @@ def _install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
     }
 
 
-def _idle(testbed: Testbed, seconds: float) -> Sample:
+def rest(testbed: Testbed, seconds: float) -> Sample:
+    """Look at a controller that has nothing to do for so many seconds."""
     since = testbed.position()
     time.sleep(seconds)
     requests, usage = testbed.requests(since).without_watches(), testbed.usage()
@@ -131,7 +133,8 @@ def _repair(testbed: Testbed, bundles: Sequence[Bundle]) -> Sample:
     }
 
 
-def _restart(testbed: Testbed) -> Sample:
+def restart(testbed: Testbed) -> Sample:
+    """End the controller, start it again, and wait until it has nothing to do."""
     testbed.stop_controller()
     since, started = testbed.position(), time.time()
     testbed.start_controller()
