@@ -110,18 +110,26 @@ class Cache(Generic[RecordT]):
             self._listings += 1
 
     def replace(self, fresh: Mapping[Key, RecordT], resource_version: str) -> list[Change[RecordT]]:
-        """Take a whole state; return how it differs, objects compared by UID, deletions first."""
+        """Take a whole state; return how it differs, objects compared by UID, deletions first.
+
+        What was only learned, and is gone before the watch could tell of it, counts as deleted.
+        """
         with self._lock:
             changes = _compare(self._watched, fresh)
+            known = self._watched.keys() | fresh.keys()
             self._watched = dict(fresh)
             self._version = parse_version(resource_version)
             # Versions before the listing do not count: they may be of a future that a restored etcd does not know.
-            self._ahead = {
-                key: ahead
-                for key, ahead in self._ahead.items()
-                if ahead.listing == self._listings and ahead.version > self._version
-            }
-        return changes
+            before, self._ahead = (
+                self._ahead,
+                {
+                    key: ahead
+                    for key, ahead in self._ahead.items()
+                    if ahead.listing == self._listings and ahead.version > self._version
+                },
+            )
+            passed = [ahead.record for key, ahead in before.items() if key not in self._ahead and key not in known]
+        return [Change(record, None) for record in passed if record is not None] + changes
 
     def put(self, record: RecordT) -> list[Change[RecordT]]:
         """Take an event that says how an object is."""

@@ -336,10 +336,8 @@ def test_the_api_server_fills_in_the_defaults(cluster: Cluster) -> None:
     assert (first["platform"], second["ref"], third["stripComponents"]) == ("linux/amd64", "HEAD", 0)
 
 
-@pytest.mark.parametrize("arguments", [("-f", "config/samples/proposal.yaml"), ("-k", "config/samples")], ids=" ".join)
-def test_the_samples_apply(cluster: Cluster, arguments: tuple[str, str]) -> None:
-    option, path = arguments
-    assert "created" in cluster.kubectl("apply", "--dry-run=server", option, str(ROOT / path))
+def test_the_first_proposal_applies_as_it_stands(cluster: Cluster) -> None:
+    assert "created" in cluster.kubectl("apply", "--dry-run=server", "-f", str(ROOT / "config/samples/proposal.yaml"))
 
 
 def paths(count: int) -> list[str]:

@@ -150,6 +150,14 @@ def test_what_is_learned_while_a_list_is_on_its_way_yields_to_a_newer_list() -> 
     assert cache.get(KEY) is None
 
 
+def test_what_was_learned_and_is_gone_before_the_first_list_is_told_as_deleted() -> None:
+    cache: Cache[Thing] = Cache()
+    cache.learn(Thing(5))
+    cache.begin_listing()
+    assert cache.replace({}, "10") == [Change(Thing(5), None)]
+    assert cache.get(KEY) is None
+
+
 def test_a_list_after_a_restored_etcd_ends_what_was_learned_before() -> None:
     cache = listed(Thing(50), version=60)
     cache.learn(Thing(70))
