@@ -120,9 +120,14 @@ class Remover:
         return Removal(record=record, kept=kept)
 
     def _resource(self, key: ObjectKey) -> Resource | None:
+        return self._stored(key.group, key.kind) or self._serving(key) or self._serving(key, anew=True)
+
+    def _serving(self, key: ObjectKey, *, anew: bool = False) -> Resource | None:
+        """Return what serves a kind; `anew`: what was read may be older than the kind."""
+        if anew:
+            self._discovery.refresh()
         served = self._discovery.resources()
-        found = next((each for each in served if (each.group, each.kind) == (key.group, key.kind)), None)
-        return found and self._at_storage_version(found)
+        return next((each for each in served if (each.group, each.kind) == (key.group, key.kind)), None)
 
     def _at_storage_version(self, resource: Resource) -> Resource:
         return self._stored(resource.group, resource.kind) or resource

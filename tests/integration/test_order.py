@@ -259,6 +259,7 @@ def test_all_rights_that_are_missing_are_listed_at_once(
         controller.kill()
         kwok_world.controller.start()
         deployed.delete()
+        kwok_world.wait(lambda: not exists(kwok_world.client, deployed.path), "it goes")
     assert f'grant it a Role in namespace "{name}" with rules: ' in message
     for resource in ("configmaps", "services", "persistentvolumeclaims", "deployments"):
         assert resource in message
