@@ -89,14 +89,25 @@ class Pool:
             self._changed.notify_all()
 
     def _work(self) -> None:
-        while turn := self._next():
-            batch, index = turn
-            batch.run(index)
-            with self._changed:
-                self._busy -= 1
-                batch.ended += 1
-                batch.look()
-                self._changed.notify()
+        while self._take_turn():
+            pass
+
+    def _take_turn(self) -> bool:
+        """Wait for a turn, and run it; returns whether there are more to come.
+
+        A function of its own, so that nothing of a batch is kept alive while a thread waits for the next one.
+        """
+        turn = self._next()
+        if turn is None:
+            return False
+        batch, index = turn
+        batch.run(index)
+        with self._changed:
+            self._busy -= 1
+            batch.ended += 1
+            batch.look()
+            self._changed.notify()
+        return True
 
     def _next(self) -> tuple[_Batch, int] | None:
         """Wait for a turn, and return whose it is; None if the pool was stopped."""
