@@ -15,7 +15,7 @@ from controller.accounts import Accounts, account_of
 from controller.apply.hook_runner import HookRunner, Occasion
 from controller.apply.hooks import Event, kinds_of
 from controller.apply.order import Stage, step_of
-from controller.apply.targets import TargetSet
+from controller.apply.targets import TargetSet, make_install_namespace
 from controller.memory import Memory
 from controller.observe.watches import Watches
 from controller.questions import is_same_wish, own_records
@@ -90,6 +90,7 @@ class Hooks:
             user=account.user if account else None,
             wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
             collision_protection=deployment.spec.collision_protection,
+            install_namespace=make_install_namespace(revision),
             proceed=lambda: event.is_of_teardown or is_same_wish(deployment, self._watches.deployment(name)),
             memory=memory.hooks,
         )

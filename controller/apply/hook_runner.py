@@ -7,7 +7,7 @@ from the object itself, so that a restart in the middle neither forgets nor repe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -31,7 +31,7 @@ from controller.apply.hooks import (
 from controller.apply.replies import Action, classify
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
-from controller.kube.resources import Resource
+from controller.kube.resources import NAMESPACES, Resource
 from controller.observe.watches import Watches
 from controller.retries import Retries
 from controller.revision import Revision
@@ -63,6 +63,8 @@ class Occasion:
     user: User | None
     """As whom they are made, read and removed; None: as the controller."""
     collision_protection: str
+    install_namespace: Mapping[str, Any]
+    """As it is made where a hook needs it and it is missing."""
     proceed: Callable[[], bool]
     """False as soon as the BundleDeployment is paused or changed: then nothing more is sent."""
     memory: HookMemory
@@ -104,7 +106,7 @@ class HookRunner:
         try:
             error = self._advance(hook, occasion)
         except ApiError as refusal:
-            failure = classify(refusal, hook.key, install_namespace=hook.key.namespace)
+            failure = classify(refusal, hook.key, install_namespace=occasion.install_namespace["metadata"]["name"])
             error = BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
         if error is None or (hook.event.is_of_teardown and error.reason in _NOTHING_LEFT):
             self._retries.succeeded(occasion.owner, key)
@@ -179,11 +181,11 @@ class HookRunner:
         try:
             value = self._apply(hook, resource, occasion)
         except ApiError as error:
-            failure = classify(error, hook.key, install_namespace=hook.key.namespace)
+            failure = classify(error, hook.key, install_namespace=occasion.install_namespace["metadata"]["name"])
             may_create = occasion.user is None and not hook.event.is_of_teardown
             if failure.action is not Action.CREATE_NAMESPACE or not may_create:
                 raise
-            self._create_namespace(hook.key.namespace, occasion)
+            self._create_namespace(occasion)
             value = self._apply(hook, resource, occasion)
         log.info("hook started", extra=_about(hook, occasion))
         return value
@@ -195,10 +197,9 @@ class HookRunner:
         value: dict[str, Any] = client.apply(path, body, manager=manager, force=True, metadata=False).value
         return value
 
-    def _create_namespace(self, name: str, occasion: Occasion) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        manager = names.field_manager(occasion.owner)
-        self._client.apply(f"/api/v1/namespaces/{name}", body, manager=manager, force=False)
+    def _create_namespace(self, occasion: Occasion) -> None:
+        body, manager = occasion.install_namespace, names.field_manager(occasion.owner)
+        self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
     def _remove(self, hook: Hook, occasion: Occasion) -> None:
         """Delete a hook that is done with; that it stays is no failure of what it was for."""

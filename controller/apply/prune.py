@@ -6,7 +6,7 @@ resourceVersion), so that nothing goes that changed meanwhile (reference/apply.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
@@ -99,14 +99,17 @@ class Remover:
         """
         client = self._client.acting_as(user)
         ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
-        removals = [self._remove(client, record, owner, dispose(record, cause)) for record in ordered]
+        served = self._serving({(record.key.group, record.key.kind) for record in ordered})
+        removals = [
+            Removal(record=record)
+            if (resource := served[record.key.group, record.key.kind]) is None
+            else self._remove(client, record, resource, owner, dispose(record, cause))
+            for record in ordered
+        ]
         lack = list_all(removal.error for removal in removals)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 
-    def _remove(self, client: Client, record: Record, owner: str, disposal: Disposal) -> Removal:
-        resource = self._resource(record.key)
-        if resource is None:
-            return Removal(record=record)
+    def _remove(self, client: Client, record: Record, resource: Resource, owner: str, disposal: Disposal) -> Removal:
         try:
             kept = self._reason_to_keep(record, owner, disposal)
             if kept:
@@ -119,15 +122,16 @@ class Remover:
             return Removal(record=record, error=_failure(error, record.key))
         return Removal(record=record, kept=kept)
 
-    def _resource(self, key: ObjectKey) -> Resource | None:
-        return self._stored(key.group, key.kind) or self._serving(key) or self._serving(key, anew=True)
+    def _serving(self, kinds: Collection[tuple[str, str]]) -> dict[tuple[str, str], Resource | None]:
+        """Return what serves each kind; where nothing seems to, discovery is read again: a kind may be younger."""
+        served = {kind: self._resource(*kind) for kind in kinds}
+        if None not in served.values():
+            return served
+        self._discovery.refresh()
+        return {kind: self._resource(*kind) for kind in kinds}
 
-    def _serving(self, key: ObjectKey, *, anew: bool = False) -> Resource | None:
-        """Return what serves a kind; `anew`: what was read may be older than the kind."""
-        if anew:
-            self._discovery.refresh()
-        served = self._discovery.resources()
-        return next((each for each in served if (each.group, each.kind) == (key.group, key.kind)), None)
+    def _resource(self, group: str, kind: str) -> Resource | None:
+        return self._stored(group, kind) or self._discovery.any_version(group, kind)
 
     def _at_storage_version(self, resource: Resource) -> Resource:
         return self._stored(resource.group, resource.kind) or resource

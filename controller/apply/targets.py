@@ -166,6 +166,12 @@ def _digest(body: Mapping[str, Any]) -> str:
     return digest
 
 
+def make_install_namespace(revision: Revision) -> dict[str, Any]:
+    """Return the install namespace as it is created where it is missing."""
+    metadata = {"name": revision.terms.install_namespace, **revision.namespace}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
 def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target | None:
     name = revision.terms.install_namespace
     key = ObjectKey("", "Namespace", "", name)
@@ -176,7 +182,7 @@ def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target 
         kind=GroupVersionKind("", "v1", "Namespace"),
         digest="",
         carries_reference=False,
-        manifest={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **revision.namespace}},
+        manifest=make_install_namespace(revision),
         bare=True,
     )
 

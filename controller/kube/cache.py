@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 Key = tuple[str, str]
 """Namespace ("" for a cluster-scoped object) and name."""
@@ -40,6 +40,22 @@ class Record(Protocol):
 
 
 RecordT = TypeVar("RecordT", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The least that can be kept of an object: which one it is, and which version of it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+def make_trace(manifest: Mapping[str, Any]) -> Trace:
+    """Return what is kept of an object of which only its coming, changing and going counts."""
+    metadata = manifest["metadata"]
+    return Trace(metadata.get("namespace", ""), metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,10 @@ class Discovery:
             snapshot = self._refresh(snapshot)
         return gvk in snapshot.resources
 
+    def any_version(self, group: str, kind: str) -> Resource | None:
+        """Return what serves a kind at whatever version, the preferred one first; None if nothing is known to."""
+        return next((each for each in self.resources() if (each.group, each.kind) == (group, kind)), None)
+
     def resources(self) -> tuple[Resource, ...]:
         """Return everything that is served, the preferred version of a group first."""
         return tuple(self._current().resources.values())

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.fence import Fence, read_clock
@@ -51,16 +52,6 @@ class LeaseTimes:
         if self.duration <= self.renew:
             return "the lease duration has to be longer than the renew deadline"
         return "" if self.renew > JITTER * self.retry else "the renew deadline has to be longer than the retry period"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """The Lease as its watch has it."""
-
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str
 
 
 class Election:
@@ -102,12 +93,12 @@ class Election:
         self._stopping = threading.Event()
         self._awake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
-        self._watch = Reflector[_Seen](
+        self._watch = Reflector[Trace](
             client,
             LEASES.path(namespace),
             field_selector=f"metadata.name={name}",
             metadata=True,
-            project=_see,
+            project=make_trace,
             on_change=lambda _old, _new: self._awake.set(),
         )
         self.last_error: ApiError | None = None
@@ -309,16 +300,6 @@ class Election:
             return
         self._leading = False
         log.info("Lease released", extra={"lease": f"{self._namespace}/{self._name}"})
-
-
-def _see(manifest: dict[str, Any]) -> _Seen:
-    metadata = manifest["metadata"]
-    return _Seen(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        namespace=metadata.get("namespace", ""),
-    )
 
 
 def _micro_time() -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client
 from controller.kube.resources import Resource
 from controller.kube.watch import Reflector
@@ -25,14 +24,6 @@ RESOURCES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trace:
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-
-
 class GrantWatches:
     """Thread-safe.
 
@@ -44,13 +35,13 @@ class GrantWatches:
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
         self._client, self._changed = client, changed
         self._lacking: set[str] = set()
-        self._reflectors: list[Reflector[_Trace]] = []
+        self._reflectors: list[Reflector[Trace]] = []
         self._lock = threading.Lock()
 
     def want(self, name: str, *, lacks: bool) -> None:
         """Note whether a BundleDeployment lacks rights."""
-        started: list[Reflector[_Trace]] = []
-        ended: list[Reflector[_Trace]] = []
+        started: list[Reflector[Trace]] = []
+        ended: list[Reflector[Trace]] = []
         with self._lock:
             (self._lacking.add if lacks else self._lacking.discard)(name)
             if self._lacking and not self._reflectors:
@@ -62,13 +53,13 @@ class GrantWatches:
         for reflector in ended:
             reflector.stop()
 
-    def _watch(self, resource: Resource) -> Reflector[_Trace]:
+    def _watch(self, resource: Resource) -> Reflector[Trace]:
         # What was granted between the refusal and the first list is in the list: so its end counts as a change.
-        reflector: Reflector[_Trace] = Reflector(
+        reflector: Reflector[Trace] = Reflector(
             self._client,
             resource.path(),
             metadata=True,
-            project=_trace,
+            project=make_trace,
             on_change=lambda _old, _new: self._tell() if reflector.synced else None,
             on_synced=self._tell,
         )
@@ -79,13 +70,3 @@ class GrantWatches:
             lacking = sorted(self._lacking)
         for name in lacking:
             self._changed(name)
-
-
-def _trace(manifest: dict[str, Any]) -> _Trace:
-    metadata = manifest["metadata"]
-    return _Trace(
-        namespace=metadata.get("namespace", ""),
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-    )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client, User
 from controller.kube.resources import SECRETS, Resource
 from controller.kube.watch import Reflector
@@ -27,14 +27,6 @@ class WatchedObject:
     user: str = ""
     """Empty: the controller."""
     resource: Resource = SECRETS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trace:
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
 
 
 class NamedWatches:
@@ -81,13 +73,13 @@ class _Watch:
         self._key = (watched.namespace, watched.name)
         self._changed = changed
         self._version = ""
-        self.reflector = Reflector[_Trace](
+        self.reflector = Reflector[Trace](
             client,
             watched.resource.path(watched.namespace),
             field_selector=f"metadata.name={watched.name}",
             metadata=True,
             user=User(watched.user) if watched.user else None,
-            project=_trace,
+            project=make_trace,
             on_change=self._compare,
         )
 
@@ -98,21 +90,11 @@ class _Watch:
         if known is not None and _is_later(known, version):
             self._changed()
 
-    def _compare(self, _old: _Trace | None, new: _Trace | None) -> None:
+    def _compare(self, _old: Trace | None, new: Trace | None) -> None:
         if _is_later(new, self._version) if new else self._version:
             self._changed()
 
 
-def _is_later(trace: _Trace, version: str) -> bool:
+def _is_later(trace: Trace, version: str) -> bool:
     """Versions compare as integers, see kube/cache.py."""
     return int(trace.resource_version) > int(version or 0)
-
-
-def _trace(manifest: dict[str, Any]) -> _Trace:
-    metadata = manifest["metadata"]
-    return _Trace(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-    )

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from api import names
 from api.v1alpha2.types import BundleDeployment
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
@@ -96,16 +97,6 @@ class _Sight:
         if self.awaited and self.successor and not self.successor.reflector.settled:
             return False
         return self.reflector.settled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trace:
-    """What is kept of an object that is only waited for."""
-
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str = ""
 
 
 class Watches:
@@ -398,10 +389,8 @@ class Watches:
         if stored := self.stored(kind.group, kind.kind):
             return stored
         best = kind._replace(version=_READ_AT.get((kind.group, kind.kind), kind.version))
-        if resource := self._discovery.resource(best) or self._discovery.resource(kind):
-            return resource
-        served = self._discovery.resources()
-        return next((each for each in served if (each.group, each.kind) == (kind.group, kind.kind)), None)
+        served = self._discovery.resource(best) or self._discovery.resource(kind)
+        return served or self._discovery.any_version(kind.group, kind.kind)
 
     def _end_unneeded(self) -> None:
         needed = frozenset().union(*self._needs.values()) if self._needs else frozenset()
@@ -486,14 +475,14 @@ class Watches:
             if reflector.denied:
                 reflector.wake()
 
-    def _wait_for(self, resource: Resource) -> Reflector[_Trace]:
-        def changed(_old: _Trace | None, _new: _Trace | None) -> None:
+    def _wait_for(self, resource: Resource) -> Reflector[Trace]:
+        def changed(_old: Trace | None, _new: Trace | None) -> None:
             if resource is not NAMESPACES:
                 self._discovery.invalidate()
                 self._wake_denied()
             self._listener.cluster_changed(resource.kind)
 
-        return Reflector[_Trace](self._client, resource.path(), metadata=True, project=_trace, on_change=changed)
+        return Reflector[Trace](self._client, resource.path(), metadata=True, project=make_trace, on_change=changed)
 
 
 def _see(manifest: dict[str, Any]) -> _Seen:
@@ -523,11 +512,6 @@ def _wish(seen: _Seen) -> tuple[object, ...]:
     metadata = seen.deployment.metadata
     requested = metadata.annotations.get(names.RECONCILE_REQUESTED_AT)
     return (seen.uid, metadata.generation, requested, tuple(metadata.finalizers), metadata.deletion_timestamp is None)
-
-
-def _trace(manifest: dict[str, Any]) -> _Trace:
-    metadata = manifest["metadata"]
-    return _Trace(name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
 
 def _changes_sight(sight: _Sight, old: Definition | None, new: Definition) -> bool:

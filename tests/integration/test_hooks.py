@@ -136,3 +136,11 @@ def test_hooks_run_around_a_teardown(world: World) -> None:
     assert deployed.get("settings") is None
     end(world, deployed, "after")
     deployed.wait_gone()
+
+
+def test_no_other_namespace_than_the_install_namespace_is_made_for_a_hook(world: World) -> None:
+    elsewhere = hook("before", "pre-install")
+    elsewhere["metadata"]["namespace"] = missing = new_name()
+    deployed = deploy(world, config_map("settings"), elsewhere)
+    deployed.wait_for("Installed", "False", "NamespaceNotFound", f'namespace "{missing}" does not exist')
+    assert missing not in [each["metadata"]["name"] for each in world.client.list("/api/v1/namespaces")]

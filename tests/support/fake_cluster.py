@@ -199,6 +199,9 @@ class FakeCluster:
     def resource(self, kind: GroupVersionKind) -> Resource | None:
         return next((resource for resource in self.served if resource.gvk == kind), None)
 
+    def any_version(self, group: str, kind: str) -> Resource | None:
+        return next((each for each in self.served if (each.group, each.kind) == (group, kind)), None)
+
     def resources(self) -> tuple[Resource, ...]:
         return tuple(self.served)
 
