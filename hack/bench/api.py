@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 from hack.control_plane.components import TOKEN
 
 TIMEOUT_SECONDS = 600.0
+REST_SECONDS = 30.0
+"""The API server closes a connection that has rested for longer than it likes."""
 USER_AGENT = "bench"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -68,8 +71,11 @@ class Api:
 
     def _connection(self) -> http.client.HTTPSConnection:
         if not hasattr(self._local, "connection"):
-            self._local.connection = self._connect()
+            self._local.connection, self._local.used = self._connect(), time.monotonic()
         connection: http.client.HTTPSConnection = self._local.connection
+        if time.monotonic() - self._local.used > REST_SECONDS:
+            connection.close()  # the next request opens it again
+        self._local.used = time.monotonic()
         return connection
 
     def _connect(self) -> http.client.HTTPSConnection:
