@@ -59,6 +59,15 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The sources of a spec, all resolved."""
+
+    pins: tuple[SourcePin, ...]
+    requested_at: str
+    """Value of the annotation that they were resolved for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a revision is made from."""
 

@@ -8,6 +8,7 @@ Namespaces and CustomResourceDefinitions, which hooks may need. How one hook is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment
@@ -46,7 +47,8 @@ class Hooks:
         error = self._run(revision, Event.PRE_UPGRADE, deployment, memory)
         if error is None:
             return wanted
-        return Wanted(revision=self._finder.last_good(deployment, memory), failure=error, pending=revision.digest)
+        last = self._finder.last_good(deployment, memory)
+        return replace(wanted, revision=last, current=False, failure=error, pending=revision.digest)
 
     def before_install(
         self, deployment: BundleDeployment, revision: Revision, targets: TargetSet, memory: Memory

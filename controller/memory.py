@@ -15,12 +15,14 @@ from controller.apply.hook_runner import HookMemory
 from controller.apply.ledger import Ledger
 from controller.apply.targets import TargetSet
 from controller.assistance import Attempt
+from controller.desired import Sources
 from controller.drifting import Drifting
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.polling import PollMemory
 from controller.revision import Revision
 
+FIRST_SECONDS = 1.0
 SOON_SECONDS = 20.0
 
 
@@ -30,6 +32,8 @@ class Memory:
 
     uid: str
     clock: Callable[[], float] = time.monotonic
+    since: float = 0.0
+    """When it was begun, in monotonic seconds."""
     ledger: Ledger = field(default_factory=Ledger)
     health: HealthTracker = field(default_factory=HealthTracker)
     revisions: dict[str, Revision] = field(default_factory=dict)
@@ -42,6 +46,8 @@ class Memory:
     poll: PollMemory = field(default_factory=PollMemory)
     attempt: Attempt = field(default_factory=Attempt)
     """What is known of the sources that are being resolved or fetched."""
+    resolved: tuple[str, Sources] | None = None
+    """What the sources were last resolved to, and what for, until status has it."""
     hooks: HookMemory = field(default_factory=HookMemory)
     abandoned: set[ObjectKey] = field(default_factory=set)
     """At deletion: what the account may not delete, and the garbage collector takes."""
@@ -49,6 +55,13 @@ class Memory:
     """Something on the cluster has to change before it can go on."""
     unknown_since: float | None = None
     """Since when, in monotonic seconds, the first list of a kind has been under way."""
+
+    def __post_init__(self) -> None:
+        self.since = self.clock()
+
+    def resolves_soon(self) -> bool:
+        """Whether that the sources are being resolved is no news yet: what is known within a second costs no write."""
+        return self.clock() - self.since < FIRST_SECONDS
 
     def knows_soon(self) -> bool:
         """Whether a kind whose first list is under way is no news yet."""
@@ -68,7 +81,7 @@ class Memory:
         Args:
             working_on: digests of the revisions that every pass needs while the wanted one is not installed.
         """
-        self.unknown_since = None
+        self.unknown_since = self.resolved = None
         self.before.clear()
         if not working_on:
             self.hooks = HookMemory()

@@ -116,7 +116,7 @@ class Poller:
         """Cancel a poll for another spec, and forget the failure of one."""
         under_way = memory.under_way
         if under_way and (under_way.ticket != ticket or deployment.spec.paused):
-            self._preparations.cancel(deployment.metadata.name, purpose=PURPOSE)
+            self._preparations.cancel(deployment.metadata.name, PURPOSE)
             memory.under_way = None
         if memory.failure and memory.failed_with != ticket:
             self._retries.succeeded(deployment.metadata.name, PURPOSE)

@@ -59,6 +59,12 @@ class Preparations:
                 return result
         return None
 
+    def begin(self, name: str, ticket: str, work: Callable[[threading.Event], Any], *, purpose: str) -> None:
+        """Start work that a pass is going to ask for, unless something of this purpose goes on already."""
+        with self._lock:
+            if not self._stopped and (name, purpose) not in self._jobs:
+                self._jobs[name, purpose] = self._start(name, ticket, work)
+
     def _start(self, name: str, ticket: str, work: Callable[[threading.Event], Any]) -> _Job:
         cancelled = threading.Event()
         # In the context of the pass that asks for it: what is logged carries its id.
@@ -66,10 +72,10 @@ class Preparations:
         job.future.add_done_callback(lambda _: self._finished(name))
         return job
 
-    def cancel(self, name: str, *, purpose: str | None = None) -> None:
-        """Stop what goes on for a BundleDeployment and one purpose (None: all), since nobody needs it any more."""
+    def cancel(self, name: str, *purposes: str) -> None:
+        """Stop what goes on for a BundleDeployment and some purposes (none named: all), since nobody needs it now."""
         with self._lock:
-            for key in [key for key in self._jobs if key[0] == name and purpose in (None, key[1])]:
+            for key in [key for key in self._jobs if key[0] == name and (not purposes or key[1] in purposes)]:
                 self._jobs.pop(key).cancelled.set()
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
-from controller.memory import Memories, Memory
+from controller.memory import FIRST_SECONDS, Memories, Memory
 from controller.observe.contested import ContestedWatches
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
@@ -88,8 +88,8 @@ class Reconciler:
                 report, deployment = self._advance(deployment, memory)
         except ApiError as error:
             return self._publish_refusal(deployment, error, memory)
-        if report.unknown and memory.knows_soon():
-            return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known: nothing to tell yet
+        if seconds := _seconds_of_silence(deployment, report, memory):
+            return Requeue(after=seconds)
         return self._publish(deployment, report, memory)
 
     def retry_sources(self, name: str) -> None:
@@ -147,7 +147,7 @@ class Reconciler:
     # something to do
 
     def _advance(self, deployment: BundleDeployment, memory: Memory) -> tuple[Report, BundleDeployment]:
-        wanted, deployment = self._finder.find(deployment, memory)
+        wanted = self._finder.find(deployment, memory)
         wanted = self._hooks.before_upgrade(deployment, wanted, memory)
         revision = self._to_work_on(deployment, wanted, memory)
         if revision is None:
@@ -166,7 +166,7 @@ class Reconciler:
         memory.waits = waits or bool(skipped_kinds(deployment, report))
         report = replace(report, poll_failure=memory.poll.failure)
         self._accounts.note(deployment.metadata.name, [*_errors(report), report.poll_failure])
-        self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
+        deployment = self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
         return self._requeue(deployment, report, memory)
 
     def _publish_refusal(self, deployment: BundleDeployment, error: ApiError, memory: Memory) -> Requeue:
@@ -210,6 +210,15 @@ class Reconciler:
         self._appraiser.forget(name)
         self._memories.forget(name)
         return NEVER
+
+
+def _seconds_of_silence(deployment: BundleDeployment, report: Report, memory: Memory) -> float | None:
+    """Return for how long there is nothing to tell: what has just begun is no news, and its end brings a pass."""
+    if report.unknown and memory.knows_soon():
+        return UNKNOWN_SECONDS
+    if report.fetching and not (report.sources or deployment.status.conditions) and memory.resolves_soon():
+        return FIRST_SECONDS
+    return None
 
 
 def _kept(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
+from api.v1alpha2.types import SourcePin
 from controller.apply.account import Drifted
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
@@ -35,6 +36,10 @@ class Report:
     """Why the revision that the spec asks for cannot be had."""
     poll_failure: BundleError | None = None
     """Why the sources could not be asked again; their pins stay in use."""
+    sources: tuple[SourcePin, ...] | None = None
+    """Their pins; None: as status has them."""
+    handled_reconcile_at: str | None = None
+    """The annotation that was obeyed; None: as status has it."""
     fetching: str = ""
     """What is being done to get it; empty: it is at hand."""
     unknown: tuple[str, ...] = ()

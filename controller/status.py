@@ -47,6 +47,8 @@ class Finding:
 def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> Status:
     """Return the status after a pass."""
     status = deployment.status
+    sources = status.sources if report.sources is None else report.sources
+    handled = report.handled_reconcile_at
     wanted = report.wanted or status.revision
     is_installed = report.applied and report.revision and report.wanted in ("", report.revision)
     installed = report.revision if is_installed else status.installed_revision
@@ -57,6 +59,8 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
         update={
             "observed_generation": deployment.metadata.generation,
             "install_namespace": report.install_namespace or status.install_namespace,
+            "sources": sources,
+            "last_handled_reconcile_at": status.last_handled_reconcile_at if handled is None else handled,
             "conditions": _conditions(deployment, findings, now),
             "revision": wanted,
             "installed_revision": installed,
@@ -64,7 +68,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "managed_kinds": report.managed_kinds,
             "skipped_kinds": skipped_kinds(deployment, report),
             "objects": counts,
-            "display": _display(wanted, counts, status.sources),
+            "display": _display(wanted, counts, sources),
             "not_ready": _not_ready(health, report.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
             "warnings": status.warnings if report.warnings is None else report.warnings[:WARNING_ITEMS],

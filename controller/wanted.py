@@ -1,12 +1,12 @@
 """Which revision a BundleDeployment asks for: pinned, at hand in the revision store, or being made.
 
 Network and rendering go on elsewhere (preparations.py): a pass asks, and goes on with what is installed meanwhile.
-Pins are recorded in status before anything is made of them, so that a kill loses none.
+Pins are recorded in status as soon as a pass knows them, unless what is made of them is at hand by then: with that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Event
@@ -17,7 +17,18 @@ from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.accounts import AccountPolicy
 from controller.assistance import Assistant, Attempt
-from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, terms_of
+from controller.desired import (
+    Aid,
+    Builder,
+    Pins,
+    Request,
+    Resolved,
+    Sources,
+    check,
+    inputs_digest,
+    match_pins,
+    terms_of,
+)
 from controller.kube.discovery import Discovery
 from controller.memory import Memory
 from controller.polling import PURPOSE as POLL
@@ -31,6 +42,7 @@ from controller.revisions import RevisionStore
 from controller.status import summarize
 
 PREPARATION = "preparation"
+RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "the sources are being resolved"
 FETCHING = "the content is being fetched and rendered"
 Result = TypeVar("Result")
@@ -49,6 +61,8 @@ class Wanted:
     """Digest of the one that the spec asks for, where hooks have to run before it is worked on."""
     fetching: str = ""
     """What is being done to get the one that the spec asks for."""
+    sources: Sources | None = None
+    """What is known of them; None: as status has it."""
 
     def report(self, deployment: BundleDeployment) -> Report:
         """Return what is known before anything is compared: the rest stays as status has it."""
@@ -58,6 +72,8 @@ class Wanted:
         return Report(
             wanted=self.revision.digest if self.current and self.revision else pending,
             failure=self.failure,
+            sources=self.sources.pins if self.sources else None,
+            handled_reconcile_at=self.sources.requested_at if self.sources else None,
             fetching=self.fetching,
             install_namespace=status.install_namespace,
             managed_state=status.managed_state,
@@ -86,34 +102,35 @@ class Finder:
         self._discovery, self._retries, self._assistant = discovery, retries, assistant
         self._poller, self._policy, self._publisher, self._now = poller, policy, publisher, now
 
-    def find(self, deployment: BundleDeployment, memory: Memory) -> tuple[Wanted, BundleDeployment]:
-        """Return what the spec asks for, and the BundleDeployment with the pins that were recorded.
+    def find(self, deployment: BundleDeployment, memory: Memory) -> Wanted:
+        """Return what the spec asks for.
 
         Raises: ApiError.
         """
-        wanted, deployment = self._find(deployment, memory)
+        wanted = self._find(deployment, memory)
         self._watch_secrets(deployment, memory)
-        return wanted, deployment
+        return wanted
 
-    def _find(self, deployment: BundleDeployment, memory: Memory) -> tuple[Wanted, BundleDeployment]:
+    def _find(self, deployment: BundleDeployment, memory: Memory) -> Wanted:
+        sources: Sources | None = None
         try:
             self._check(deployment, memory)
-            pins, deployment = self._pins(deployment, memory)
-            revision = self._revision(deployment, pins, memory) if pins else None
+            sources = self._sources(deployment, memory)
+            revision = self._revision(deployment, sources, memory) if sources else None
         except BundleError as error:
-            return Wanted(revision=self.last_good(deployment, memory), failure=error), deployment
+            return Wanted(revision=self.last_good(deployment, memory), failure=error, sources=sources)
         if revision is None:
-            work = f"{FETCHING if pins else RESOLVING}{memory.attempt.text and f' ({memory.attempt.text})'}"
-            return Wanted(revision=self.last_good(deployment, memory), fetching=work), deployment
+            work = f"{FETCHING if sources else RESOLVING}{memory.attempt.text and f' ({memory.attempt.text})'}"
+            return Wanted(revision=self.last_good(deployment, memory), fetching=work, sources=sources)
         memory.attempt = Attempt()
-        return Wanted(revision=revision, current=True), deployment
+        return Wanted(revision=revision, current=True, sources=sources)
 
     def _check(self, deployment: BundleDeployment, memory: Memory) -> None:
         try:
             check(deployment.spec)
             self._policy.check(deployment.spec)
         except BundleError:
-            self._preparations.cancel(deployment.metadata.name, purpose="")
+            self._preparations.cancel(deployment.metadata.name, *PURPOSES)
             memory.attempt = Attempt()
             raise
 
@@ -127,7 +144,7 @@ class Finder:
             return deployment
         pins = self._poller.poll(deployment, memory.poll)
         self._watch_secrets(deployment, memory)
-        return self.record(deployment, {"sources": pins}) if pins else deployment
+        return self._record(deployment, pins) if pins else deployment
 
     def _watch_secrets(self, deployment: BundleDeployment, memory: Memory) -> None:
         self._assistant.watch_secrets(deployment.metadata.name, (memory.attempt, memory.poll.attempt))
@@ -194,73 +211,78 @@ class Finder:
             memory.before[wanted] = next((each for each in self._revisions.digests(name) if each != wanted), "")
         return self.read(name, memory.before[wanted], memory)
 
-    def record(self, deployment: BundleDeployment, changes: Mapping[str, object]) -> BundleDeployment:
-        """Write new pins, and that something is being made of them: a kill must lose neither.
+    def _record(self, deployment: BundleDeployment, pins: tuple[SourcePin, ...]) -> BundleDeployment:
+        """Write pins that a poll has found, and that something is being made of them: a kill must lose neither.
 
         Raises: ApiError.
         """
-        status = deployment.status.model_copy(update=dict(changes))
+        status = deployment.status
         report = Report(
+            sources=pins,
             fetching=FETCHING,
             install_namespace=status.install_namespace,
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
         )
-        pinned = deployment.model_copy(update={"status": status})
-        return self._publisher.write_status(deployment, summarize(pinned, report, self._now()))
+        return self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
 
-    def _pins(
-        self, deployment: BundleDeployment, memory: Memory
-    ) -> tuple[tuple[SourcePin, ...] | None, BundleDeployment]:
-        """Return a pin for each source, recorded in status; None while they are being resolved."""
+    def _sources(self, deployment: BundleDeployment, memory: Memory) -> Sources | None:
+        """Return a pin for each source; None while they are being resolved."""
         spec, status, requested = deployment.spec, deployment.status, requested_at(deployment)
         renew = requested != status.last_handled_reconcile_at
         known = match_pins(spec, () if renew else status.sources)
         if None not in known:
-            pins = tuple(pin for pin in known if pin)
-            return pins, self._publisher.write_status(deployment, status.model_copy(update={"sources": pins}))
-        ticket = f"resolve {deployment.metadata.generation} {requested}"
+            return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
+        if memory.resolved and memory.resolved[0] == _asked(deployment):
+            return memory.resolved[1]
+        ticket = f"resolve {_asked(deployment)}"
         resolved = self._prepare(
-            deployment,
-            ticket,
-            memory,
-            lambda cancelled, aid: self._builder.resolve(spec, known, cancelled, aid),
+            deployment, ticket, memory, RESOLVE, lambda cancelled, aid: self._resolve(deployment, known, cancelled, aid)
         )
         if resolved is None:
-            return None, deployment
+            return None
         found = tuple(pin for pin in resolved.pins if pin)
-        if not resolved.failure:
-            deployment = self.record(deployment, {"sources": found, "last_handled_reconcile_at": requested})
-        elif not renew:
-            deployment = self._publisher.write_status(deployment, status.model_copy(update={"sources": found}))
         if resolved.failure:
+            if not renew:
+                self._publisher.write_status(deployment, status.model_copy(update={"sources": found}))
             raise self._remember(deployment, ticket, resolved.failure)
         self._retries.succeeded(deployment.metadata.name, PREPARATION)
-        return found, deployment
+        sources = Sources(pins=found, requested_at=requested)
+        memory.resolved = (_asked(deployment), sources)
+        return sources
 
-    def _revision(self, deployment: BundleDeployment, pins: tuple[SourcePin, ...], memory: Memory) -> Revision | None:
+    def _resolve(self, deployment: BundleDeployment, known: Pins, cancelled: Event, aid: Aid) -> Resolved:
+        """Resolve sources; for a first install, go on with what comes next before a pass asks for it."""
+        resolved = self._builder.resolve(deployment.spec, known, cancelled, aid)
+        status = deployment.status
+        if not (resolved.failure or status.revision or status.installed_revision or cancelled.is_set()):
+            pins = tuple(pin for pin in resolved.pins if pin)
+            request = _request(deployment, Sources(pins=pins, requested_at=requested_at(deployment)))
+            self._preparations.begin(
+                deployment.metadata.name,
+                _build_ticket(request),
+                lambda cancelled: self._make(request, (), cancelled, aid),
+                purpose=BUILD,
+            )
+        return resolved
+
+    def _revision(self, deployment: BundleDeployment, sources: Sources, memory: Memory) -> Revision | None:
         """Return the revision of these pins, from the store or made; None while it is being made."""
         name, status = deployment.metadata.name, deployment.status
-        request = Request(
-            name=name,
-            spec=deployment.spec,
-            pins=pins,
-            install_namespace=deployment.spec.install_namespace or status.install_namespace,
-            requested_at=status.last_handled_reconcile_at,
-        )
+        request = _request(deployment, sources)
         inputs = inputs_digest(request)
         # In memory alone it is while its kinds are not known yet: status names it when it is worked on.
         at_hand: list[Revision] = []
         for digest in dict.fromkeys((status.revision, status.installed_revision, *memory.revisions)):
             kept = self.read(name, digest, memory)
             if kept and kept.terms.inputs == inputs:
-                self._preparations.cancel(name, purpose="")
+                self._preparations.cancel(name, *PURPOSES)
                 self._retries.succeeded(name, PREPARATION)
                 return self._with_terms_of(request, kept, memory)
             at_hand.extend([kept] if kept else [])
-        ticket = f"build {inputs}"
+        ticket = _build_ticket(request)
         made = self._prepare(
-            deployment, ticket, memory, lambda cancelled, aid: self._make(request, at_hand, cancelled, aid)
+            deployment, ticket, memory, BUILD, lambda cancelled, aid: self._make(request, at_hand, cancelled, aid)
         )
         if made:
             self._keep(deployment, ticket, made, memory)
@@ -292,7 +314,12 @@ class Finder:
         return self._builder.build(request, self._discovery.capabilities(), cancelled, aid, kept=at_hand)
 
     def _prepare(
-        self, deployment: BundleDeployment, ticket: str, memory: Memory, work: Callable[[Event, Aid], Result]
+        self,
+        deployment: BundleDeployment,
+        ticket: str,
+        memory: Memory,
+        purpose: str,
+        work: Callable[[Event, Aid], Result],
     ) -> Result | None:
         """Return the result of slow work; None while it goes on.
 
@@ -301,11 +328,11 @@ class Finder:
         name, attempt = deployment.metadata.name, _attempt(deployment, ticket)
         if held := self._retries.holding(name, PREPARATION, attempt):
             raise held
-        if memory.attempt.ticket != attempt:
-            memory.attempt = Attempt(attempt)
+        if memory.attempt.ticket != (asked := _asked(deployment)):
+            memory.attempt = Attempt(asked)
         aid = self._assistant.aid(deployment, memory.attempt)
         try:
-            result = self._preparations.take(name, ticket, lambda cancelled: work(cancelled, aid))
+            result = self._preparations.take(name, ticket, lambda cancelled: work(cancelled, aid), purpose=purpose)
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         if result is None and (last := self._retries.last(name, PREPARATION, attempt)):
@@ -319,7 +346,26 @@ class Finder:
 
 def _attempt(deployment: BundleDeployment, ticket: str) -> str:
     """What was tried: every change of the spec or the annotation lets a failure be tried again at once."""
-    return f"{ticket} {deployment.metadata.generation} {requested_at(deployment)}"
+    return f"{ticket} {_asked(deployment)}"
+
+
+def _asked(deployment: BundleDeployment) -> str:
+    """What both resolving and fetching are for."""
+    return f"{deployment.metadata.generation} {requested_at(deployment)}"
+
+
+def _request(deployment: BundleDeployment, sources: Sources) -> Request:
+    return Request(
+        name=deployment.metadata.name,
+        spec=deployment.spec,
+        pins=sources.pins,
+        install_namespace=deployment.spec.install_namespace or deployment.status.install_namespace,
+        requested_at=sources.requested_at,
+    )
+
+
+def _build_ticket(request: Request) -> str:
+    return f"build {inputs_digest(request)}"
 
 
 def requested_at(deployment: BundleDeployment) -> str:

@@ -180,7 +180,7 @@ def test_a_kill_while_fetching_loses_nothing(world: World, slow_registry: Faulty
     slow_registry.faults.where, slow_registry.faults.trickle = "/blobs/", "body"
     deployed = world.deploy(ref=f"{slow_registry.host}/bundle:v1")
     world.wait(lambda: any("/blobs/" in path for _, path, _ in slow_registry.requests), "a layer asked for")
-    pins = deployed.status()["sources"]
+    pins = deployed.wait(lambda: deployed.status().get("sources"), "its pin")
     assert pins[0]["digest"].startswith("sha256:")
     world.controller.kill()
     slow_registry.faults.trickle = ""

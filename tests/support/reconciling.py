@@ -119,13 +119,21 @@ class AtOnce:
 
     def __init__(self) -> None:
         self.busy = False
+        self.taken: list[str] = []
+        """Tickets that were asked for."""
+        self.begun: list[str] = []
+        """Tickets of what was begun before a pass asked for it."""
 
     def take(
         self, name: str, ticket: str, work: Callable[[threading.Event], Result], *, purpose: str = ""
     ) -> Result | None:
+        self.taken.append(ticket)
         return None if self.busy else work(threading.Event())
 
-    def cancel(self, name: str, *, purpose: str | None = None) -> None:
+    def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], *, purpose: str) -> None:
+        self.begun.append(ticket)  # and not done: a pass asks for it, too
+
+    def cancel(self, name: str, *purposes: str) -> None:
         pass  # nothing goes on
 
 

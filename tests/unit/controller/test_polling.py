@@ -74,8 +74,8 @@ class Office:
         assert purpose == PURPOSE
         return None if self.busy else work(threading.Event())
 
-    def cancel(self, name: str, *, purpose: str) -> None:
-        self.cancelled.append(purpose)
+    def cancel(self, name: str, *purposes: str) -> None:
+        self.cancelled.extend(purposes)
 
     def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
         return Aid()

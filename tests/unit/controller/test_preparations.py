@@ -39,6 +39,13 @@ def test_a_result_is_handed_out_once_when_the_work_has_ended(pool: Pool) -> None
     assert pool.wait() == "shop"
 
 
+def test_what_was_begun_before_it_is_asked_for_is_handed_out(pool: Pool) -> None:
+    pool.preparations.begin("shop", "t1", lambda _: "begun", purpose="build")
+    pool.preparations.begin("shop", "t2", lambda _: "not started", purpose="build")
+    assert pool.wait() == "shop"
+    assert pool.preparations.take("shop", "t1", lambda _: "not started", purpose="build") == "begun"
+
+
 def test_work_that_goes_on_is_not_started_twice(pool: Pool) -> None:
     go_on, started = threading.Event(), []
 
@@ -102,7 +109,7 @@ def test_work_of_another_purpose_goes_on_beside_it(pool: Pool) -> None:
     pool.preparations.take("shop", "t1", lambda _: "made")
     assert pool.wait() == "shop"
     assert pool.preparations.take("shop", "t1", lambda _: "not started") == "made"
-    pool.preparations.cancel("shop", purpose="")
+    pool.preparations.cancel("shop", "")
     go_on.set()
     pool.wait()
     assert pool.preparations.take("shop", "poll", lambda _: False, purpose="poll") is True

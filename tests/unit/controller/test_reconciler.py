@@ -125,7 +125,6 @@ STATUS = "MERGE BundleDeployment/status"
 READ = "GET revision"
 INSTALL = [
     "MERGE BundleDeployment",
-    STATUS,
     "APPLY revision",
     STATUS,
     "GET configmaps/a",
@@ -151,7 +150,6 @@ ROWS = [
         "another revision replaces the one before",
         upgraded,
         [
-            STATUS,
             READ,
             "APPLY revision",
             STATUS,
@@ -169,7 +167,6 @@ ROWS = [
         "what only the new one lacks waits until it is healthy",
         rolling,
         [
-            STATUS,
             READ,
             "APPLY revision",
             STATUS,
@@ -672,10 +669,20 @@ def test_what_is_not_known_yet_is_waited_for_without_a_word(world: World) -> Non
     world.cluster.taken()
     assert world.reconcile().after == 30
     assert world.requests() == []
-    assert world.conditions["Unpacked"] == "False Fetching"
+    assert world.conditions == {}
     world.watches.unsynced = set()
     world.settle()
     assert world.conditions == READY
+
+
+def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_a_second(world: World) -> None:
+    world.preparations.busy = True
+    world.wish("v1")
+    assert world.reconcile().after == 1
+    assert world.conditions == {}
+    world.reconciler._memories.of(world.deployment.metadata).since -= 1
+    world.reconcile()
+    assert world.conditions["Unpacked"] == "False Fetching"
 
 
 def test_a_restart_waits_until_the_recorded_kinds_are_known(world: World) -> None:

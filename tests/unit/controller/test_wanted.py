@@ -35,7 +35,11 @@ class Search(World):
             self.shelf.put(tag, config_map(tag))
 
     def find(self) -> Wanted:
-        found, _ = self.reconciler._finder.find(self.deployment, self.memory)
+        """Find the wanted revision, and have in status what a pass writes of it."""
+        found = self.reconciler._finder.find(self.deployment, self.memory)
+        if found.sources:
+            pins = [pin.model_dump(mode="json", by_alias=True) for pin in found.sources.pins]
+            self.status(sources=pins, lastHandledReconcileAt=found.sources.requested_at)
         return found
 
     def status(self, **fields: Any) -> None:
@@ -72,14 +76,37 @@ def search() -> Iterator[Search]:
     made.applier.stop()
 
 
-def test_what_is_new_is_resolved_and_made_and_each_is_kept_before_the_next_step(search: Search) -> None:
+def test_what_is_new_is_resolved_and_made_and_the_revision_is_kept(search: Search) -> None:
     search.wish("v1")
     found = search.find()
     assert found.current
     assert found.revision is not None
-    assert search.requests() == ["MERGE BundleDeployment/status", "APPLY revision"]
+    assert search.requests() == ["APPLY revision"]
     assert search.shelf.calls == ["resolve v1", "build v1"]
     assert search.revisions.read(NAME, found.revision.digest) == found.revision
+
+
+def test_the_content_of_a_first_install_is_fetched_as_soon_as_it_is_known(search: Search) -> None:
+    search.wish("v1")
+    search.find()
+    assert search.preparations.begun == search.preparations.taken[1:] != []
+
+
+def test_that_of_an_upgrade_is_not_since_it_may_be_at_hand(search: Search) -> None:
+    search.install("v1")
+    search.preparations.begun.clear()
+    search.wish("v2")
+    search.find()
+    assert search.shelf.calls == ["resolve v2", "build v2"]
+    assert search.preparations.begun == []
+
+
+def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: Search) -> None:
+    search.wish("v1")
+    finder = search.reconciler._finder
+    first, second = (finder.find(search.deployment, search.memory) for _ in range(2))
+    assert first.sources == second.sources
+    assert search.shelf.calls == ["resolve v1", "build v1"]
 
 
 def test_what_is_installed_is_read_and_not_made(search: Search) -> None:
@@ -277,14 +304,14 @@ def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
 
 
 def test_a_spec_that_cannot_be_served_ends_what_goes_on(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    cancelled: list[str | None] = []
-    monkeypatch.setattr(search.preparations, "cancel", lambda name, *, purpose=None: cancelled.append(purpose))
+    cancelled: list[str] = []
+    monkeypatch.setattr(search.preparations, "cancel", lambda _name, *purposes: cancelled.extend(purposes))
     search.wish("v1")
     search.preparations.busy = True
     search.find()
     search.wish("v1", format="example.com/unknown")
     search.find()
-    assert cancelled == [""]
+    assert cancelled == ["resolve", "build"]
 
 
 class Polls(NamedTuple):
