@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from controller.content.compression import CHUNK
 from controller.content.disk import ForeignFileError, full_disk_reported, is_unusable, walk
 
 log = logging.getLogger(__name__)
@@ -310,6 +311,10 @@ def _list(folder: Path) -> dict[str, list[Any]]:
 
 
 def _describe(path: Path) -> list[Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return [os.fstat(file.fileno()).st_size, digest]
+    digest, size = hashlib.sha256(), 0
+    # Not hashlib.file_digest: it fills a buffer of 256 KiB with zeros for each file, however small.
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(CHUNK):
+            digest.update(data)
+            size += len(data)
+    return [size, digest.hexdigest()]
