@@ -14,13 +14,23 @@ from pathlib import Path
 from api.errors import BundleError
 from api.plugins import ContentTree
 from api.v1alpha2.conditions import Reason
+from controller.formats.recognition import (
+    is_file,
+    is_folder,
+    join,
+    list_files,
+    recognize_archives,
+    recognize_chart,
+    recognize_manifests,
+    walk_folders,
+)
 
 MANIFESTS = "manifests"
 ANNOTATIONS = "metadata/annotations.yaml"
 PROPERTIES = "metadata/properties.yaml"
 DEPENDENCIES = "metadata/dependencies.yaml"
-_CHART = "Chart.yaml"
-_PLAIN_SUFFIXES = (".yaml", ".yml", ".json")
+_SERVICE_VERSION = b"ClusterServiceVersion"
+_SERVICE_VERSION_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +70,7 @@ class Layout:
         return self.read(name) if (self.root / name).exists() else b""
 
     def _refuse_irregular(self, name: str) -> None:
-        if not _is_file(self.root / name):
+        if not is_file(self.root / name):
             raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
 
 
@@ -83,52 +93,33 @@ def find_layout(tree: ContentTree) -> Layout:
 
 def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
     for folder in folders:
-        if _is_file(tree.root / folder / ANNOTATIONS):
+        if is_file(tree.root / folder / ANNOTATIONS):
             return BundleError(
-                Reason.INVALID_BUNDLE, f'no folder "{_join(folder, MANIFESTS)}" beside "{ANNOTATIONS}"; put it there'
+                Reason.INVALID_BUNDLE, f'no folder "{join(folder, MANIFESTS)}" beside "{ANNOTATIONS}"; put it there'
             )
-    looked = ", ".join(f'"{_join(folder, ANNOTATIONS)}"' for folder in folders)
-    remedy = _recognize_other(tree, folders) or "a bundle has this file and manifests/"
+    looked = ", ".join(f'"{join(folder, ANNOTATIONS)}"' for folder in folders)
+    remedy = _recognize_other(tree.root) or "a bundle has this file and manifests/"
     return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle: looked for {looked}; {remedy}")
 
 
-def _recognize_other(tree: ContentTree, folders: list[str]) -> str:
-    """Return what the content looks like and which format that is; empty if it looks like nothing else."""
-    for folder in folders:
-        if _is_file(tree.root / folder / _CHART):
-            return f'"{_join(folder, _CHART)}" is there: this looks like a Helm chart: set spec.format: helm'
-    for folder in folders:
-        manifests = tree.root / folder / MANIFESTS
-        if _is_folder(manifests) and _holds_service_version(manifests):
-            return f'"{_join(folder, MANIFESTS)}" holds a ClusterServiceVersion: add metadata/annotations.yaml'
-        for place in (MANIFESTS, ""):
-            if _holds_manifests(tree.root / folder / place):
-                shown = _join(folder, place) or "."
-                return f'"{shown}" holds manifests: this looks like plain manifests: set spec.format: plain'
-    return ""
+def _recognize_other(root: Path) -> str:
+    """Return what the content looks like, and what to do about it; empty if it looks like nothing else."""
+    recognized = (
+        recognize(root, folder)
+        for recognize in (recognize_chart, recognize_archives, _recognize_service_version, recognize_manifests)
+        for folder in walk_folders(root)
+    )
+    return next(filter(None, recognized), "")
 
 
-def _holds_service_version(folder: Path) -> bool:
-    return any(b"ClusterServiceVersion" in path.read_bytes() for path in folder.iterdir() if _is_file(path))
-
-
-def _holds_manifests(folder: Path) -> bool:
-    if not _is_folder(folder):
-        return False
-    return any(path.name.endswith(_PLAIN_SUFFIXES) and _is_file(path) for path in folder.iterdir())
+def _recognize_service_version(root: Path, folder: str) -> str:
+    """Return that a folder of the tree is what a bundle has in manifests/; empty if it is not."""
+    if Path(folder).name != MANIFESTS:
+        return ""
+    paths = list_files(root, folder, _SERVICE_VERSION_SUFFIXES)
+    is_there = any(_SERVICE_VERSION in (root / path).read_bytes() for path in paths)
+    return f'"{folder}" holds a ClusterServiceVersion: add {ANNOTATIONS}' if is_there else ""
 
 
 def _has_both(folder: Path) -> bool:
-    return _is_folder(folder / MANIFESTS) and _is_file(folder / ANNOTATIONS)
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    return is_folder(folder / MANIFESTS) and is_file(folder / ANNOTATIONS)

@@ -143,12 +143,12 @@ ELSEWHERE = [
     Elsewhere(
         "plain manifests",
         {"manifests/a.yaml": OBJECT % "a"},
-        '"manifests" holds manifests: this looks like plain manifests: set spec.format: plain',
+        '"manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain',
     ),
     Elsewhere(
         "plain manifests without a folder",
         {"dir/a.yaml": OBJECT % "a"},
-        '"dir" holds manifests: this looks like plain manifests: set spec.format: plain',
+        '"dir/a.yaml" is there: this looks like plain manifests: set spec.format: plain',
     ),
     Elsewhere(
         "no annotations.yaml",
