@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
+from hack.image import assemble
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, World, config_map, is_answered, new_name
 from tests.support.charts import chart_of
 from tests.support.controller import Controller
@@ -29,9 +31,10 @@ from tests.support.registry import LocalRegistry
 
 pytestmark = pytest.mark.timeout(900)
 MEBIBYTE = 1 << 20
-MOST_MEBIBYTES = 250
+MOST_BYTES = 250_000_000
 USER = 65532
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+PLUGINS = [*entry_points(group="rukpak.sources"), *entry_points(group="rukpak.formats")]
 TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: '{{ .Values.color }}'}\n"
 
 
@@ -81,7 +84,20 @@ def test_it_is_small(image: Path) -> None:
     largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:8]
     told = [f"{sizes[path] / MEBIBYTE:.0f} MiB {path.relative_to(image)}" for path in largest]
     print(f"{sum(sizes.values()) / MEBIBYTE:.0f} MiB, of which {told}")  # noqa: T201 -- shown by pytest -s
-    assert sum(sizes.values()) < MOST_MEBIBYTES * MEBIBYTE
+    assert sum(sizes.values()) < MOST_BYTES
+
+
+def test_what_it_imports_is_compiled(image: Path) -> None:
+    modules = ", ".join(("controller.manager.manager", "controller.cli.run", *(point.module for point in PLUGINS)))
+    script = f"import sys; from pathlib import Path; import {modules}; loaded = sys.modules.items(); "
+    script += "print([name for name, each in loaded if not Path(getattr(each, '__cached__', '') or '/').exists()])"
+    assert run(image, "python", "-c", script) == "[]\n"
+
+
+def test_equal_modules_have_equal_bytecode(image: Path) -> None:
+    made = {path: path.read_bytes() for path in image.rglob("*.pyc")}
+    assemble.compile_modules(image)
+    assert [str(path) for path, data in made.items() if path.read_bytes() != data] == []
 
 
 @pytest.mark.parametrize(
