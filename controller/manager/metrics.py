@@ -10,7 +10,7 @@ The only module that imports prometheus_client. Not here: what metrics mean (des
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
@@ -31,6 +31,10 @@ OUTCOMES = ("success", "error")
 SOURCE_KINDS = ("image", "git", "http")
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _CONDITION_VALUES = {"True": 1, "False": 0}
+_FAMILIES: Mapping[str, type[GaugeMetricFamily | CounterMetricFamily]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+}
 _OBJECT_STATES = ("healthy", "progressing", "failed", "drifted", "retained")
 
 
@@ -151,16 +155,16 @@ class _States(Collector):
         """Yield the states as they are now."""
         state, queue = self._state, self._state.queue()
         names = (CONTROLLER, CONTROLLER)
-        yield _gauge("workqueue_depth", {names: queue.depth})
-        yield _count("workqueue_adds_total", {names: queue.adds})
-        yield _count("workqueue_retries_total", {names: queue.retries})
-        yield _gauge("workqueue_unfinished_work_seconds", {names: queue.unfinished_seconds})
-        yield _gauge("workqueue_longest_running_processor_seconds", {names: queue.longest_seconds})
-        yield _gauge("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
-        yield _gauge("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
-        yield _gauge("leader_election_master_status", {(LEASE,): state.leading()})
-        yield _gauge("rukpak_content_store_bytes", {(): state.store_bytes()})
-        yield _gauge("rukpak_build_info", {(state.version,): 1})
+        yield _family("workqueue_depth", {names: queue.depth})
+        yield _family("workqueue_adds_total", {names: queue.adds})
+        yield _family("workqueue_retries_total", {names: queue.retries})
+        yield _family("workqueue_unfinished_work_seconds", {names: queue.unfinished_seconds})
+        yield _family("workqueue_longest_running_processor_seconds", {names: queue.longest_seconds})
+        yield _family("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
+        yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
+        yield _family("leader_election_master_status", {(LEASE,): state.leading()})
+        yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
+        yield _family("rukpak_build_info", {(state.version,): 1})
         if state.leading():
             yield from _collect_deployments(list(state.deployments()))
 
@@ -169,9 +173,9 @@ def _collect_deployments(deployments: list[BundleDeployment]) -> Iterator[Metric
     objects: Tally[str] = Tally()
     for deployment in deployments:
         objects.update({state: getattr(deployment.status.objects, state) for state in _OBJECT_STATES})
-    yield _gauge("rukpak_bundledeployments", {(): len(deployments)})
-    yield _gauge("rukpak_bundledeployments_paused", {(): sum(each.spec.paused for each in deployments)})
-    yield _gauge("rukpak_managed_objects", {(state,): objects[state] for state in _OBJECT_STATES})
+    yield _family("rukpak_bundledeployments", {(): len(deployments)})
+    yield _family("rukpak_bundledeployments_paused", {(): sum(each.spec.paused for each in deployments)})
+    yield _family("rukpak_managed_objects", {(state,): objects[state] for state in _OBJECT_STATES})
 
 
 def _write_conditions(deployments: Iterable[BundleDeployment]) -> bytes:
@@ -190,17 +194,10 @@ def _write_conditions(deployments: Iterable[BundleDeployment]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _gauge(name: str, values: dict[tuple[str, ...], float]) -> GaugeMetricFamily:
+def _family(name: str, values: Mapping[tuple[str, ...], float]) -> Metric:
+    """Return what is told of a gauge or a counter, by its labels."""
     described = DESCRIBED[name]
-    family = GaugeMetricFamily(name, described.help, labels=described.labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
-
-
-def _count(name: str, values: dict[tuple[str, ...], float]) -> CounterMetricFamily:
-    described = DESCRIBED[name]
-    family = CounterMetricFamily(name, described.help, labels=described.labels)
+    family = _FAMILIES[described.type](name, described.help, labels=described.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)
     return family
