@@ -155,7 +155,7 @@ class _States(Collector):
         """Yield the states as they are now."""
         state, queue = self._state, self._state.queue()
         names = (CONTROLLER, CONTROLLER)
-        yield _family("workqueue_depth", {names: queue.depth})
+        yield _family("workqueue_depth", {names: queue.depth if state.leading() else 0})  # no worker is waited for yet
         yield _family("workqueue_adds_total", {names: queue.adds})
         yield _family("workqueue_retries_total", {names: queue.retries})
         yield _family("workqueue_unfinished_work_seconds", {names: queue.unfinished_seconds})

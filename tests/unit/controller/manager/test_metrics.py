@@ -156,6 +156,13 @@ def test_what_the_queue_does() -> None:
     assert found[f"controller_runtime_max_concurrent_reconciles{{{BUNDLE}}}"] == 4
 
 
+def test_in_the_queue_of_a_standby_nothing_waits_for_a_worker() -> None:
+    metrics, queue = Metrics(), WorkQueue()
+    queue.add("a")
+    serve(metrics, queue=queue, leading=False)
+    assert samples(metrics)[f'workqueue_depth{{{BUNDLE},name="bundledeployment"}}'] == 0
+
+
 def test_what_is_told_of_bundle_deployments() -> None:
     metrics = Metrics()
     one = deployment("a", ("Ready", "True", "Ready"), healthy=2, total=3, progressing=1)
