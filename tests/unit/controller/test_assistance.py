@@ -13,18 +13,11 @@ from api.v1alpha2.types import BundleDeployment, Source
 from controller.assistance import Assistant, Attempt
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.secrets import SecretReader, Seen
+from tests.support.clock import Clock
 from tests.support.deployments import deployment
 
 MEBIBYTE = 1 << 20
 LOGIN, OTHER = WatchedObject("shop", "login"), WatchedObject("shop", "other")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 # progress
@@ -35,7 +28,7 @@ def test_nothing_is_told_at_first_and_then_every_five_seconds() -> None:
     attempt = Attempt(clock=clock)
     told = []
     for second in range(13):
-        clock.seconds = 1000.0 + second
+        clock.now = 1000.0 + second
         if attempt.advance(0, second * MEBIBYTE, 100 * MEBIBYTE):
             told.append((second, attempt.text))
     assert told == [(5, "spec.sources[0]: 5 of 100 MiB"), (10, "spec.sources[0]: 10 of 100 MiB")]
@@ -45,7 +38,7 @@ def test_each_source_is_told_with_or_without_its_size() -> None:
     clock = Clock()
     attempt = Attempt(clock=clock)
     attempt.advance(2, 3 * MEBIBYTE, 0)
-    clock.seconds += 5
+    clock.now += 5
     assert attempt.advance(0, MEBIBYTE, 2 * MEBIBYTE)
     assert attempt.text == "spec.sources[0]: 1 of 2 MiB, spec.sources[2]: 3 MiB"
 
@@ -128,6 +121,6 @@ def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:
     clock, woken = Clock(), list[str]()
     aid = make_assistant(Watches(), woken).aid(deployment(), Attempt(clock=clock))
     for _ in range(12):
-        clock.seconds += 1
+        clock.now += 1
         aid.progress(0, MEBIBYTE, 0)
     assert woken == ["shop", "shop"]

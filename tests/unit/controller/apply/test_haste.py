@@ -7,23 +7,11 @@ import pytest
 
 from controller.apply.haste import SLOW_SECONDS, Haste
 from controller.kube.errors import ApiError
+from tests.support.clock import Clock
 
 BUSY = ApiError(429, "TooManyRequests", "too many requests")
 DENIED = ApiError(429, "TooManyRequests", 'admission webhook "x" denied the request: no')
 GONE = ApiError(404, "NotFound", "gone")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -8,23 +8,11 @@ import pytest
 
 from controller.apply.ledger import Ledger, Left
 from controller.observe.records import ObjectKey, Record
+from tests.support.clock import Clock
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 OTHER = KEY._replace(name="b")
 RECORD = Record(key=KEY, applied_digest="v1", entry_hash="h1")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

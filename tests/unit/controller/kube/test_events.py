@@ -8,24 +8,12 @@ import pytest
 
 from controller.kube.events import EVENTS, NAMESPACE, SERIES_SECONDS, EventRecorder, Note, Regarding
 from hack.control_plane.waiting import wait_for
+from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
 PATH = EVENTS.path(NAMESPACE)
 SHOP = Regarding(api_version="x.io/v1", kind="Foo", name="shop", uid="1")
 FAILED = Note(type="Warning", reason="Unreachable", action="Reconcile", text="no answer")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

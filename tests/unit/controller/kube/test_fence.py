@@ -7,15 +7,8 @@ import pytest
 from controller.kube.errors import ApiError
 from controller.kube.fence import SHORTEST_SECONDS, Fence
 from hack.control_plane.waiting import wait_for
+from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def admits(fence: Fence) -> bool:

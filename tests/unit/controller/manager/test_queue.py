@@ -9,19 +9,7 @@ import pytest
 
 from controller.manager.queue import STALE_ENTRIES, Backoff, WorkQueue
 from hack.control_plane.waiting import wait_for
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.support.clock import Clock
 
 
 @pytest.fixture

@@ -1,0 +1,13 @@
+"""A clock that stands still until a test sets it."""
+
+from __future__ import annotations
+
+
+class Clock:
+    """Stands for `time.monotonic` and `time.time`; `now` is in seconds."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
