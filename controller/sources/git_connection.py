@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import os
-import shlex
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -185,9 +185,27 @@ def _connect_ssh(repository: Repository, addresses: list[str], credentials: Cred
         f"HostKeyAlias={repository.host_key_name}",
         *([] if repository.user else ["User=git"]),
     ]
-    words = ["ssh", "-F", os.devnull, *(word for option in options for word in ("-o", option))]
-    environment = {"GIT_SSH_COMMAND": shlex.join(words), "GIT_SSH_VARIANT": "ssh"}
+    environment = {"GIT_SSH": str(_write_program(options, access)), "GIT_SSH_VARIANT": "ssh"}
     return Connection(protocols=SSH, config={"remote.origin.url": repository.url}, environment=environment)
+
+
+def _write_program(options: list[str], access: Access) -> Path:
+    """Write the settings of ssh as a file that is ssh with these settings when it is started.
+
+    git starts ssh with options of ours through a shell only, and there may be none. This file the kernel starts as
+    `ssh -F FILE`, for its first line, which is a comment to ssh: nothing else is read, no file of the user's either.
+    """
+    program = shutil.which("ssh")
+    if program is None:
+        raise RuntimeError("ssh cannot be found; install the OpenSSH client beside the controller")
+    path = _write(access.scratch / "ssh", "\n".join((f"#!{program} -F", *options, "")), 0o700)
+    if not os.access(path, os.X_OK):
+        message = (
+            f"{access.path}.repository: ssh cannot be started in the folder of the content store, which is mounted "
+            "noexec; mount it without that, or use https"
+        )
+        raise BundleError(Reason.NOT_SUPPORTED, message)
+    return path
 
 
 def _is_encrypted(key: str) -> bool:
@@ -208,9 +226,9 @@ def _quoted(path: Path) -> str:
     return '"' + str(path).replace("%", "%%") + '"'
 
 
-def _write(path: Path, text: str) -> Path:
+def _write(path: Path, text: str, mode: int = 0o600) -> Path:
     """Write a file that git or ssh reads; resolving and fetching make it anew in one folder at most once each."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     return path.resolve()

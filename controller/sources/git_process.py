@@ -12,7 +12,6 @@ without them. Not here: what git is asked (git_objects.py, git.py), and what its
 from __future__ import annotations
 
 import os
-import resource
 import selectors
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from typing import BinaryIO, Self, cast
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access
 from api.v1alpha2.conditions import Reason
+from controller.confinement import confined
 from controller.content.limits import describe_bytes
 from controller.sources.deadline import check_deadline
 
@@ -38,10 +38,8 @@ _COMPLAINT_BYTES = 64 * 1024  # of stderr that is kept, from its end
 _MEMORY_BYTES = 1024 * MEBIBYTE  # a changed blob of the largest size, and what it was made from
 OUTPUT_BYTES = 64 * MEBIBYTE
 """What `Child.read_all` takes at most."""
-_NOT_STARTED = (126, 127)  # of env(1): it could not start git
+_NOT_STARTED = (126, 127)  # of prlimit(1) and env(1): git could not be started
 
-# Before git starts, for what it has started by then would not have the limits (setrlimit(2)). The words are its own.
-_START = 'ulimit -f "$1"; ulimit -d "$2"; shift 2; exec env "$@"'
 _KEPT = ("PATH",)
 _ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/nonexistent",
@@ -156,26 +154,15 @@ class GitRunner:
     def _spawn(self, arguments: Sequence[str], source: BinaryIO | None) -> Child:
         # GitPython adds to os.environ and cannot take away; only names are in argv.
         dropped = [f"--unset={name}" for name in os.environ if name not in (*_KEPT, *self._environment)]
+        files = self._access.limits.compressed_bytes
         running = git.Git(self._folder).execute(
-            ["sh", "-c", _START, "git", *self._limits(), *dropped, "git", *arguments],
+            confined(["env", *dropped, "git", *arguments], fsize=files, data=_MEMORY_BYTES),
             env=self._environment,
             istream=source,
             as_process=True,
             start_new_session=True,
         )
         return Child(running, self._access, self._folder)
-
-    def _limits(self) -> tuple[str, str]:
-        """Return what `_START` takes: files in blocks of 512 bytes, memory in KiB."""
-        files = _bounded(resource.RLIMIT_FSIZE, self._access.limits.compressed_bytes)
-        memory = _bounded(resource.RLIMIT_DATA, _MEMORY_BYTES)
-        return str(-(-files // 512)), str(memory // 1024)
-
-
-def _bounded(what: int, amount: int) -> int:
-    """Return a limit that may be set: the hard one of this process cannot be raised."""
-    hard = resource.getrlimit(what)[1]
-    return amount if hard == resource.RLIM_INFINITY else min(amount, hard)
 
 
 class Child:

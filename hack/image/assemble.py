@@ -6,8 +6,8 @@
 The Dockerfile runs this in its first stage, with the programs of its base; tests/integration/test_image.py runs it with
 those of this machine. So both carry out the same steps. Only the standard library is used.
 
-A shell (dash), env, unshare and true are in it because the controller starts git and helm through them, within limits
-of memory and files and without a network: nobody logs in there.
+There is no shell in it. prlimit, env, unshare and true are there because the controller starts git and helm through
+them, within limits of memory and files and without a network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIBRARIES = f"usr/lib/{sysconfig.get_config_var('MULTIARCH')}"
 PROGRAMS = {
     "git": "usr/bin/git",
     "ssh": "usr/bin/ssh",
-    "dash": "usr/bin/sh",
+    "prlimit": "usr/bin/prlimit",
     "env": "usr/bin/env",
     "unshare": "usr/bin/unshare",
     "true": "usr/bin/true",

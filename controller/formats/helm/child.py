@@ -26,6 +26,7 @@ from typing import BinaryIO, cast
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
+from controller.confinement import confined
 from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
 
@@ -37,8 +38,6 @@ _PROCESSORS = 2
 _FILES = 256
 _PROXY = "http://127.0.0.1:1"  # where nothing listens
 _NAMESPACES = ("unshare", "--user", "--net")
-# In the child, before the program: what it starts has the limits, too (setrlimit(2)). The words are its own.
-_START = 'ulimit -c 0; ulimit -f 0; ulimit -n "$1"; ulimit -t "$2"; ulimit -v "$3"; shift 3; exec "$@"'
 
 
 class Isolation(Enum):
@@ -106,7 +105,7 @@ def scratch_of(means: Means) -> Path:
 def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Iterator[subprocess.Popen[bytes]]:
     """Start the program; nothing of it is left when the block ends."""
     process = subprocess.Popen(
-        ["/bin/sh", "-c", _START, "sh", *_limits(means), *_wrapped(command)],
+        _wrapped(command, means),
         stdin=source or subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -127,15 +126,11 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _limits(means: Means) -> tuple[str, str, str]:
-    """Return what `_START` takes: files, seconds of processor time, KiB of memory."""
-    seconds = int(means.seconds * _PROCESSORS) + 1
-    return str(_FILES), str(seconds), str(means.memory_bytes // 1024)
-
-
-def _wrapped(command: Sequence[str]) -> list[str]:
+def _wrapped(command: Sequence[str], means: Means) -> list[str]:
     namespaces = _NAMESPACES if Isolation.found() is Isolation.NAMESPACE else ()
-    return [*namespaces, *command]
+    seconds = int(means.seconds * _PROCESSORS) + 1
+    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
+    return confined([*namespaces, *command], **limits)
 
 
 def _environment(means: Means) -> Mapping[str, str]:

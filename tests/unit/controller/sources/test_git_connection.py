@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -69,18 +72,39 @@ def test_forbidden_addresses_are_left_out(names: Callable[..., None], access: Ac
 @pytest.mark.usefixtures("names")
 def test_ssh_is_held_to_an_address_and_asks_for_the_key_of_the_name(access: Access) -> None:
     connection = connected("ssh://git@h:2222/x", access, KEY)
-    command = connection.environment["GIT_SSH_COMMAND"]
+    first, *options = settings_of_ssh(connection)
     assert connection.protocols == "ssh"
-    for option in ("HostName=192.0.2.1", "'HostKeyAlias=[h]:2222'", "StrictHostKeyChecking=yes", "BatchMode=yes"):
-        assert f"-o {option}" in command
-    assert "User=" not in command
-    assert "-o User=git" in connected("h:x", access, KEY).environment["GIT_SSH_COMMAND"]
+    assert first == f"#!{shutil.which('ssh')} -F"
+    assert {"HostName=192.0.2.1", "HostKeyAlias=[h]:2222", "StrictHostKeyChecking=yes", "BatchMode=yes"} <= {*options}
+    assert not [option for option in options if option.startswith("User=")]
+    assert "User=git" in settings_of_ssh(connected("h:x", access, KEY))
+
+
+def settings_of_ssh(connection: Connection) -> list[str]:
+    return Path(connection.environment["GIT_SSH"]).read_text().splitlines()
+
+
+@pytest.mark.usefixtures("names")
+def test_ssh_means_its_settings_as_we_do(access: Access) -> None:
+    program = connected("ssh://me@h:2222/x", access, KEY).environment["GIT_SSH"]
+    done = subprocess.run([program, "-G", "-p", "2222", "me@h"], check=True, capture_output=True, text=True)
+    known = {"hostname 192.0.2.1", "port 2222", "user me", "hostkeyalias [h]:2222", "stricthostkeychecking true"}
+    assert known | {f"identityfile {access.scratch}/identity"} <= {*done.stdout.splitlines()}
+
+
+@pytest.mark.usefixtures("names")
+def test_a_folder_in_which_nothing_is_started_is_told(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/ssh")
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.X_OK)  # as of a folder that is mounted noexec
+    error = refused("git@h:x", access, KEY)
+    assert (error.reason, "noexec" in error.message) == (Reason.NOT_SUPPORTED, True)
 
 
 @pytest.mark.usefixtures("names")
 def test_keys_are_in_files_that_nobody_else_reads(access: Access) -> None:
     connected("git@h:x", access, KEY)
     files = {path.name: (path.read_text(), path.stat().st_mode & 0o777) for path in access.scratch.iterdir()}
+    assert files.pop("ssh")[1] == 0o700
     assert files == {"identity": ("key\n", 0o600), "known_hosts": ("hosts\n", 0o600)}
 
 

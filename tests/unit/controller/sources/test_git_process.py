@@ -161,7 +161,7 @@ def test_no_transport_but_the_one_that_is_named(access: Access) -> None:
 
 
 def test_without_git_it_is_no_error_of_the_user(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("env", "sh"):
+    for name in ("env", "prlimit"):
         os.symlink(shutil.which(name) or name, access.scratch / name)
     monkeypatch.setenv("PATH", str(access.scratch))
     with pytest.raises(RuntimeError, match="install git"):

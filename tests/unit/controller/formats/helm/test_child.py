@@ -140,7 +140,7 @@ def test_helm_is_found_and_introduced_once(tmp_path: Path, caplog: pytest.LogCap
 
 def test_without_helm_on_path_that_of_the_package_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
-    for name in ("sh", "unshare", "true"):
+    for name in ("prlimit", "unshare", "true"):
         os.symlink(
             next(Path(folder) / name for folder in ("/bin", "/usr/bin") if (Path(folder) / name).exists()),
             tmp_path / "bin" / name,
