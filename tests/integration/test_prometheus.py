@@ -1,19 +1,27 @@
-"""A real Prometheus scrapes a run with failure, drift, pause and another leader: metrics move as their help says."""
+"""A real Prometheus scrapes a run with failure, drift, pause and another leader: metrics move as their help says.
+
+The last test looks back on the run of all tests before it: every metric there is has moved.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from controller.manager.descriptions import DESCRIBED
+from api.names import GROUP, PLURAL
+from controller.kube.client import ApiError
+from controller.manager.descriptions import DESCRIBED, OF_THE_PROCESS
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
@@ -21,8 +29,12 @@ from hack.control_plane.ports import free_ports
 from hack.control_plane.prometheus import Prometheus
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
-from tests.support.bundles import ROOT, Deployed, World, config_map, new_name, new_world
+from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world
 from tests.support.controller import Controller
+from tests.support.faulty_server import FaultyServer
+from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.objects import deployment
+from tests.support.private_sources import FORGE, archive_of, commit_bundle
 from tests.support.registry import LocalRegistry
 
 SECONDS = 60.0
@@ -122,12 +134,15 @@ def phase(name: str, outcome: str = "success") -> str:
     return f'sum(rukpak_phase_duration_seconds_count{{phase="{name}",outcome="{outcome}"}})'
 
 
-def source(result: str) -> str:
-    return f'sum(rukpak_source_requests_total{{kind="image",result="{result}"}})'
+def source(result: str, kind: str = "image") -> str:
+    return f'sum(rukpak_source_requests_total{{kind="{kind}",result="{result}"}})'
 
 
 pytestmark = pytest.mark.timeout(300)
 DETECTED, REPAIRED = "sum(rukpak_drift_detected_total)", "sum(rukpak_drift_repaired_total)"
+KINDS = ("image", "git", "http")
+STATUSES = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [f"{PLURAL}/status"]}
+"""What an admission rule is about."""
 QUEUE = '{name="bundledeployment",controller="bundledeployment"}'
 
 
@@ -137,6 +152,29 @@ def test_a_process(watched: Watched) -> None:
     watched.wait_for('count(rukpak_build_info{version!=""})', 2)
     watched.wait_for('sum(rest_client_requests_total{code="200",method="GET"})')
     watched.wait_for("sum(process_resident_memory_bytes)")
+
+
+@pytest.fixture(scope="module")
+def polled(watched: Watched, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployed, FaultyServer]]:
+    """A BundleDeployment that polls a source of each kind, and the server of the file."""
+    world, name, root = watched.world, new_name(), tmp_path_factory.mktemp("git")
+    with GitHttpServer(root) as git, FaultyServer() as files:
+        commit_bundle(GitRepository(root / "shop.git", config=FORGE), config_map("of-git"))
+        files.add("/shop.tar.gz", archive_of(config_map("of-http")), tag='"1"')
+        sources = [
+            image(world.push(name, config_map("of-image")), "a"),
+            {"kind": "git", "destination": "b", "git": {"repository": f"{git.url}/shop.git", "directory": "deploy"}},
+            {"kind": "http", "destination": "c", "http": {"url": f"{files.address}/shop.tar.gz"}},
+        ]
+        yield world.deploy(ref="none", name=name, sources=[{**each, "pollInterval": "30s"} for each in sources]), files
+
+
+def test_every_kind_of_source(watched: Watched, polled: tuple[Deployed, FaultyServer]) -> None:
+    polled[0].wait_ready()
+    for kind in KINDS:
+        watched.wait_for(source("resolved", kind))
+        # a file is in the store once its digest is known
+        watched.wait_for(source("reused" if kind == "http" else "fetched", kind))
 
 
 def test_an_install_and_an_upgrade(watched: Watched) -> None:
@@ -159,6 +197,96 @@ def test_an_install_and_an_upgrade(watched: Watched) -> None:
     watched.wait_for(phase("prune"))
     deployed.request_reconcile("now")
     watched.wait_for(source("reused"))
+
+
+def test_objects_that_progress_await_prune_and_fail(watched: Watched) -> None:
+    world, objects = watched.world, 'sum(rukpak_managed_objects{{state="{}"}})'.format
+    deployed = world.deploy(config_map("settings"), config_map("others"), progressDeadline="3s")
+    deployed.wait_ready()
+    ref = world.push(deployed.name, config_map("settings"), deployment("never", replicas=1), tag="v2")
+    deployed.change(sources=[image(ref)])
+    watched.wait_for(objects("progressing"))
+    watched.wait_for(objects("retained"))
+    watched.wait_for(objects("failed"))
+    watched.wait_for(objects("progressing"), 0)
+    deployed.delete()
+    watched.wait_for(objects("failed"), 0)
+    watched.wait_for(objects("retained"), 0)
+
+
+def test_more_to_do_than_workers(watched: Watched) -> None:
+    with slow_statuses(watched.world):
+        for _ in range(8):
+            watched.world.deploy(config_map("settings"))
+        watched.wait_for(f"sum(workqueue_depth{QUEUE})")
+        watched.wait_for("sum(controller_runtime_active_workers)", 4)
+        watched.wait_for(f"sum(workqueue_longest_running_processor_seconds{QUEUE})", 2)
+        watched.wait_for(f"sum(workqueue_unfinished_work_seconds{QUEUE})", 5)
+    watched.wait_for(f"sum(workqueue_depth{QUEUE})", 0)
+    watched.wait_for("sum(controller_runtime_active_workers)", 0)
+
+
+@contextmanager
+def slow_statuses(world: World) -> Iterator[None]:
+    """Let every write of a status take some seconds: the API server asks a webhook that is silent, and goes on."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as silent:
+        webhook = {
+            "name": "slow.example.com",
+            "clientConfig": {"url": f"https://127.0.0.1:{silent.getsockname()[1]}/"},
+            "rules": [STATUSES],
+            "timeoutSeconds": 4,
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        apply(world, "ValidatingWebhookConfiguration", "slow-statuses", webhooks=[webhook])
+        try:
+            yield
+        finally:
+            world.cluster.kubectl("delete", "validatingwebhookconfiguration", "slow-statuses")
+
+
+def apply(world: World, kind: str, name: str, **content: Any) -> None:
+    """Apply an object of the group of admission."""
+    manifest = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **content}
+    world.cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+
+
+def test_an_api_server_that_refuses_a_status(watched: Watched) -> None:
+    deployed = watched.world.deploy(config_map("settings"))
+    deployed.wait_ready()
+    errors = 'sum(controller_runtime_reconcile_errors_total{controller="bundledeployment"})'
+    before = watched.prometheus.value(errors) or 0
+    with refused_status(watched.world, deployed):
+        deployed.change(paused=True)
+        watched.wait_for(errors, before + 1)
+        watched.wait_for(f"sum(workqueue_retries_total{QUEUE})")
+        watched.wait_for('sum(controller_runtime_reconcile_total{result="error"})', before + 1)
+    deployed.wait_for("Paused")
+    deployed.change(paused=False)
+    deployed.wait_ready()
+
+
+@contextmanager
+def refused_status(world: World, deployed: Deployed) -> Iterator[None]:
+    """Let the API server refuse every status of one BundleDeployment."""
+    name, kinds = deployed.name, ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    refusal = {"expression": f"object.metadata.name != '{name}'"}
+    apply(world, kinds[0], name, spec={"matchConstraints": {"resourceRules": [STATUSES]}, "validations": [refusal]})
+    apply(world, kinds[1], name, spec={"policyName": name, "validationActions": ["Deny"]})
+    try:
+        deployed.wait(lambda: is_status_refused(deployed), "the policy in force")
+        yield
+    finally:
+        world.cluster.kubectl("delete", ",".join(kinds), name)
+
+
+def is_status_refused(deployed: Deployed) -> bool:
+    try:
+        deployed.client.merge_patch(f"{deployed.path}/status", {"status": {"warnings": ["probe"]}}, manager="tests")
+    except ApiError as error:
+        return error.status == 422
+    return False
 
 
 def test_a_failure(watched: Watched) -> None:
@@ -201,8 +329,12 @@ def test_what_the_dashboards_of_controller_runtime_show(watched: Watched) -> Non
     watched.wait_for(f"sum(workqueue_adds_total{QUEUE})")
     watched.wait_for(f"sum(workqueue_queue_duration_seconds_count{QUEUE})")
     watched.wait_for(f"sum(workqueue_work_duration_seconds_count{QUEUE})")
-    known = {metric["__name__"] for metric, _ in watched.prometheus.query('last_over_time({job="rukpak"}[10m])')}
-    assert {name for name, each in DESCRIBED.items() if each.type != "histogram"} - known == set()
+
+
+def test_polls_of_what_has_not_changed(watched: Watched, polled: tuple[Deployed, FaultyServer]) -> None:
+    for kind in KINDS:
+        watched.wait_for(source("not modified", kind))
+    assert '"1"' in polled[1].sent("If-None-Match")
 
 
 def test_another_leader_tells_what_the_first_told(watched: Watched) -> None:
@@ -213,3 +345,45 @@ def test_another_leader_tells_what_the_first_told(watched: Watched) -> None:
     watched.wait_for(leads(watched, "standby"))
     instance = f"127.0.0.1:{watched.ports['standby']}"
     watched.wait_for(f'rukpak_bundledeployment_condition{{name="{deployed.name}",type="Ready",instance="{instance}"}}')
+
+
+DO_NOT_MOVE = {
+    "controller_runtime_max_concurrent_reconciles": "an option of the process",
+    "controller_runtime_reconcile_panics_total": "counts bugs, of which the run is to have none",
+    "process_max_fds": "a limit of the process",
+    "process_start_time_seconds": "when the process began",
+    "rukpak_build_info": "always 1: its label is what it tells",
+}
+FEW = frozenset({"kind", "outcome", "phase", "result", "state"})
+"""Labels each value of which is there from the start: for each something has to have happened."""
+
+
+def movements(name: str) -> Iterator[str]:
+    """Yield expressions each of whose samples is above 0 if a metric moved during the whole run."""
+    described = DESCRIBED.get(name)
+    if name == "rukpak_bundledeployment_condition":  # its series come and go
+        yield f"changes(count({name})[1h:1s])"
+        return
+    shown = f"{name}_count" if described and described.type == "histogram" else name
+    for label in sorted(FEW.intersection(described.labels if described else ())) or ["job"]:
+        yield f"max by ({label}) (max_over_time({shown}[1h]) - min_over_time({shown}[1h]))"
+
+
+def test_every_metric_has_moved(watched: Watched) -> None:
+    samples = {
+        f"{name}: {expression}": watched.prometheus.query(expression)
+        for name in {*DESCRIBED, *OF_THE_PROCESS} - set(DO_NOT_MOVE)
+        for expression in movements(name)
+    }
+    still = {
+        said: [labels for labels, value in found if not value]
+        for said, found in samples.items()
+        if not found or not all(value for _, value in found)
+    }
+    assert still == {}
+
+
+def test_what_does_not_move_is_told_all_the_same(watched: Watched) -> None:
+    for name in DO_NOT_MOVE:
+        assert watched.prometheus.query(f"max_over_time({name}[1h])"), name
+    assert watched.prometheus.value("max(max_over_time(controller_runtime_reconcile_panics_total[1h]))") == 0
