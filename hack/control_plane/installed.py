@@ -37,7 +37,7 @@ def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
             path = folder / name
             # /bin and /usr/bin are one folder on most machines.
             place = path.parent.resolve() / name
-            if place not in seen and path.is_file() and os.access(path, os.X_OK):
+            if place not in seen and os.access(path, os.X_OK) and path.is_file():  # in this order: access never raises
                 seen.add(place)
                 yield path.absolute()
 

@@ -70,3 +70,10 @@ def test_what_does_not_fit_is_named_and_passed_over(tmp_path: Path) -> None:
         f"{old} is 3.3.1 and is not used: wanted is 3.5 or newer",
         f"{broken} is of an unknown version and is not used: wanted is 3.5 or newer",
     ]
+
+
+def test_a_folder_that_cannot_be_looked_into_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 300)  # as root there is no other that cannot be
+    settings = Settings(cache=tmp_path, search=(folder, tmp_path))
+    path = install(tmp_path, "etcd", "echo 'etcd Version: 3.5.0'")
+    assert find_installed(PROGRAMS["etcd"], settings, print) == path
