@@ -124,10 +124,6 @@ class ControlPlane(Cluster):
         """Start kube-scheduler."""
         self._scheduler.start()
 
-    def stop_scheduler(self) -> None:
-        """Kill kube-scheduler: new pods stay Pending."""
-        self._scheduler.kill()
-
     def is_running(self) -> bool:
         """Return whether the API server runs."""
         return self._api_server.is_running()
