@@ -13,12 +13,11 @@ from typing import Any
 
 from controller.apply.rights import Right
 from controller.apply.targets import Target
-from controller.kube.resources import Resource
+from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 
-RBAC = "rbac.authorization.k8s.io"
 # Read to be judged, made and changed, and taken away again.
 _VERBS = ("create", "delete", "get", "patch")
-_PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
+_PLURALS = {each.kind: each.plural for each in (ROLES, CLUSTER_ROLES)}
 
 Rules = Iterable[Mapping[str, Any]]
 FindRules = Callable[[str, str, str], Rules]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from controller.kube.resources import BUILT_IN_GROUPS
+from controller.kube.resources import BUILT_IN_GROUPS, RBAC
 from controller.observe.records import ObjectKey
 
 Item = TypeVar("Item")
@@ -50,7 +50,6 @@ _CONFIGURATION = Step(Stage.PREREQUISITES, 4)
 _WORKLOADS = Step(Stage.WORKLOADS)
 _GATES = Step(Stage.GATES)
 
-_RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 
 _STEPS: Mapping[tuple[str, str], Step] = {
@@ -76,11 +75,11 @@ _STEPS: Mapping[tuple[str, str], Step] = {
     (_ADMISSION, "MutatingAdmissionPolicy"): _POLICIES,
     (_ADMISSION, "MutatingAdmissionPolicyBinding"): _POLICIES,
     ("", "ServiceAccount"): _ACCOUNTS,
-    (_RBAC, "ClusterRole"): _ROLES,
-    (_RBAC, "Role"): _ROLES,
+    (RBAC, "ClusterRole"): _ROLES,
+    (RBAC, "Role"): _ROLES,
     ("security.openshift.io", "SecurityContextConstraints"): _ROLES,
-    (_RBAC, "ClusterRoleBinding"): _BINDINGS,
-    (_RBAC, "RoleBinding"): _BINDINGS,
+    (RBAC, "ClusterRoleBinding"): _BINDINGS,
+    (RBAC, "RoleBinding"): _BINDINGS,
     ("", "ConfigMap"): _CONFIGURATION,
     ("", "Secret"): _CONFIGURATION,
     ("", "PersistentVolume"): _CONFIGURATION,

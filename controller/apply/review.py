@@ -12,21 +12,18 @@ from itertools import islice
 from typing import Any
 
 from controller.apply.job import Job
-from controller.apply.needs import RBAC, Rules, grants_in, rights_to_apply
+from controller.apply.needs import Rules, grants_in, rights_to_apply
 from controller.apply.pool import Pool
 from controller.apply.rights import Right
 from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import Resource
+from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from controller.observe.records import ObjectKey
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MAX_QUESTIONS = 1000
 """For one refusal. What is beyond is told by the next, when these rights are granted."""
-_ROLES = {
-    "Role": Resource(RBAC, "v1", "Role", "roles", namespaced=True),
-    "ClusterRole": Resource(RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False),
-}
+_ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 
 
 class Reviewer:

@@ -113,9 +113,16 @@ BUILT_IN_GROUPS = frozenset(
     }
 )
 
+RBAC = "rbac.authorization.k8s.io"
+"""The group of the four kinds that grant rights."""
+
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
+ROLES = Resource(RBAC, "v1", "Role", "roles", namespaced=True)
+ROLE_BINDINGS = Resource(RBAC, "v1", "RoleBinding", "rolebindings", namespaced=True)
+CLUSTER_ROLES = Resource(RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
 
 
 def _quote(segment: str) -> str:

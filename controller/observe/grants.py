@@ -12,16 +12,10 @@ from collections.abc import Callable
 
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client
-from controller.kube.resources import Resource
+from controller.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource
 from controller.kube.watch import Reflector
 
-_GROUP = "rbac.authorization.k8s.io"
-RESOURCES = (
-    Resource(_GROUP, "v1", "Role", "roles", namespaced=True),
-    Resource(_GROUP, "v1", "RoleBinding", "rolebindings", namespaced=True),
-    Resource(_GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False),
-    Resource(_GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
-)
+RESOURCES = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 
 
 class GrantWatches:

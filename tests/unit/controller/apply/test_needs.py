@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.apply.needs import RBAC, grants_in, rights_to_apply
+from controller.apply.needs import grants_in, rights_to_apply
 from controller.apply.rights import Right
 from controller.apply.targets import Target
-from controller.kube.resources import GroupVersionKind
+from controller.kube.resources import RBAC, GroupVersionKind
 from controller.observe.records import key_of
 from tests.support.fake_cluster import CONFIG_MAPS
 
