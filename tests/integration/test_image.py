@@ -35,6 +35,8 @@ MEBIBYTE = 1 << 20
 MOST_BYTES = 250_000_000
 USER = 65532
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+DEVICES = {"null": 3, "urandom": 9}
+"""By name their minor number."""
 PLUGINS = [*entry_points(group="rukpak.sources"), *entry_points(group="rukpak.formats")]
 TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: '{{ .Values.color }}'}\n"
 
@@ -54,12 +56,12 @@ def image(settings: Settings) -> Iterator[Path]:
 
 
 def add_devices(folder: Path) -> None:
-    """Do what a container runtime does; without the right to it, the devices are files."""
-    for name, minor in (("null", 3), ("urandom", 9)):
+    """Do what a container runtime does; without the right to it, they are files that `entering` mounts devices over."""
+    for name, minor in DEVICES.items():
         try:
             os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
         except PermissionError:
-            (folder / name).write_bytes(os.urandom(MEBIBYTE) if name == "urandom" else b"")
+            (folder / name).touch()
         (folder / name).chmod(0o666)
 
 
@@ -68,7 +70,9 @@ def entering(image: Path) -> list[str]:
     chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin") or "chroot"
     if os.geteuid() == 0:
         return [chroot, f"--userspec={USER}:{USER}", str(image)]
-    return ["unshare", "--user", "--map-root-user", chroot, str(image)]
+    mounting = " && ".join(f'mount --bind /dev/{name} "$0/dev/{name}"' for name in DEVICES)
+    namespaces = ["unshare", "--user", "--map-root-user", "--mount"]
+    return [*namespaces, "/bin/sh", "-c", f'{mounting} && exec {chroot} "$0" "$@"', str(image)]
 
 
 def run(image: Path, *command: str) -> str:
