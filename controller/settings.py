@@ -259,7 +259,11 @@ def _read_switch(text: str) -> bool:
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str = "rukpak run") -> Settings:
     """Read the options; on a mistake argparse prints it and exits with status 2."""
-    parser = argparse.ArgumentParser(prog=program, description="Run the controller.")
+    parser = argparse.ArgumentParser(
+        prog=program,
+        usage="%(prog)s [OPTION…]; %(prog)s --help lists them",  # all of them would hide what is wrong
+        description="Run the controller.",
+    )
     add_options(parser, environment)
     settings = Settings(**vars(parser.parse_args(arguments)))
     if problem := settings.problem():

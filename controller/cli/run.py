@@ -15,6 +15,7 @@ from controller.kube.errors import ConfigurationError
 from controller.manager import log
 from controller.manager.allocator import give_back_freed_memory
 from controller.manager.manager import make_manager
+from controller.manager.server import ListenError
 
 FAILED = 1
 
@@ -29,8 +30,12 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
         manager = make_manager(options)
-    except (ConfigurationError, StoreInUseError, OSError) as error:
+    except (ConfigurationError, StoreInUseError, ListenError) as error:
         print(f"rukpak run: {error}", file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        where = f'--store "{options.store_folder()}": {error.strerror}'
+        print(f"rukpak run: {where}; name a folder that can be made and written to", file=sys.stderr)
         return FAILED
     manager.run(stop)
     logging.shutdown()

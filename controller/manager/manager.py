@@ -203,8 +203,8 @@ def _now() -> datetime:
 def make_manager(settings: Settings) -> Manager:
     """Make all parts of a controller.
 
-    Raises: ConfigurationError if there is no cluster to talk to; OSError or StoreInUseError if the
-        content store cannot be opened.
+    Raises: ConfigurationError if there is no cluster to talk to; ListenError if an address cannot be served; any other
+        OSError or StoreInUseError if the content store cannot be opened.
     """
     fence = Fence() if settings.leader_elect == "yes" else None
     metrics, pulse = Metrics(), Pulse()

@@ -71,7 +71,8 @@ class Server:
         try:
             self._listener = _Listener(host, port, routes, context, review)
         except (OSError, UnicodeError) as error:
-            why = "the port is in use" if getattr(error, "errno", 0) == errno.EADDRINUSE else f"{error}"
+            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            why = "the port is in use" if is_taken else getattr(error, "strerror", None) or f"{error}"
             raise ListenError(f"{flag} {host}:{port}: {why}; choose another address, or off") from error
         self._flag, self._scheme = flag, "https" if context else "http"
 

@@ -71,6 +71,25 @@ def test_no_cluster_is_said_in_one_line_without_a_traceback(tmp_path: Path) -> N
     assert len(ended.stderr.splitlines()) == 1
 
 
+def test_a_folder_that_cannot_be_the_store_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with FakeApi() as api:
+        kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+        ended = run("run", f"--kubeconfig={kubeconfig}", f"--store={tmp_path}/file/store", cwd=tmp_path)
+    where = f'--store "{tmp_path}/file/store": Not a directory'
+    said = f"rukpak run: {where}; name a folder that can be made and written to\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
+
+
+def test_a_wrong_option_is_not_hidden_by_all_the_others(tmp_path: Path) -> None:
+    ended = run("run", "--workers=many", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "usage: rukpak run [OPTION…]; rukpak run --help lists them",
+        'rukpak run: error: argument --workers: "many" is not a whole number above 0',
+    ]
+
+
 def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with FakeApi() as api:
         command = [sys.executable, "-m", "controller", "run", "--log-format=json"]

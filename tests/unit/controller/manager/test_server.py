@@ -115,7 +115,7 @@ def test_a_port_in_use_is_named() -> None:
 
 
 def test_an_address_of_somebody_else_is_named() -> None:
-    with pytest.raises(ListenError, match=r"--probe-address 192\.0\.2\.1:0: "):
+    with pytest.raises(ListenError, match=r"--probe-address 192\.0\.2\.1:0: Cannot assign"):
         Server("--probe-address", ("192.0.2.1", 0), ROUTES)
 
 
