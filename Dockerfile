@@ -1,10 +1,12 @@
-# The image is what hack/image/assemble.py puts into a folder: Python, the controller, git, ssh and helm, without a package
-# manager, a login or a root user. tests/integration/test_image.py carries out the same steps without a container runtime.
+# The image is what hack/image/assemble.py puts into a folder: Python, the controller, git, ssh and helm, without a shell, a
+# package manager, a login or a root user. tests/integration/test_image.py carries out the same steps without a container
+# runtime.
 #
 #   docker build -t rukpak:0.1.0 --build-arg BASE=python:3.11.7-slim-bookworm@sha256:… .
 #
-# BASE only builds; what of it ends in the image are Python, git, ssh and their libraries. Give it with its digest for an
-# image that can be built again bit by bit: SOURCE_DATE_EPOCH and --output rewrite-timestamp=true do the rest.
+# BASE only builds; what of it ends in the image are Python, git, ssh and their libraries. Given with its digest, the image
+# can be built again bit by bit for as long as Debian serves the same git and ssh (a mirror of snapshot.debian.org always
+# does): SOURCE_DATE_EPOCH and --output rewrite-timestamp=true do the rest.
 ARG BASE=python:3.11.7-slim-bookworm
 
 FROM ${BASE} AS build
