@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import resource
 import shutil
+import threading
 from collections.abc import Sequence
+
+STARTING = threading.Lock()
+"""Held while a program is started, and while a file is written that is to be started itself.
+
+A child that is forked meanwhile has that file open for writing until it is another program, and so long the kernel
+refuses to start it (execve(2), ETXTBSY).
+"""
 
 
 def confined(command: Sequence[str], **limits: int) -> list[str]:

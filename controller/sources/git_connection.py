@@ -23,6 +23,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
+from controller.confinement import STARTING
 from controller.content.limits import quote
 from controller.sources.connections import forbidden
 from controller.sources.git_reference import HTTP, SSH, Repository
@@ -198,7 +199,8 @@ def _write_program(options: list[str], access: Access) -> Path:
     program = shutil.which("ssh")
     if program is None:
         raise RuntimeError("ssh cannot be found; install the OpenSSH client beside the controller")
-    path = _write(access.scratch / "ssh", "\n".join((f"#!{program} -F", *options, "")), 0o700)
+    with STARTING:
+        path = _write(access.scratch / "ssh", "\n".join((f"#!{program} -F", *options, "")), 0o700)
     if not os.access(path, os.X_OK):
         message = (
             f"{access.path}.repository: ssh cannot be started in the folder of the content store, which is mounted "

@@ -25,7 +25,7 @@ from typing import BinaryIO, Self, cast
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access
 from api.v1alpha2.conditions import Reason
-from controller.confinement import confined
+from controller.confinement import STARTING, confined
 from controller.content.limits import describe_bytes
 from controller.sources.deadline import check_deadline
 
@@ -155,13 +155,11 @@ class GitRunner:
         # GitPython adds to os.environ and cannot take away; only names are in argv.
         dropped = [f"--unset={name}" for name in os.environ if name not in (*_KEPT, *self._environment)]
         files = self._access.limits.compressed_bytes
-        running = git.Git(self._folder).execute(
-            confined(["env", *dropped, "git", *arguments], fsize=files, data=_MEMORY_BYTES),
-            env=self._environment,
-            istream=source,
-            as_process=True,
-            start_new_session=True,
-        )
+        command = confined(["env", *dropped, "git", *arguments], fsize=files, data=_MEMORY_BYTES)
+        with STARTING:
+            running = git.Git(self._folder).execute(
+                command, env=self._environment, istream=source, as_process=True, start_new_session=True
+            )
         return Child(running, self._access, self._folder)
 
 

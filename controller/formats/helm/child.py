@@ -26,7 +26,7 @@ from typing import BinaryIO, cast
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.confinement import confined
+from controller.confinement import STARTING, confined
 from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
 
@@ -104,15 +104,17 @@ def scratch_of(means: Means) -> Path:
 @contextmanager
 def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Iterator[subprocess.Popen[bytes]]:
     """Start the program; nothing of it is left when the block ends."""
-    process = subprocess.Popen(
-        _wrapped(command, means),
-        stdin=source or subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=_environment(means),
-        cwd="/",
-        start_new_session=True,
-    )
+    wrapped = _wrapped(command, means)
+    with STARTING:
+        process = subprocess.Popen(
+            wrapped,
+            stdin=source or subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(means),
+            cwd="/",
+            start_new_session=True,
+        )
     with process:
         try:
             yield process

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import resource
 import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from api.plugins import Access, Credentials, Means
 from controller.confinement import confined
+from controller.formats.helm.child import run_guarded
+from controller.sources.git_connection import connect
+from controller.sources.git_process import GitRunner
+from controller.sources.git_reference import parse_repository
 
 SHOWN = "import resource as r; print([r.getrlimit(x) for x in (r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_CPU)])"
 
@@ -43,3 +53,41 @@ def test_without_prlimit_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(RuntimeError, match="install util-linux"):
         confined(["true"], core=0)
+
+
+@contextmanager
+def again_and_again(*calls: Callable[[], object]) -> Iterator[None]:
+    """Make each call on a thread of its own, over and over until the end of the block."""
+    ended = threading.Event()
+
+    def go_on(call: Callable[[], object]) -> None:
+        while not ended.is_set():
+            call()
+
+    threads = [threading.Thread(target=go_on, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_what_is_written_to_be_started_can_be_while_other_programs_are(tmp_path: Path) -> None:
+    access = Access(path="s", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=tmp_path)
+    repository = parse_repository("ssh://git@127.0.0.1/x")
+    known = Credentials(ssh_private_key="key", known_hosts="hosts")
+    ours = Access(path="s", deadline=access.deadline, cancelled=access.cancelled, scratch=tmp_path, credentials=known)
+
+    def helm() -> object:
+        return run_guarded(["/bin/true"], b"", Means(scratch=tmp_path), "c")
+
+    def git() -> object:
+        return GitRunner(access, tmp_path).run("version")
+
+    with again_and_again(helm, helm, git, git):
+        for _ in range(150):
+            program = connect(repository, {}, ours).environment["GIT_SSH"]
+            subprocess.run([program, "-V"], check=True, capture_output=True)
