@@ -92,7 +92,8 @@ def test_a_wrong_option_is_not_hidden_by_all_the_others(tmp_path: Path) -> None:
 
 def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with FakeApi() as api:
-        command = [sys.executable, "-m", "controller", "run", "--log-format=json"]
+        addresses = ("--metrics-address=127.0.0.1:0", "--probe-address=127.0.0.1:0")
+        command = [sys.executable, "-m", "controller", "run", "--log-format=json", *addresses]
         variables = {**os.environ, "KUBECONFIG": api.kubeconfig(tmp_path / "kubeconfig"), "RUKPAK_STORE": str(tmp_path)}
         process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
