@@ -4,8 +4,8 @@ The whole state comes over a streaming list, on the same connection as the chang
 has none. An expired version (410 as a status, as an ERROR event, or on a continue token) means a new list; everything
 else goes on from the last version after a pause. Full objects are projected at once and never kept.
 
-A dead connection is noticed three ways: the server ends each watch after a while, a silence longer than that counts as
-a loss, and TCP keepalive probes the peer.
+A dead connection is noticed three ways: the server ends each watch after a while, a silence in which not even a
+bookmark comes counts as a loss, and TCP keepalive probes the peer.
 
 Not here: what is known and what is newer (cache.py), requests and events (collection.py), bytes to lines (stream.py).
 """
@@ -52,12 +52,16 @@ class Pace:
     steady: float = 5
     """A watch that ends sooner is a failure."""
     quiet: float = 150
-    """A watch that lasted longer and brought nothing, not even a bookmark (they come every minute), waits for a version
-    in the future, as after a restored etcd: list again."""
+    """A watch that is silent for longer has lost its server: bookmarks come every minute. One that never brought
+    anything in that time may wait for a version in the future, as after a restored etcd: list again."""
     backoff: tuple[float, float] = (0.8, 30)
     """The first and the longest pause, with jitter of a half."""
     page: int = PAGE_ITEMS
     """Objects, not seconds."""
+
+    def silence(self, seconds: int) -> float:
+        """Return how long a watch of so many seconds may bring nothing."""
+        return min(self.quiet, seconds + self.slack)
 
     def choose_pause(self, failures: int, at_least: float) -> float:
         """Return how long to wait after so many failures in a row."""
@@ -255,14 +259,14 @@ class Reflector(Generic[RecordT]):
             self._watch(seconds)
 
     def _watch(self, seconds: int) -> None:
-        with self._hold(self._collection.open_watch(self._version, seconds, seconds + self._pace.slack)) as stream:
+        with self._hold(self._collection.open_watch(self._version, seconds, self._pace.silence(seconds))) as stream:
             self._take_changes(parse_events(stream))
 
     def _list_and_watch(self, opened: LineStream, seconds: int) -> None:
         with self._hold(opened) as stream:
             events = parse_events(stream)
             self._take_list(events)
-            stream.set_silence(seconds + self._pace.slack)
+            stream.set_silence(self._pace.silence(seconds))
             self._take_changes(events)
 
     def _hold(self, stream: LineStream) -> LineStream:
@@ -315,14 +319,16 @@ class Reflector(Generic[RecordT]):
     def _take_changes(self, events: Iterator[Event]) -> None:
         started = time.monotonic()
         quiet = True
-        for kind, value in events:
-            quiet = False
-            self._expect(self._pace.watch[1] + self._pace.slack)
-            self.last_error = None
-            self._take(kind, value)
-            self._version = value["metadata"]["resourceVersion"]
-        if quiet and time.monotonic() - started >= self._pace.quiet:
-            self._version = ""
+        try:
+            for kind, value in events:
+                quiet = False
+                self._expect(self._pace.watch[1] + self._pace.slack)
+                self.last_error = None
+                self._take(kind, value)
+                self._version = value["metadata"]["resourceVersion"]
+        finally:
+            if quiet and time.monotonic() - started >= self._pace.quiet:
+                self._version = ""
 
     def _take(self, kind: str, value: dict[str, Any]) -> None:
         if kind == "BOOKMARK":

@@ -312,6 +312,7 @@ def new_world(
     *options: str,
     is_shared: bool = True,
     kubeconfig: Path | None = None,
+    make: Callable[..., Controller] = Controller,
 ) -> Iterator[World]:
     """Start a controller on a cluster, and clean up afterwards.
 
@@ -322,10 +323,11 @@ def new_world(
         options: of `rukpak run`.
         is_shared: others use the cluster afterwards, so that nothing may be left in it.
         kubeconfig: of the controller, if something is to stand between it and the cluster.
+        make: makes the controller, as the class does.
     """
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
     folder = make_owned_folder(running, "controller")
-    controller = Controller(folder, kubeconfig or cluster.kubeconfig, *options, environment={})
+    controller = make(folder, kubeconfig or cluster.kubeconfig, *options, environment={})
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     world = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
     try:

@@ -115,6 +115,7 @@ class Weather:
         self._seed = 0
         self._asked: Counter[tuple[str, str]] = Counter()
         self._watching: set[socket.socket] = set()
+        self._hushed: set[socket.socket] = set()
         self._ended = threading.Event()
         self._proxy = _Proxy(("127.0.0.1", 0), type("Handler", (_Handler,), {"weather": self}))
         self.requests: list[Seen] = []
@@ -153,6 +154,12 @@ class Weather:
             self._seed = 0
         self._cut_watches()
 
+    def hush(self) -> None:
+        """Let no watch that goes on now tell anything any more, nor end, until the other side hangs up."""
+        with self._lock:
+            self._hushed |= self._watching
+            self.requests = []
+
     def faults(self) -> list[Fault]:
         """Return what has happened since the last storm began."""
         return [seen.fault for seen in list(self.requests) if seen.fault]
@@ -174,10 +181,17 @@ class Weather:
             self.requests.append(Seen(verb=verb, path=path, fault=fault))
         return fault
 
+    def leave(self, verb: str, path: str, fault: Fault | None) -> None:
+        """Note that a request is dealt with, whatever came of it."""
+
     def watching(self, connection: socket.socket, *, begins: bool) -> None:
         """Note that a watch begins, or has ended."""
         with self._lock:
             (self._watching.add if begins else self._watching.discard)(connection)
+            self._hushed.discard(connection)
+
+    def is_hushed(self, connection: socket.socket) -> bool:
+        return connection in self._hushed
 
     def pause(self, seconds: float) -> None:
         self._ended.wait(seconds)
@@ -218,6 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(verb, body, fault)
         except (OSError, http.client.HTTPException):  # one of the two has hung up: the other one hears no more, either
             self._hang_up()
+        self.weather.leave(verb, path, fault)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server's names
 
@@ -274,8 +289,13 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._send_head(reply, ("Transfer-Encoding", "chunked"))
             for line in self._lines(reply, fault):
+                if self.weather.is_hushed(self.connection):
+                    break
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
-            self.wfile.write(b"0\r\n\r\n")
+            if self.weather.is_hushed(self.connection):
+                self.connection.recv(1)  # until the other side hangs up: it has nothing to say
+            else:
+                self.wfile.write(b"0\r\n\r\n")
         finally:
             self.weather.watching(self.connection, begins=False)
             self.close_connection = True

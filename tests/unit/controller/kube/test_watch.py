@@ -252,6 +252,13 @@ def test_after_a_restored_etcd_the_watch_that_waits_for_the_future_is_left_for_a
     assert ("deleted", "a") in followed.told
 
 
+def test_a_watch_in_which_not_even_a_bookmark_comes_is_left_long_before_its_end(stack: ExitStack) -> None:
+    pace = Pace(watch=(600, 600), slack=1, steady=0.3, quiet=0.5, backoff=(0.02, 0.05))
+    followed = Followed(stack, FakeApi(FOOS), pace).start("a", "b")
+    followed.api.restore(FOOS, "b", "c")
+    wait(lambda: followed.names() == ["b", "c"])
+
+
 def test_the_collection_is_listed_anew_after_a_while(stack: ExitStack) -> None:
     pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=(0.02, 0.05))
     followed = Followed(stack, FakeApi(FOOS), pace, relist_after=0.5).start("a")

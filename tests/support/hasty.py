@@ -1,0 +1,22 @@
+"""A controller that loses patience with a silent watch in seconds instead of minutes; else it is as ever.
+
+Run as `PROGRAM`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from controller.cli import main
+from controller.kube.watch import Pace, Reflector
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.hasty")
+QUIET_SECONDS = 4.0
+
+if __name__ == "__main__":
+    defaults: dict[str, Any] = cast("Any", Reflector.__init__).__kwdefaults__
+    defaults["pace"] = Pace(quiet=QUIET_SECONDS)
+    sys.exit(main(sys.argv[1:]))
