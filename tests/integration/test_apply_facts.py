@@ -7,52 +7,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
 from controller.apply.drift import covers
-from controller.kube.client import JSON_PATCH, ApiError, Client, connect
+from controller.kube.client import APPLY_PATCH, JSON_PATCH, ApiError
 from controller.observe.records import entry_hash, entry_of
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition
-from tests.support.objects import NOBODY, deployment, make, read, remove, service
-
-OURS = "rukpak/x"
-CORE, APPS = "/api/v1", "/apis/apps/v1"
-
-
-class Place:
-    """A namespace of a test's own."""
-
-    def __init__(self, client: Client, namespace: str) -> None:
-        self.client, self.namespace = client, namespace
-
-    def path(self, plural: str, name: str = "a", prefix: str = CORE) -> str:
-        return f"{prefix}/namespaces/{self.namespace}/{plural}/{name}"
-
-    def apply(self, path: str, manifest: Manifest, manager: str = OURS, *, force: bool = True) -> Manifest:
-        place = {"namespace": self.namespace}
-        body = {**manifest, "metadata": {**manifest["metadata"], **place}}
-        value: Manifest = self.client.apply(path, body, manager=manager, force=force, metadata=False).value
-        return value
+from tests.support.objects import NOBODY, deployment, labelled, make, read, remove, service
+from tests.support.places import APPS, CORE, OURS, Place, managers, new_place
 
 
 @pytest.fixture
 def place(cluster: Cluster) -> Iterator[Place]:
-    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
-    name = f"facts-{uuid.uuid4().hex[:8]}"
-    client.create("/api/v1/namespaces", make("v1", "Namespace", name))
-    yield Place(client, name)
-    with suppress(ApiError):  # a test may have deleted it
-        client.delete(f"/api/v1/namespaces/{name}")
-
-
-def managers(value: Manifest) -> dict[str, str]:
-    return {entry["manager"]: entry["operation"] for entry in value["metadata"].get("managedFields", ())}
+    with new_place(cluster) as made:
+        yield made
 
 
 # the request
@@ -106,6 +79,37 @@ def test_an_object_that_is_being_deleted_takes_an_apply(place: Place) -> None:
     place.client.delete(path)
     assert place.apply(path, {**held, "data": {"color": "red"}})["metadata"]["deletionTimestamp"]
     place.client.merge_patch(path, {"metadata": {"finalizers": None}})
+
+
+def test_a_namespace_and_a_definition_that_are_being_deleted_take_an_apply(place: Place, group: str) -> None:
+    holds = {"finalizers": ["example.com/hold"]}
+    place.apply(place.path("configmaps"), labelled(config_map("a"), **holds))
+    spaces, held = f"/api/v1/namespaces/{place.namespace}", labelled(definition(group, "Widget"), **holds)
+    defined = f"{CRDS}/widgets.{group}"
+    place.client.apply(defined, {**held, "metadata": {**held["metadata"], **holds}}, manager=OURS, force=True)
+    for path, body in ((spaces, make("v1", "Namespace", place.namespace)), (defined, held)):
+        place.client.delete(path)
+        reply = place.client.apply(path, body, manager=OURS, force=True)
+        assert (reply.status, bool(reply.value["metadata"].get("deletionTimestamp"))) == (200, True)
+    place.client.merge_patch(place.path("configmaps"), {"metadata": {"finalizers": None}})
+
+
+def test_field_validation_softens_no_apply(place: Place) -> None:
+    query = [("fieldManager", OURS), ("force", "true"), ("fieldValidation", "Ignore")]
+    body = {**config_map("a"), "colour": "blue", "metadata": {"name": "a", "namespace": place.namespace}}
+    with pytest.raises(ApiError) as caught:
+        place.client.request("PATCH", place.path("configmaps"), query=query, body=body, content_type=APPLY_PATCH)
+    assert (caught.value.status, "field not declared in schema" in caught.value.message) == (500, True)
+
+
+def test_a_uid_is_a_conflict_where_there_is_nothing_and_immutable_where_there_is(place: Place) -> None:
+    path, other = place.path("configmaps"), labelled(config_map("a"), uid=str(uuid.uuid4()))
+    with pytest.raises(ApiError) as absent:
+        place.apply(path, other)
+    place.apply(path, config_map("a"))
+    with pytest.raises(ApiError) as changed:
+        place.apply(path, other)
+    assert (absent.value.status, changed.value.status) == (409, 422)
 
 
 def test_the_name_of_a_manager_has_at_most_128_bytes(place: Place) -> None:
