@@ -59,13 +59,17 @@ class Publisher:
     def set_finalizers(self, deployment: BundleDeployment, finalizers: list[str]) -> BundleDeployment:
         """Replace the finalizers, unless somebody has changed the BundleDeployment meanwhile (409).
 
+        One that is being deleted goes with the last of them, and is not known any more from then on.
+
         Raises: ApiError.
         """
         metadata = {"finalizers": finalizers, "resourceVersion": deployment.metadata.resource_version}
         path = DEPLOYMENTS.path(name=deployment.metadata.name)
         reply = self._client.merge_patch(path, {"metadata": metadata}, manager=names.STATUS_MANAGER).value
-        if finalizers:
+        if finalizers or not deployment.metadata.deletion_timestamp:
             self._watches.learn_deployment(reply)
+        else:
+            self._watches.forget_deployment(deployment.metadata.name, deployment.metadata.uid)
         return BundleDeployment.model_validate(reply)
 
 

@@ -181,6 +181,10 @@ class Watches:
         """Take over what the reply to a write of ours said."""
         self._deployments.learn(_see(dict(manifest)))
 
+    def forget_deployment(self, name: str, uid: str) -> None:
+        """Take over what the reply to a write of ours said: this BundleDeployment is gone."""
+        self._deployments.forget(("", name), uid)
+
     def catch_up(self) -> None:
         """Read all BundleDeployments once more: what somebody else wrote a moment ago may not have come yet.
 

@@ -306,6 +306,9 @@ class FakeWatches:
     def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
         pass  # it is there
 
+    def forget_deployment(self, name: str, uid: str) -> None:
+        assert self.deployment(name) is None
+
     def need(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted

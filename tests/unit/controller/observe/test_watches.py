@@ -188,6 +188,16 @@ def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
     assert known.status.revision == "sha256:" + "b" * 64
 
 
+def test_one_that_a_reply_said_is_gone_is_not_known_any_more_but_one_of_its_name_may_be(world: World) -> None:
+    world.deployment()
+    world.start()
+    world.watches.forget_deployment("shop", "uid-another")
+    assert world.watches.deployment("shop") is not None
+    world.watches.forget_deployment("shop", "uid-shop")
+    assert world.watches.deployment("shop") is None
+    assert world.watches.deployment_names() == set()
+
+
 # managed objects
 
 
