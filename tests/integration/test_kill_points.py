@@ -1,0 +1,311 @@
+"""A controller that is killed at each of its writes, one after the other: nothing is lost, and nothing is done twice.
+
+It is cut off before a write is carried out, or after that, before it hears of it; killed; and started again. By default
+at every write of an install; with RUKPAK_STORMS above 1 at those of an upgrade with prune, and of a deletion, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from controller.kube.client import ApiError, connect
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.folders import make_owned_folder, take_away
+from hack.control_plane.settings import Settings
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import (
+    DEPLOYMENTS,
+    ROOT,
+    SECONDS,
+    Deployed,
+    Manifest,
+    World,
+    config_map,
+    definition,
+    exists,
+    image,
+    is_answered,
+    new_name,
+)
+from tests.support.forking import ForkedController
+from tests.support.objects import custom, deployment, make, namespace, webhook
+from tests.support.registry import LocalRegistry
+from tests.support.severing import Cut, Severing
+from tests.support.weather import Fault
+
+ALONE = ("--leader-elect=no", "--workers=1", "--apply-workers=1")
+"""So that writes come one after the other, and the n-th is the same one each time."""
+FULL = int(os.environ.get("RUKPAK_STORMS", "1")) > 1
+CUTS = {"before it is carried out": Fault.CUT, "before its reply is heard": Fault.LOST}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+LOG_CHARACTERS = 50_000
+MOST = 60
+"""Writes, and so points; more are a defect of their own."""
+STATUS = "PATCH /apis/core.rukpak.io/v1alpha2/bundledeployments/NAME/status"
+REPEATED = Counter({STATUS: 1, "PATCH /api/v1/namespaces/rukpak-system/secrets/revision": 1})
+"""What may be written once more than without a kill: the one tells news, the other has no effect."""
+OMITTED = Counter({STATUS: 2})
+"""What may be left out: one status may tell what two or three would have told without a kill."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def severing(fresh_cluster: ControlPlane) -> Iterator[Severing]:
+    """What stands between controller and API server."""
+    with Severing(fresh_cluster.server, fresh_cluster.folder / "ca.crt") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def mortal_world(
+    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
+) -> Iterator[World]:
+    """A world whose controller is reached through there, and started in no time."""
+    fresh_cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "config" / "crd"))
+    folder = make_owned_folder(settings.running, "mortal")
+    kubeconfig = severing.write_kubeconfig(folder / "kubeconfig")
+    controller = ForkedController(folder, kubeconfig, *ALONE)
+    client = connect(kubeconfig=str(fresh_cluster.kubeconfig), user_agent="tests")
+    wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
+    try:
+        controller.start()
+        made = World(
+            cluster=fresh_cluster, registry=registry, controller=controller, store=folder / "store", client=client
+        )
+        made.wait_until_looked_at()  # the first revision of all makes the namespace of the store
+        yield made
+        print(controller.log[-LOG_CHARACTERS:])  # noqa: T201 -- pytest shows it where a test has failed
+    finally:
+        controller.close()
+        take_away(folder)
+
+
+# a small bundle of all stages
+
+
+def first_bundle(name: str) -> list[Manifest]:
+    return [
+        webhook(name),
+        custom(group_of(name), "Foo", "thing", spec={"size": 1}),
+        deployment("web"),
+        config_map("settings", color="blue"),
+        config_map("old"),
+        role("get"),
+        make("v1", "ServiceAccount", "account", automountServiceAccountToken=False),
+        definition(group_of(name), "Foo"),
+        namespace(name),
+    ]
+
+
+def second_bundle(name: str) -> list[Manifest]:
+    """Return what some objects of the first one have become; one is gone and one is new."""
+    fresh = [config_map("settings", color="red"), config_map("new"), role("list")]
+    fresh.append(custom(group_of(name), "Foo", "thing", spec={"size": 2}))
+    changed = {"old", *(each["metadata"]["name"] for each in fresh)}
+    return [*fresh, *(each for each in first_bundle(name) if each["metadata"]["name"] not in changed)]
+
+
+def role(verb: str) -> Manifest:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]
+    return make("rbac.authorization.k8s.io/v1", "Role", "role", rules=rules)
+
+
+def group_of(name: str) -> str:
+    return f"{name}.example.com"
+
+
+def collections(name: str) -> dict[str, str]:
+    """Return where the objects of a bundle are, by kind."""
+    inside = f"namespaces/{name}"
+    return {
+        "ConfigMap": f"/api/v1/{inside}/configmaps",
+        "ServiceAccount": f"/api/v1/{inside}/serviceaccounts",
+        "Role": f"{RBAC}/{inside}/roles",
+        "Deployment": f"/apis/apps/v1/{inside}/deployments",
+        "Foo": f"/apis/{group_of(name)}/v1/{inside}/foos",
+        "Namespace": "/api/v1/namespaces",
+        "CustomResourceDefinition": CRDS,
+        "ValidatingWebhookConfiguration": HOOKS,
+    }
+
+
+def paths_of(bundle: list[Manifest], name: str) -> dict[str, Manifest]:
+    """Return the objects of a bundle by their paths, as a list of them has them: without kind."""
+    places, kind = collections(name), ("apiVersion", "kind")
+    return {
+        f"{places[each['kind']]}/{each['metadata']['name']}": {key: each[key] for key in each if key not in kind}
+        for each in bundle
+    }
+
+
+def held(world: World, name: str) -> dict[str, Manifest]:
+    """Return all objects on the cluster that carry the label of a BundleDeployment, by path."""
+    found: dict[str, Manifest] = {}
+    for place in collections(name).values():
+        with suppress(ApiError):  # its kind is not served
+            objects = world.client.list(place, label_selector=f"core.rukpak.io/bundle-deployment={name}")
+            found |= {f"{place}/{each['metadata']['name']}": each for each in objects}
+    return found
+
+
+def contains(live: Any, wanted: Any) -> bool:
+    """Whether an object is as a manifest says; the server adds fields."""
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(contains(live.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(live, list) and len(live) == len(wanted) and all(map(contains, live, wanted))
+    return bool(live == wanted)
+
+
+# what is killed in the midst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Something that a controller does with one BundleDeployment in several writes."""
+
+    prepare: Callable[[World, str], Deployed]
+    begin: Callable[[World, Deployed], None]
+    is_done: Callable[[Deployed], bool]
+    ends_with: Callable[[str], list[Manifest]]
+    """The objects that are there then."""
+
+
+def is_at_rest(deployed: Deployed) -> bool:
+    conditions, status = deployed.conditions(), deployed.status()
+    ready = conditions.get("Ready", {}).get("status") == "True" and "Reconciling" not in conditions
+    return bool(ready and status["installedRevision"] == status["revision"] and status.get("managedState"))
+
+
+def is_gone(deployed: Deployed) -> bool:
+    return not exists(deployed.client, deployed.path)
+
+
+def name_it(world: World, name: str) -> Deployed:
+    """Return a BundleDeployment that is not there yet."""
+    return Deployed(client=world.client, name=name, ref=world.push(name, *first_bundle(name)), wait=world.wait)
+
+
+def install(world: World, deployed: Deployed) -> None:
+    world.deploy(name=deployed.name, ref=deployed.ref)
+
+
+def install_and_rest(world: World, name: str) -> Deployed:
+    deployed = name_it(world, name)
+    install(world, deployed)
+    world.wait(lambda: is_at_rest(deployed), "installed")
+    return deployed
+
+
+def upgrade(world: World, deployed: Deployed) -> None:
+    ref = world.push(deployed.name, *second_bundle(deployed.name), tag="v2")
+    deployed.change(sources=[image(ref)])
+
+
+def delete(_: World, deployed: Deployed) -> None:
+    deployed.delete()
+
+
+INSTALL = Work(prepare=name_it, begin=install, is_done=is_at_rest, ends_with=first_bundle)
+WORKS = {
+    "an install": INSTALL,
+    "an upgrade with prune": Work(prepare=install_and_rest, begin=upgrade, is_done=is_at_rest, ends_with=second_bundle),
+    "a deletion": Work(prepare=install_and_rest, begin=delete, is_done=is_gone, ends_with=lambda _: []),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a work has ended."""
+
+    writes: Counter[str]
+    """That were carried out in all, by the controller that was killed and by the one after it."""
+    was_cut: bool
+    at: str
+    """Where: the write that was the last one."""
+
+
+def carry_out(world: World, severing: Severing, work: Work, cut: Cut) -> Ended:
+    """Have a work done, killed at its n-th write if it has as many, and check how it has ended."""
+    deployed = work.prepare(world, cut.name)
+    severing.arm(cut)
+    work.begin(world, deployed)
+
+    def is_done() -> bool:
+        return work.is_done(deployed)
+
+    wait_cut_or_over(world, severing, is_done)
+    was_cut, written = severing.severed.is_set(), severing.written(cut.name)
+    if was_cut:
+        world.controller.kill()
+    severing.mend()
+    if was_cut:
+        world.controller.start()
+        world.wait(is_done, f"done after the controller was killed at write {cut.nth}, after {written}")
+    assert_ended(world, work, deployed)
+    writes = Counter(shorten(each, cut.name) for each in severing.written(cut.name))
+    take_off(world, deployed)
+    return Ended(writes=writes, was_cut=was_cut, at=(written or ["none"])[-1])
+
+
+def wait_cut_or_over(world: World, severing: Severing, is_done: Callable[[], bool]) -> None:
+    """Wait until a controller is cut off, or has dealt with all that was there to see: something may follow the end."""
+    world.wait(lambda: severing.severed.is_set() or is_done(), "cut off or done")
+    if not severing.severed.is_set():
+        bystander = world.deploy(config_map("last"))
+        world.wait(lambda: severing.severed.is_set() or is_at_rest(bystander), "cut off or over")
+
+
+def assert_ended(world: World, work: Work, deployed: Deployed) -> None:
+    wanted = paths_of(work.ends_with(deployed.name), deployed.name)
+    found = held(world, deployed.name)
+    assert found.keys() == wanted.keys()
+    assert [path for path, manifest in wanted.items() if not contains(found[path], manifest)] == []
+    if wanted:
+        status, total = deployed.status(), len(wanted)
+        assert {what: count for what, count in status["objects"].items() if count} == {"total": total, "healthy": total}
+        assert deployed.conditions().keys() == {"Unpacked", "Installed", "Healthy", "Ready"}
+        assert not status.get("notReady")
+    assert len(deployed.revisions()) == (1 if wanted else 0)
+
+
+def take_off(world: World, deployed: Deployed) -> None:
+    """Take a BundleDeployment and what it has installed off the cluster without waiting for it."""
+    name = deployed.name
+    gone = [deployed.path, f"{HOOKS}/{name}", f"{CRDS}/foos.{group_of(name)}", f"/api/v1/namespaces/{name}"]
+    for path in gone:
+        with suppress(ApiError):
+            world.client.delete(path)
+            world.client.merge_patch(path, {"metadata": {"finalizers": None}})
+
+
+def shorten(write: str, name: str) -> str:
+    """Return a write without what differs from one BundleDeployment to the next: its name, and digests of revisions."""
+    return re.sub(r"revision\..*", "revision", write).replace(name, "NAME")
+
+
+@pytest.mark.parametrize("fault", CUTS.values(), ids=CUTS)
+@pytest.mark.parametrize("work", WORKS.values() if FULL else [INSTALL], ids=WORKS if FULL else ["an install"])
+def test_a_controller_that_is_killed_at_any_write_loses_nothing_and_does_nothing_twice(
+    mortal_world: World, severing: Severing, work: Work, fault: Fault
+) -> None:
+    needed = carry_out(mortal_world, severing, work, Cut(name=new_name(), nth=MOST, fault=fault))
+    assert not needed.was_cut
+    for nth in range(1, MOST):
+        ended = carry_out(mortal_world, severing, work, Cut(name=new_name(), nth=nth, fault=fault))
+        more, less = ended.writes - needed.writes - REPEATED, needed.writes - ended.writes - OMITTED
+        assert (dict(more), dict(less)) == ({}, {}), f"killed at write {nth}, after {ended.at}"
+        if not ended.was_cut:
+            break
+    assert nth > len(needed.writes)
