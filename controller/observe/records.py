@@ -79,7 +79,8 @@ class Record:
     applied_digest: str = ""
     released_from: str = ""
     entry_hash: str = ""
-    """Of the managedFields entry of the owner's field manager; see `entry_hash`."""
+    """Of the managedFields entry of the owner's field manager; see `entry_hash`. Where all entries were wiped, nothing
+    else tells one state from the next: then it is the generation, or for kinds that count none, the version."""
     scaled_hash: str = ""
     """What `entry_hash` would be if an autoscaler had not taken spec.replicas; empty if none has."""
     applied_at: str = ""
@@ -134,6 +135,7 @@ def project(
     controller = _controller_of(metadata)
     owner = labels.get(names.OWNER_LABEL, "")
     entry = entry_of(manifest, names.field_manager(owner)) if owner else None
+    wiped = not metadata.get("managedFields")
     return Record(
         key=_key(group, kind, metadata),
         uid=metadata.get("uid", ""),
@@ -149,10 +151,10 @@ def project(
         controller_uid=intern(controller.get("uid", "")),
         applied_digest=annotations.get(names.APPLIED_DIGEST, ""),
         released_from=intern(annotations.get(names.RELEASED_FROM, "")),
-        entry_hash=entry_hash(entry),
+        entry_hash=_wiped_state(metadata) if wiped and owner else entry_hash(entry),
         scaled_hash=_scaled_hash(manifest, entry),
         applied_at=intern((entry or {}).get("time") or ""),
-        wiped=not metadata.get("managedFields"),
+        wiped=wiped,
         marks=intern(_marks(labels, annotations)),
         prune=intern(annotations.get(names.PRUNE, "")),
         resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
@@ -196,6 +198,12 @@ def managed_state(records: Iterable[Record]) -> str:
     """
     rows = sorted((*record.key, record.applied_digest, record.entry_hash) for record in records)
     return f"v1:sha256:{hashlib.sha256(_canonical(rows)).hexdigest()}"
+
+
+def _wiped_state(metadata: Mapping[str, Any]) -> str:
+    # A status that is written makes no generation: an operator that wipes so again and again is not compared each time.
+    generation = metadata.get("generation")
+    return f"generation {generation}" if generation else f"version {metadata.get('resourceVersion', '')}"
 
 
 def _scaled_hash(manifest: Mapping[str, Any], entry: Mapping[str, Any] | None) -> str:

@@ -241,6 +241,18 @@ HARMLESS = [
         pods(resources={"limits": {"cpu": "1000m", "memory": "1024Mi"}}),
         accepted,
     ),
+    Row("a fraction of a core", pods(resources={"limits": {"cpu": "0.5"}}), accepted),
+    Row(
+        "a port by number and by name",
+        pods(
+            ports=[{"name": "web", "containerPort": 80}],
+            readinessProbe={"httpGet": {"port": 80}},
+            livenessProbe={"httpGet": {"port": "web"}},
+        ),
+        accepted,
+    ),
+    Row("an empty text", make("ConfigMap", data={"a": ""}), accepted),
+    Row("an empty map", pods(securityContext={}, resources={}), accepted),
     Row(
         "a Service with its status",
         make("Service", spec={"ports": [{"port": 80}]}, status={"loadBalancer": {}}),

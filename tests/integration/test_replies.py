@@ -268,9 +268,10 @@ class Change(NamedTuple):
     said: str
 
 
-def _job(image: str) -> dict[str, Any]:
-    spec = {**_pod_spec(image=image), "restartPolicy": "Never"}
-    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": True, "template": {"spec": spec}}}
+def _job(image: str, completions: int = 1) -> dict[str, Any]:
+    template = {"spec": {**_pod_spec(image=image), "restartPolicy": "Never"}}
+    spec = {"suspend": True, "completions": completions, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
 
 
 def _claim(mode: str) -> dict[str, Any]:
@@ -308,6 +309,7 @@ def _pod(value: str) -> dict[str, Any]:
 CHANGES = [
     Change("the selector of a Deployment", _workload(), _workload(label="b"), "spec.selector: field is immutable"),
     Change("the template of a Job", _job("i"), _job("j"), "spec.template.spec: field is immutable"),
+    Change("the completions of a Job", _job("i"), _job("i", 2), "spec.completions: field is immutable"),
     Change(
         "the provisioner of a StorageClass",
         _storage_class("a/b"),

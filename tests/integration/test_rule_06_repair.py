@@ -12,8 +12,8 @@ import pytest
 from api import names
 from controller.apply.ledger import FIRST_SECONDS
 from controller.kube.client import JSON_PATCH
-from tests.support.bundles import Deployed, Manifest, World, config_map, image, new_name
-from tests.support.objects import deployment, is_owned, make, read, secret, service, template
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
+from tests.support.objects import custom, deployment, is_owned, make, read, secret, service, template
 
 APPS, BATCH, RBAC = "/apis/apps/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING, POLICY = "/apis/networking.k8s.io/v1", "/apis/policy/v1"
@@ -203,6 +203,38 @@ def test_wiped_managed_fields_are_no_drift(world: World) -> None:
     world.wait_until_looked_at()
     assert not [request for request in world.writes(position) if f"/{deployed.namespace}/configmaps/a" in request]
     assert deployed.wait_ready()["objects"]["total"] == 2
+
+
+def test_an_operator_that_writes_status_at_another_version_and_so_wipes_all_entries_is_no_drift(world: World) -> None:
+    """kubernetes#133704: that version has a default which ours does not declare."""
+    group = f"{new_name()}.example.com"
+    text = {"type": "string"}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+    def version(name: str, *, storage: bool, **fields: Manifest) -> Manifest:
+        properties = {"spec": {"type": "object", "properties": {"color": text, **fields}}, "status": status}
+        schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+        return {"name": name, "served": True, "storage": storage, "schema": schema, "subresources": {"status": {}}}
+
+    defined = definition(group, "Foo")
+    defined["spec"]["versions"] = [
+        version("v1", storage=True),
+        version("v2", storage=False, size={**text, "default": "big"}),
+    ]
+    deployed = world.deploy(custom(group, "Foo", "foo", spec={"color": "blue"}), defined)
+    deployed.wait_ready()
+    path = deployed.path_of("foo", "foos", f"/apis/{group}/v2")
+    position = world.position()
+    for number in range(3):
+        wiped = world.client.merge_patch(f"{path}/status", {"status": {"n": number}}, manager="operator").value
+        assert [entry["manager"] for entry in wiped["metadata"].get("managedFields", ())] != [f"rukpak/{deployed.name}"]
+    world.wait_until_looked_at()
+    assert not [request for request in world.writes(position) if "/foos/foo" in request]
+
+    world.client.merge_patch(path, {"spec": {"color": "red"}}, manager="x")
+
+    deployed.wait(lambda: world.client.get(path).value["spec"]["color"] == "blue", "put right")
+    deployed.wait_ready()
 
 
 def test_an_edit_that_wiped_managed_fields_is_put_right_and_what_is_dropped_later_goes(world: World) -> None:

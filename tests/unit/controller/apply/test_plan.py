@@ -72,6 +72,18 @@ SITUATIONS = [
         Action.COMPARE,
         AS_LEFT,
     ),
+    Case(
+        "one that lost all entries and was found to be as wanted is left alone",
+        replace(OURS, entry_hash="generation 2", wiped=True),
+        Action.NONE,
+        {KEY: Left("new", "generation 2")},
+    ),
+    Case(
+        "one that lost all entries and has changed since is compared again",
+        replace(OURS, entry_hash="generation 3", wiped=True),
+        Action.COMPARE,
+        {KEY: Left("new", "generation 2")},
+    ),
     Case("one that is being deleted is awaited", replace(OURS, deleting=True), Action.AWAIT, AS_LEFT),
     Case("one that lost our reference is taken back", replace(OURS, controller_uid=""), Action.TAKE_BACK, AS_LEFT),
     Case("one that we released is taken back", replace(NOBODYS, released_from="foo"), Action.TAKE_BACK),

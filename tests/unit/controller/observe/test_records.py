@@ -153,6 +153,25 @@ def test_an_object_without_owner_label_has_no_entry_of_ours() -> None:
     assert (record.entry_hash, record.wiped) == ("", False)
 
 
+WIPED_CHANGES = [
+    pytest.param({"generation": 2, "resourceVersion": "9"}, False, id="its status was written"),
+    pytest.param({"generation": 3, "resourceVersion": "9"}, True, id="its spec was written"),
+    pytest.param({"generation": None, "resourceVersion": "9"}, True, id="it has no generation, and was written"),
+]
+
+
+@pytest.mark.parametrize(("metadata", "changed"), WIPED_CHANGES)
+def test_what_was_wiped_has_changed_when(metadata: dict[str, Any], changed: bool) -> None:
+    labels = {"labels": {names.OWNER_LABEL: "foo"}}
+    before, after = (
+        project({"metadata": {**labels, **about}}, "", "Foo")
+        for about in ({"generation": metadata["generation"] and 2, "resourceVersion": "8"}, metadata)
+    )
+    assert (before.wiped, before.entry_hash != "") == (True, True)
+    assert (before.entry_hash != after.entry_hash) is changed
+    assert (managed_state([before]) != managed_state([after])) is changed
+
+
 def test_the_hash_is_of_what_an_entry_claims() -> None:
     reordered = {**ENTRY, "time": "later", "fieldsV1": {"f:data": {"f:b": {}, "f:a": {}}}}
     assert entry_hash(reordered) == entry_hash(ENTRY)

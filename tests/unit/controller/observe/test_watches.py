@@ -73,6 +73,7 @@ class World:
         labels = {names.OWNER_LABEL: owner} if owner else {}
         annotations = content.pop("annotations", {})
         about = {"namespace": "shop", "labels": labels, "annotations": annotations}
+        about["managedFields"] = [{"manager": names.field_manager(owner), "operation": "Apply"}]
         return self.api.put(path, name, about=about, **content)
 
     def start(self) -> None:
