@@ -18,7 +18,7 @@ from controller.observe.records import entry_hash, entry_of
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition
-from tests.support.objects import NOBODY, deployment, labelled, make, read, remove, service
+from tests.support.objects import NOBODY, deployment, labelled, make, read, remove, service, template
 from tests.support.places import APPS, CORE, OURS, Place, managers, new_place
 
 
@@ -42,8 +42,9 @@ def test_the_reply_may_be_metadata_alone_with_managed_fields(place: Place) -> No
 
 
 def test_an_identical_apply_changes_nothing(place: Place) -> None:
-    path = place.path("deployments", "web", APPS)
-    first, second = (place.apply(path, deployment("web")) for _ in range(2))
+    # Of all kinds with pods the one that no controller writes to.
+    path, pods = place.path("podtemplates", "web"), make("v1", "PodTemplate", "web", template=template("web"))
+    first, second = (place.apply(path, pods) for _ in range(2))
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
     assert entry_of(second, OURS) == entry_of(first, OURS)
 
