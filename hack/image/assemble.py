@@ -51,8 +51,9 @@ LEFT_OUT = (
     "pydoc_data",
     "config-*",
 )
-# Of the packages: tests, and the 64 MiB of the kubernetes package beside the client that is used.
-UNUSED = ("*/tests", "*/test", "kubernetes/aio", "kubernetes/client/api")
+# Of the packages: tests, the 64 MiB of the kubernetes package beside the client that is used, and the second of two
+# implementations of zstandard, which is for other interpreters.
+UNUSED = ("*/tests", "*/test", "kubernetes/aio", "kubernetes/client/api", "zstandard/*_cffi*")
 FILES = {
     "etc/passwd": f"root:x:0:0::/nonexistent:/sbin/nologin\nrukpak:x:{USER}:{USER}::/nonexistent:/sbin/nologin\n",
     "etc/group": f"root:x:0:\nrukpak:x:{USER}:\n",
@@ -120,8 +121,8 @@ def add_packages(image: Path) -> None:
     shutil.rmtree(target / "bin")
     subprocess.run([*install, str(ROOT)], check=True)
     shutil.rmtree(target / "bin")
-    for folder in (found for pattern in UNUSED for found in target.glob(pattern)):
-        shutil.rmtree(folder)
+    for found in [found for pattern in UNUSED for found in target.glob(pattern)]:
+        shutil.rmtree(found) if found.is_dir() else found.unlink()
 
 
 def compile_modules(image: Path) -> None:
