@@ -408,7 +408,7 @@ def test_an_install_namespace_stays(cluster: Cluster, made: Callable[..., str], 
     name = made(installNamespace="foo")
     with pytest.raises(KubectlError) as refused:
         change(cluster, name, {"installNamespace": namespace})
-    assert "spec.installNamespace: Invalid value: cannot be changed or removed once set" in refused.value.stderr
+    assert "cannot be changed or removed once set" in refused.value.stderr.partition("spec.installNamespace: ")[2]
 
 
 def test_an_install_namespace_that_is_set_later_is_the_recorded_one(cluster: Cluster, made: Callable[..., str]) -> None:
@@ -416,7 +416,7 @@ def test_an_install_namespace_that_is_set_later_is_the_recorded_one(cluster: Clu
     record(cluster, name, {"installNamespace": "foo"})
     with pytest.raises(KubectlError) as refused:
         change(cluster, name, {"installNamespace": "bar"})
-    assert "spec.installNamespace: Invalid value: must equal status.installNamespace" in refused.value.stderr
+    assert "must equal status.installNamespace" in refused.value.stderr.partition("spec.installNamespace: ")[2]
     assert "patched" in change(cluster, name, {"installNamespace": "foo"})
 
 
