@@ -39,7 +39,7 @@ def test_each_command_starts_from_a_kubeconfig_and_ends_on_sigterm(
     world: World, tmp_path: Path, command: list[str | Path]
 ) -> None:
     world.controller.kill()
-    process = Process("rukpak", tmp_path, [*command, f"--kubeconfig={world.cluster.kubeconfig}"], store_in(tmp_path))
+    process = Process("rukpak", tmp_path, [*command, f"--kubeconfig={world.cluster.kubeconfig}"], settings_in(tmp_path))
     process.start()
     try:
         name = world.deploy(config_map("settings")).name
@@ -145,7 +145,7 @@ def test_a_mistake_is_told_without_a_traceback(case: Case, tmp_path: Path) -> No
     done = subprocess.run(
         [COMMANDS / "rukpak", "run", *case.options],
         cwd=tmp_path,
-        env=os.environ | store_in(tmp_path) | case.environment,
+        env=os.environ | settings_in(tmp_path) | case.environment,
         capture_output=True,
         text=True,
         timeout=30,
@@ -183,5 +183,7 @@ current-context: a
 """
 
 
-def store_in(folder: Path) -> dict[str, str]:
-    return {"RUKPAK_STORE": str(folder / "store")}
+def settings_in(folder: Path) -> dict[str, str]:
+    """Return variables for a controller of its own: others listen at the default ports."""
+    addresses = dict.fromkeys(("RUKPAK_METRICS_ADDRESS", "RUKPAK_PROBE_ADDRESS"), "127.0.0.1:0")
+    return {"RUKPAK_STORE": str(folder / "store"), **addresses}
