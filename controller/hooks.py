@@ -65,10 +65,17 @@ class Hooks:
 
         Raises: ApiError.
         """
-        revision, installed = wanted.revision, deployment.status.installed_revision
-        if not wanted.current or revision is None or installed == revision.digest:
+        revision = wanted.revision
+        if not wanted.current or revision is None or deployment.status.installed_revision == revision.digest:
             return None
-        return self._run(revision, Event.POST_UPGRADE if installed else Event.POST_INSTALL, deployment, memory)
+        return self._run(revision, _event_after(deployment), deployment, memory)
+
+    def are_left(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> bool:
+        """Whether what was applied in full awaits hooks: then it is not installed, whatever is wanted by now."""
+        revision = wanted.revision
+        if revision is None or deployment.status.installed_revision == revision.digest:
+            return False
+        return not self._runner.has_run(revision, _event_after(deployment), memory.hooks)
 
     def around_teardown(self, deployment: BundleDeployment, event: Event, memory: Memory) -> BundleError | None:
         """Run the hooks before or after a teardown; returns why they are not done.
@@ -97,6 +104,10 @@ class Hooks:
             memory=memory.hooks,
         )
         return self._runner.run(revision, event, occasion)
+
+
+def _event_after(deployment: BundleDeployment) -> Event:
+    return Event.POST_UPGRADE if deployment.status.installed_revision else Event.POST_INSTALL
 
 
 def _open() -> BundleError | None:

@@ -212,7 +212,7 @@ class Installer:
         """Prune if it is time, and say what is left to do."""
         applied = not any(outcome.error for outcome in outcomes)
         hook_failure = self._hooks.after_apply(deployment, wanted, memory) if applied else None
-        applied = applied and hook_failure is None
+        applied = applied and hook_failure is None and not self._hooks.are_left(deployment, wanted, memory)
         progress = self._progress(deployment, job, memory, outcomes)
         prune_now = (
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)

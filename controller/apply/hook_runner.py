@@ -97,6 +97,10 @@ class HookRunner:
         occasion.memory.done.add(hooks[0].run)
         return None
 
+    def has_run(self, revision: Revision, event: Event, memory: HookMemory) -> bool:
+        """Whether all hooks of an event are known to have succeeded; so they are where there is none."""
+        return all(hook.run in memory.done for hook in hooks_of(revision, event))
+
     def _attempt(self, hook: Hook, occasion: Occasion) -> BundleError | None:
         key, attempt = (hook.key, hook.event), f"{hook.run} {occasion.wish}"
         if not occasion.proceed():

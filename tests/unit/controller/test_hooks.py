@@ -153,6 +153,52 @@ def test_nothing_is_applied_while_the_sources_are_asked_anew(world: World) -> No
     assert not world.exists(A)
 
 
+def test_a_failed_hook_is_owed_while_and_after_the_sources_are_asked_anew(world: World) -> None:
+    install(world, hook("post-install"))
+    finish(world, status=FAILED)
+    world.preparations.busy = True
+    world.ask("now")
+    for _ in range(3):
+        world.reconcile()
+    assert not world.deployment.status.installed_revision
+    world.preparations.busy = False
+    world.settle()
+    assert installed(world) == "False WaitingForHook"
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+
+
+def test_what_failed_after_an_installation_is_run_by_the_revision_that_mends_it(world: World) -> None:
+    install(world, hook("post-install"))
+    finish(world, status=FAILED)
+    world.wish("missing", installNamespace="shop")
+    world.settle()
+    assert installed(world) == "False NotFound"
+    assert not world.deployment.status.installed_revision
+    install(world, hook("post-install"), tag="v2", name="b")
+    assert installed(world) == "False WaitingForHook"
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+    assert not world.exists(A)
+
+
+def test_what_failed_after_an_upgrade_is_owed_while_the_sources_are_asked_anew(world: World) -> None:
+    install(world)
+    before = world.deployment.status.installed_revision
+    install(world, hook("post-upgrade"), tag="v2", name="b")
+    finish(world, status=FAILED)
+    world.preparations.busy = True
+    world.ask("now")
+    for _ in range(3):
+        world.reconcile()
+    assert world.deployment.status.installed_revision == before
+    world.preparations.busy = False
+    world.settle()
+    assert installed(world) == "False WaitingForHook"
+    finish(world)
+    assert world.conditions["Ready"] == "True Ready"
+
+
 def test_a_hook_may_be_removed_when_it_fails(world: World) -> None:
     install(world, hook("pre-install", policies="hook-failed"))
     finish(world, status=FAILED)
