@@ -323,7 +323,8 @@ class Sender:
 
 def _is_repair(task: Task, job: Job) -> bool:
     """Whether an apply puts right what somebody has changed or taken away."""
-    return task.action is Action.REPAIR or (task.action is Action.CREATE and task.target.key in job.ledger.left)
+    is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in job.ledger.left
+    return task.action is Action.REPAIR or is_lost
 
 
 def _was_idle(task: Task, record: Record) -> bool:

@@ -420,6 +420,8 @@ class Watches:
     def learn(self, record: Record) -> Record:
         """Take over what the reply to an apply of ours said; its health is not known until the object is seen.
 
+        Who had the object before is told here: by the time of its event it is filed under the new owner already.
+
         Returns: what is known now.
         """
         with self._lock:
@@ -434,7 +436,9 @@ class Watches:
         for each in (sight, sight.successor):
             if each:
                 each.reflector.learn(record)
-        self._index(record.key, sight.reflector)
+        before, now = self._index(record.key, sight.reflector)
+        if before and now and before.owner != now.owner:
+            self._listener.objects_changed(before.owner, urgent=True)
         return record
 
     def _index(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:

@@ -492,6 +492,14 @@ def test_an_object_that_is_deleted_again_and_again_is_a_fight_too(bench: Bench) 
         assert bench.run(config_map())["a"].postponed is expected
 
 
+def test_an_object_that_is_taken_over_again_and_again_is_a_fight_too(bench: Bench) -> None:
+    bench.protection = "None"
+    bench.installed(config_map())
+    for expected in (False, True):
+        take(bench)
+        assert bench.run(config_map())["a"].postponed is expected
+
+
 def test_another_revision_does_not_wait_for_a_fight_to_end(bench: Bench) -> None:
     bench.installed(config_map())
     bench.cluster.edit(MAP_PATH, data={"a": "2"})

@@ -333,9 +333,9 @@ def test_a_change_of_health_alone_is_not_urgent(world: World) -> None:
     assert record.verdict == HEALTHY
 
 
-def reply(version: str, **metadata: Any) -> Record:
+def reply(version: str, *, owner: str = "shop", **metadata: Any) -> Record:
     about = {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": version}
-    return project({"metadata": {**about, "labels": {names.OWNER_LABEL: "shop"}, **metadata}}, "", "ConfigMap")
+    return project({"metadata": {**about, "labels": {names.OWNER_LABEL: owner}, **metadata}}, "", "ConfigMap")
 
 
 def test_what_a_reply_said_is_known_before_the_watch_says_it(world: World) -> None:
@@ -343,6 +343,23 @@ def test_what_a_reply_said_is_known_before_the_watch_says_it(world: World) -> No
     fresh = reply("500", annotations={names.APPLIED_DIGEST: "new"})
     assert world.watches.learn(fresh) is fresh
     assert world.watches.managed("shop") == {KEY: fresh}
+
+
+def test_who_loses_an_object_by_an_apply_for_another_is_told(world: World) -> None:
+    world.managed()
+    world.know(CONFIG_MAP)
+    world.told.taken()
+    world.watches.learn(reply("500", owner="other"))
+    assert world.told.taken() == ["objects shop"]
+    assert world.watches.managed("shop") == {}
+
+
+def test_an_apply_of_ours_tells_nobody(world: World) -> None:
+    world.managed()
+    world.know(CONFIG_MAP)
+    world.told.taken()
+    world.watches.learn(reply("500", annotations={names.APPLIED_DIGEST: "new"}))
+    assert world.told.taken() == []
 
 
 def test_an_older_event_does_not_hide_what_a_reply_said(world: World) -> None:
