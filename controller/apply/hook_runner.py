@@ -27,6 +27,7 @@ from controller.apply.hooks import (
     is_a_hook,
     is_of_run,
     make_hook_body,
+    runs_once,
 )
 from controller.apply.replies import Action, classify
 from controller.kube.client import ApiError, Client, User
@@ -168,6 +169,13 @@ class HookRunner:
             is_deleting = self._read(hook, resource, occasion) is not None
         if is_deleting:
             return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} waits until that of an earlier run is gone")
+        is_earlier = is_a_hook(live, occasion.owner) and not is_of_run(live, hook, occasion.owner)
+        if is_earlier and BEFORE_CREATION not in hook.delete_policies and runs_once(hook.key):
+            message = (
+                f"{hook} cannot be made: that of an earlier run is still there, and its hook-delete-policy lacks "
+                "before-hook-creation; delete it"
+            )
+            return BundleError(Reason.COLLISION, message)
         return None
 
     # requests

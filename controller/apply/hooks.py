@@ -123,6 +123,11 @@ def _annotations(live: Mapping[str, Any]) -> Mapping[str, str]:
     return live["metadata"].get("annotations") or {}
 
 
+def runs_once(key: ObjectKey) -> bool:
+    """Whether a hook does something when it is made, and cannot be made to do it again."""
+    return (key.group, key.kind) in (("batch", "Job"), ("", "Pod"))
+
+
 def assess(live: Mapping[str, Any], key: ObjectKey) -> Standing:
     """Say how a hook stands (Helm: pkg/kube/client.go, watchUntilReady)."""
     status = live.get("status") or {}

@@ -225,6 +225,21 @@ def test_what_somebody_else_has_there_is_not_touched(world: World) -> None:
     assert installed(world) == "False WaitingForHook"
 
 
+def test_an_earlier_run_that_stays_is_in_the_way_until_somebody_deletes_it(world: World) -> None:
+    migration = hook("pre-install", "pre-upgrade", policies="hook-succeeded")
+    install(world, migration)
+    finish(world, status=FAILED)
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    install(world, migration, tag="v2", name="b")
+    assert installed(world) == "False Collision"
+    assert world.message("Installed").endswith("its hook-delete-policy lacks before-hook-creation; delete it")
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
+    world.cluster.remove(MIGRATE)
+    world.seconds += 400
+    world.settle()
+    assert installed(world) == "False WaitingForHook"
+
+
 def test_a_kind_that_is_not_served_is_told(world: World) -> None:
     manifest = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
     install(world, {**hook("pre-install"), "manifest": manifest})
