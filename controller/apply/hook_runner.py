@@ -150,9 +150,11 @@ class HookRunner:
         occasion.memory.running.pop(about["uid"], None)
         if standing.state is State.SUCCEEDED:
             return None
+        remedy = "see the logs of its pods"
         if FAILED in hook.delete_policies:
             self._remove(hook, occasion)
-        return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({standing.message}); see the logs of its pods")
+            remedy = "its hook-delete-policy had it removed: take hook-failed out of that to see the logs of its pods"
+        return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({standing.message}); {remedy}")
 
     def _make_way(self, hook: Hook, resource: Resource, live: dict[str, Any], occasion: Occasion) -> BundleError | None:
         """Take away an older run of the hook, as its policies say, or what somebody else has there."""

@@ -204,6 +204,7 @@ def test_a_hook_may_be_removed_when_it_fails(world: World) -> None:
     finish(world, status=FAILED)
     assert not world.exists(MIGRATE)
     assert installed(world) == "False HookFailed"
+    assert "take hook-failed out of that to see the logs of its pods" in world.message("Installed")
 
 
 def test_one_that_has_succeeded_goes_when_all_have(world: World) -> None:
