@@ -290,7 +290,9 @@ class Installer:
         memory.ledger.expect_all(own_records(records, deployment))
         if not wanted.pending:
             if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
-                self._revisions.keep_only(job.owner.name, {job.wanted.revision, deployment.status.revision})
+                # Where another one is wanted, status names it: it has been made, and waits.
+                awaited = set() if wanted.current else {deployment.status.revision}
+                self._revisions.keep_only(job.owner.name, {job.wanted.revision, *awaited})
             self._watches.need_only(job.owner.name, kinds)
         return managed_state(own_records(records, deployment))
 

@@ -45,6 +45,10 @@ def finish(world: World, path: str = MIGRATE, status: Any = COMPLETE) -> None:
     world.settle()
 
 
+def revisions(world: World) -> list[str]:
+    return [path for path in world.cluster.objects if "/secrets/revision." in path]
+
+
 def installed(world: World) -> str:
     return world.conditions["Installed"]
 
@@ -276,6 +280,17 @@ def test_a_restart_while_an_upgrade_waits_forgets_nothing(world: World) -> None:
     finish(world)
     assert world.exists(B)
     assert len(world.shelf.calls) == built
+
+
+def test_an_upgrade_that_is_given_up_while_it_waits_leaves_no_revision(world: World) -> None:
+    install(world)
+    (kept,) = revisions(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    assert len(revisions(world)) == 2
+    world.wish("v1", installNamespace="shop")
+    world.settle()
+    assert world.conditions["Ready"] == "True Ready"
+    assert revisions(world) == [kept]
 
 
 def test_another_revision_runs_the_hook_again(world: World) -> None:
