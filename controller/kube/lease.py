@@ -233,7 +233,10 @@ class Election:
         if self._lease is None or lease.get("spec") != self._lease.get("spec"):
             self._seen_at = self._clock()
         self._lease = lease
-        self._follows = self._follows or self._spec().get("holderIdentity") not in (None, "", self._identity)
+        holder = self._spec().get("holderIdentity")
+        if not self._follows and holder not in (None, "", self._identity):
+            self._follows = True
+            log.info("waiting for the Lease", extra={"lease": f"{self._namespace}/{self._name}", "holder": holder})
 
     def _write(self) -> bool:
         """Write the record as ours; False if it is not as it was read any more."""

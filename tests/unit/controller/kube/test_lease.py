@@ -63,15 +63,18 @@ def hold(api: FakeApi, **spec: Any) -> None:
     api.put(PATH, "rukpak", spec={"holderIdentity": "other", "leaseDurationSeconds": 2, "acquireTime": "then", **spec})
 
 
-def test_one_of_two_leads_and_the_other_may_not_write(api: FakeApi) -> None:
+def test_one_of_two_leads_and_the_other_may_not_write(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     first = Candidate(api, "a")
     assert first.elected.wait(5)
     second = Candidate(api, "b")
     wait_for(lambda: record(api)["renewTime"] != record(api)["acquireTime"], 5, "the Lease is renewed")
+    wait_for(lambda: second.election.follows, 5, "the other one has looked")
     assert first.is_writing()
     assert not second.is_writing()
     assert not second.elected.is_set()
     assert record(api)["holderIdentity"] == "a"
+    assert [vars(each)["holder"] for each in caplog.records if each.message == "waiting for the Lease"] == ["a"]
 
 
 def test_who_exits_hands_over_at_once(api: FakeApi) -> None:
