@@ -6,6 +6,7 @@ Pins are recorded in status as soon as a pass knows them, unless what is made of
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -40,6 +41,8 @@ from controller.retries import Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
 from controller.status import summarize
+
+log = logging.getLogger(__name__)
 
 PREPARATION = "preparation"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
@@ -340,7 +343,10 @@ class Finder:
         return result
 
     def _remember(self, deployment: BundleDeployment, ticket: str, error: BundleError) -> BundleError:
-        self._retries.failed(deployment.metadata.name, PREPARATION, _attempt(deployment, ticket), error)
+        name = deployment.metadata.name
+        self._retries.failed(name, PREPARATION, _attempt(deployment, ticket), error)
+        about = {"BundleDeployment": name, "reason": error.reason.value, "problem": error.message}
+        log.warning("revision not available", extra=about)
         return error
 
 

@@ -833,6 +833,14 @@ def test_transitions_are_told_in_events(world: World) -> None:
     assert [note.reason for note in world.events.notes] == ["Ready", "NotFound"]
 
 
+def test_a_failed_attempt_at_the_content_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    fails(world)
+    for _ in range(3):
+        world.settle()
+    logged = [vars(each) for each in caplog.records if each.message == "revision not available"]
+    assert [(each["BundleDeployment"], each["reason"]) for each in logged] == [("shop", "NotFound")]
+
+
 # a spec that changes, or that nobody can serve
 
 
