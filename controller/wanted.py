@@ -197,7 +197,8 @@ class Finder:
         Raises: ApiError.
         """
         status = deployment.status
-        begun = status.revision and not status.managed_state
+        # What was only prepared, since it is paused, has no kinds yet: these are written before the first apply.
+        begun = status.revision and status.managed_kinds and not status.managed_state
         return self.read(deployment.metadata.name, status.revision if begun else status.installed_revision, memory)
 
     def revision_before(self, deployment: BundleDeployment, wanted: str, memory: Memory) -> Revision | None:

@@ -833,6 +833,16 @@ def test_transitions_are_told_in_events(world: World) -> None:
     assert [note.reason for note in world.events.notes] == ["Ready", "NotFound"]
 
 
+def test_a_restart_says_nothing_else_of_what_was_never_installed(world: World) -> None:
+    world.wish("v1", paused=True)
+    world.settle()
+    before = world.deployment.status
+    assert world.conditions["Healthy"] == "Unknown NotInstalled"
+    world.restart()
+    world.settle()
+    assert world.deployment.status == before
+
+
 def test_a_failed_attempt_at_the_content_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     fails(world)
     for _ in range(3):

@@ -180,15 +180,17 @@ def test_before_anything_is_installed_there_is_nothing_to_work_on(search: Search
 
 class Good(NamedTuple):
     name: str
-    status: dict[str, str]
+    status: dict[str, Any]
     expect: str
     """Tag of the revision that is worked on."""
 
 
 INSTALLED = {"managedState": "v1:sha256:" + "c" * 64}
+BEGUN = {"managedState": "", "managedKinds": ["v1/ConfigMap"]}
 GOOD = [
     Good("what is installed", INSTALLED, "v1"),
-    Good("what has been begun: from its first write on it is the target", {"managedState": ""}, "v2"),
+    Good("what has been begun: from its first write on it is the target", BEGUN, "v2"),
+    Good("what was only prepared has not been begun", {"managedState": "", "managedKinds": []}, "v1"),
 ]
 
 
