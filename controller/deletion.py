@@ -97,6 +97,7 @@ class Deleter:
             return self._await_hook(deployment, teardown, hook_failure, memory)
         if not teardown.remaining:
             return self._let_go(deployment, absence)
+        deployment = self._announce(deployment, teardown)
         cause = Cause.ORPHAN if orphan else Cause.TEARDOWN
         user = account.user if account and not absence else None
         removals = self._remove(deployment, teardown, cause, user, memory)
@@ -108,6 +109,13 @@ class Deleter:
             return Requeue(after=deletion.error.retry_after, failed=True)
         # What changed meanwhile was not deleted (409), and where only its status did no event says so.
         return Requeue(after=LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS)
+
+    def _announce(self, deployment: BundleDeployment, teardown: Teardown) -> BundleDeployment:
+        """Say once, before the first object goes, that it is being deleted: many take a while."""
+        if deployment.status.observed_generation == deployment.metadata.generation:
+            return deployment
+        deletion = Deletion(remaining=len(teardown.remaining))
+        return self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
 
     def _await_hook(
         self, deployment: BundleDeployment, teardown: Teardown, failure: BundleError, memory: Memory

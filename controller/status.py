@@ -79,7 +79,8 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
 def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> Status:
     """Return the status while a BundleDeployment is being taken away."""
     reason = Reason.DELETION_BLOCKED if deletion.blockers else Reason.DELETING
-    message = f"waits for {deletion.blockers}" if deletion.blockers else f"{deletion.remaining} objects are left"
+    left = "1 object is left" if deletion.remaining == 1 else f"{deletion.remaining} objects are left"
+    message = f"waits for {deletion.blockers}" if deletion.blockers else left
     if deletion.error:
         reason, message = deletion.error.reason, deletion.error.message
     kept = [

@@ -297,6 +297,7 @@ class World:
         change = {
             "deletionTimestamp": self.now().isoformat(),
             "finalizers": [*known.get("finalizers", []), *finalizers],
+            "generation": known["generation"] + 1,
         }
         self.cluster.patch(PATH, {"metadata": change})
 

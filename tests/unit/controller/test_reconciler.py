@@ -513,7 +513,7 @@ def test_deletion_takes_away_what_was_installed_and_then_lets_go(world: World) -
     world.delete()
     assert world.reconcile().after is not None
     # The revision is read since it may have hooks.
-    assert world.requests() == ["GET revision", "DELETE configmaps/old", "DELETE configmaps/a", STATUS]
+    assert world.requests() == ["GET revision", STATUS, "DELETE configmaps/old", "DELETE configmaps/a"]
     assert world.reconcile() is NEVER
     assert world.requests() == ["LIST revision", "DELETE revision", "MERGE BundleDeployment"]
     assert set(world.cluster.objects) == {NAMESPACE}
