@@ -22,7 +22,6 @@ from controller.observe.records import ObjectKey
 from controller.polling import PollMemory
 from controller.revision import Revision
 
-FIRST_SECONDS = 1.0
 SOON_SECONDS = 20.0
 
 
@@ -59,9 +58,9 @@ class Memory:
     def __post_init__(self) -> None:
         self.since = self.clock()
 
-    def resolves_soon(self) -> bool:
-        """Whether that the sources are being resolved is no news yet: what is known within a second costs no write."""
-        return self.clock() - self.since < FIRST_SECONDS
+    def age(self) -> float:
+        """Return for how many seconds this process has known the BundleDeployment."""
+        return self.clock() - self.since
 
     def knows_soon(self) -> bool:
         """Whether a kind whose first list is under way is no news yet."""

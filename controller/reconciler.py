@@ -12,7 +12,7 @@ from datetime import datetime
 from http import HTTPStatus
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import Reason, Retry
+from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import OF_RIGHTS, Accounts
 from controller.appraisal import Appraiser
@@ -21,7 +21,7 @@ from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
-from controller.memory import FIRST_SECONDS, Memories, Memory
+from controller.memory import Memories, Memory
 from controller.observe.contested import ContestedWatches
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
@@ -34,6 +34,10 @@ from controller.revisions import RevisionStore
 from controller.status import skipped_kinds, summarize
 from controller.wanted import Finder, Wanted
 
+FIRST_SECONDS = 1.0
+"""For so long it is not told that the sources of a new BundleDeployment are being resolved: most are by then."""
+RETRIED_SECONDS = 20.0
+"""For so long after a restart the failure that status tells stays there while it is tried again."""
 # Somebody was faster, or the BundleDeployment is gone: the watch tells.
 _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
@@ -216,9 +220,21 @@ def _seconds_of_silence(deployment: BundleDeployment, report: Report, memory: Me
     """Return for how long there is nothing to tell: what has just begun is no news, and its end brings a pass."""
     if report.unknown and memory.knows_soon():
         return UNKNOWN_SECONDS
-    if report.fetching and not (report.sources or deployment.status.conditions) and memory.resolves_soon():
+    is_new = not (report.sources or deployment.status.conditions)
+    if report.fetching and is_new and memory.age() < FIRST_SECONDS:
         return FIRST_SECONDS
+    # After a restart, too, a failure that is tried again stays what it is until it is another.
+    if report.fetching and _tells_of_failure(deployment) and memory.age() < RETRIED_SECONDS:
+        return RETRIED_SECONDS
     return None
+
+
+def _tells_of_failure(deployment: BundleDeployment) -> bool:
+    """Whether status says why this spec is not installed."""
+    status = deployment.status
+    ready = next((each for each in status.conditions if each.type == ConditionType.READY), None)
+    is_failure = ready is not None and ready.status == "False" and ready.reason != Reason.FETCHING
+    return is_failure and status.observed_generation == deployment.metadata.generation
 
 
 def _kept(

@@ -685,6 +685,19 @@ def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_a_sec
     assert world.conditions["Unpacked"] == "False Fetching"
 
 
+def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -> None:
+    fails(world)
+    world.settle()
+    world.restart()
+    world.preparations.busy = True
+    world.cluster.taken()
+    world.reconcile()
+    assert STATUS not in world.requests()
+    world.reconciler._memories.of(world.deployment.metadata).since -= 20
+    world.reconcile()
+    assert world.conditions["Ready"] == "False Fetching"
+
+
 def test_a_restart_waits_until_the_recorded_kinds_are_known(world: World) -> None:
     installed(world)
     world.restart()
