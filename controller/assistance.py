@@ -19,6 +19,7 @@ from controller.observe.named import NamedWatches, WatchedObject
 from controller.secrets import SecretReader
 
 PROGRESS_SECONDS = 5.0
+KIBIBYTE = 1024
 # What another Secret can mend: forges answer 404 to whom they do not know, and certificates and host keys are in it.
 _OF_SECRETS = frozenset(
     {
@@ -89,8 +90,9 @@ class Attempt:
 
 
 def _describe(index: int, done: int, total: int) -> str:
-    of = f" of {total // MEBIBYTE}" if total else ""
-    return f"spec.sources[{index}]: {done // MEBIBYTE}{of} MiB"
+    size, unit = (MEBIBYTE, "MiB") if max(done, total) >= MEBIBYTE else (KIBIBYTE, "KiB")
+    of = f" of {total // size}" if total else ""
+    return f"spec.sources[{index}]: {done // size}{of} {unit}"
 
 
 class Assistant:

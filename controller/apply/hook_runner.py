@@ -154,6 +154,8 @@ class HookRunner:
         if FAILED in hook.delete_policies:
             self._remove(hook, occasion)
             remedy = "its hook-delete-policy had it removed: take hook-failed out of that to see the logs of its pods"
+        if hook.event.is_of_teardown:
+            remedy += "; with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({standing.message}); {remedy}")
 
     def _make_way(self, hook: Hook, resource: Resource, live: dict[str, Any], occasion: Occasion) -> BundleError | None:

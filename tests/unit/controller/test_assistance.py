@@ -38,9 +38,10 @@ def test_each_source_is_told_with_or_without_its_size() -> None:
     clock = Clock()
     attempt = Attempt(clock=clock)
     attempt.advance(2, 3 * MEBIBYTE, 0)
+    attempt.advance(1, 1024, 5000)
     clock.now += 5
     assert attempt.advance(0, MEBIBYTE, 2 * MEBIBYTE)
-    assert attempt.text == "spec.sources[0]: 1 of 2 MiB, spec.sources[2]: 3 MiB"
+    assert attempt.text == "spec.sources[0]: 1 of 2 MiB, spec.sources[1]: 1 of 4 KiB, spec.sources[2]: 3 MiB"
 
 
 # Secrets

@@ -334,6 +334,18 @@ def test_a_teardown_begins_when_its_hook_has_finished(world: World) -> None:
     assert world.watches.deployment("shop") is None
 
 
+def test_a_teardown_whose_hook_fails_says_how_to_go_without_it(world: World) -> None:
+    install(world, hook("pre-delete"))
+    world.delete()
+    world.settle()
+    finish(world, status=FAILED)
+    assert world.exists(A)
+    assert world.conditions["Ready"] == "False HookFailed"
+    assert world.message("Ready").endswith(
+        "with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
+    )
+
+
 def test_a_hook_after_the_teardown_is_waited_for(world: World) -> None:
     install(world, hook("post-delete"))
     world.delete()
