@@ -35,20 +35,23 @@ class Applier:
 
     Args:
         workers: requests at the same time, over all BundleDeployments.
+
+    Attributes:
+        pool: sends these requests.
     """
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
         haste = Haste(workers)
-        self._pool = Pool(workers, haste)
-        self._looker = Looker(client, self._pool)
-        self._reviewer = Reviewer(client, self._pool)
+        self.pool = Pool(workers, haste)
+        self._looker = Looker(client, self.pool)
+        self._reviewer = Reviewer(client, self.pool)
         self._waits, self._retries = Waits(watches, retries), retries
         self._sender = Sender(client, discovery, watches, retries, self._looker, haste=haste)
 
     def stop(self) -> None:
         """Start nothing more."""
-        self._pool.stop()
+        self.pool.stop()
 
     def execute(self, plan: Plan, job: Job) -> list[Outcome]:
         """Carry out the steps in order.
@@ -103,7 +106,7 @@ class Applier:
                 ready.append((task, resource))
         ready = self._compared(self._looked_at(ready, job, progress), job)
         told, ready = self._told(ready, job)
-        return held + told + self._pool.run(lambda item: self._sender.carry_out(*item, job), ready)
+        return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, job), ready)
 
     def _held(self, task: Task, step: Step, job: Job, progress: Progress) -> Outcome | None:
         """Return the outcome of a task about which nothing is done now; None if it is ready."""
@@ -131,7 +134,7 @@ class Applier:
         return told, [item for item in items if item[0].target.key not in keys]
 
     def _accounts(self, items: list[tuple[Task, Resource]], job: Job) -> list[Drifted | None]:
-        return self._pool.run(lambda item: self._looker.account(*item, job), items)
+        return self.pool.run(lambda item: self._looker.account(*item, job), items)
 
     # what the watches do not know
 

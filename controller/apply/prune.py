@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
+from itertools import groupby
 from typing import Any
 
 from api import names
 from api.errors import BundleError
-from controller.apply.order import teardown_order
+from controller.apply.order import teardown_order, teardown_step
 from controller.apply.ownership import is_marked_to_stay
+from controller.apply.pool import Pool
 from controller.apply.release import release
 from controller.apply.replies import classify
 from controller.apply.rights import MissingRightsError, list_all
@@ -77,15 +79,18 @@ def dispose(record: Record, cause: Cause) -> Disposal:
 
 
 class Remover:
-    """Deletes and releases objects of one BundleDeployment at a time, in order.
+    """Deletes and releases objects of BundleDeployments, in order; those of one step at the same time.
 
     Args:
+        pool: for requests at the same time.
         stored: what serves a kind (group, kind) at the version at which it is stored; None: not known, as of kinds
             without a CustomResourceDefinition. At any other version a conversion webhook that is down holds all up.
     """
 
-    def __init__(self, client: Client, discovery: Discovery, stored: Callable[[str, str], Resource | None]) -> None:
-        self._client, self._discovery, self._stored = client, discovery, stored
+    def __init__(
+        self, client: Client, discovery: Discovery, pool: Pool, stored: Callable[[str, str], Resource | None]
+    ) -> None:
+        self._client, self._discovery, self._pool, self._stored = client, discovery, pool, stored
 
     def remove(self, records: Iterable[Record], owner: str, cause: Cause, user: User | None) -> list[Removal]:
         """Take objects away in reverse order of applying; what is being deleted already is left to it.
@@ -100,12 +105,16 @@ class Remover:
         client = self._client.acting_as(user)
         ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
         served = self._serving({(record.key.group, record.key.kind) for record in ordered})
-        removals = [
-            Removal(record=record)
-            if (resource := served[record.key.group, record.key.kind]) is None
-            else self._remove(client, record, resource, owner, dispose(record, cause))
-            for record in ordered
-        ]
+
+        def take_away(record: Record) -> Removal:
+            resource = served[record.key.group, record.key.kind]
+            if resource is None:
+                return Removal(record=record)
+            return self._remove(client, record, resource, owner, dispose(record, cause))
+
+        removals: list[Removal] = []
+        for _, step in groupby(ordered, key=lambda record: teardown_step(record.key)):
+            removals += self._pool.run(take_away, list(step))
         lack = list_all(removal.error for removal in removals)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 

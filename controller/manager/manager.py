@@ -234,7 +234,7 @@ def make_manager(settings: Settings) -> Manager:
     assistant = Assistant(SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     publisher = Publisher(client, watches, events)
-    remover = Remover(client, discovery, watches.stored)
+    remover = Remover(client, discovery, applier.pool, watches.stored)
     policy = settings.accounts()
     absent = NamedWatches(client, queue.add)
     accounts = Accounts(client, policy, absent, GrantWatches(client, dispatcher.rights_changed))

@@ -205,7 +205,7 @@ class World:
 
         watches = self.watches.watches
         publisher = Publisher(client, watches, cast("EventRecorder", self.events))
-        remover = Remover(client, discovery, watches.stored)
+        remover = Remover(client, discovery, self.applier.pool, watches.stored)
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
         finder = Finder(

@@ -3,12 +3,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from api import names
 from api.v1alpha2.conditions import Reason
+from controller.apply.pool import Pool
 from controller.apply.prune import Cause, Disposal, Removal, Remover, dispose
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
@@ -100,7 +102,8 @@ def cluster() -> FakeCluster:
 def remover(cluster: FakeCluster, *stored: Resource) -> Remover:
     """Return what removes; of all kinds but these it is not known at which version they are stored."""
     known = {(each.group, each.kind): each for each in stored}
-    return Remover(cluster.client, cluster.discovery, lambda group, kind: known.get((group, kind)))
+    in_turn = cast("Pool", SimpleNamespace(run=lambda function, items: [function(item) for item in items]))
+    return Remover(cluster.client, cluster.discovery, in_turn, lambda group, kind: known.get((group, kind)))
 
 
 def remove(cluster: FakeCluster, *manifests: dict[str, Any], cause: Cause = Cause.TEARDOWN) -> list[Removal]:
