@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 
 from controller.kube.client import ApiError
 from controller.manager.log import reconcile_id
@@ -20,7 +21,8 @@ class Workers:
     """A fixed number of threads that reconcile.
 
     Args:
-        reconcile: runs one pass; raises ApiError where it could not go on, anything else is a bug.
+        reconcile: runs one pass; raises ApiError where it could not go on, CancelledError where the process ends,
+            anything else is a bug.
         on_pass: gets the result of a pass as controller-runtime names it, its seconds, and whether a bug ended it.
     """
 
@@ -67,6 +69,8 @@ class Workers:
         except ApiError as error:
             log.warning("API server refused a pass", extra={"BundleDeployment": name, "reply": str(error)})
             requeue = Requeue(after=error.retry_after, failed=True)
+        except CancelledError:
+            return  # this process ends, and whoever comes next goes on
         except Exception:
             log.exception("Reconciler error", extra={"BundleDeployment": name})
             requeue, is_bug = Requeue(failed=True), True

@@ -4,6 +4,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -100,6 +101,15 @@ def test_a_bug_in_one_pass_does_not_end_the_worker(names: NotedQueue, caplog: py
     (error,) = [entry for entry in caplog.records if entry.levelno == logging.ERROR]
     assert (error.getMessage(), error.exc_info is not None) == ("Reconciler error", True)
     assert vars(error)["BundleDeployment"] == "bad"
+
+
+def test_a_pass_that_the_end_of_the_process_cuts_short_is_no_error(
+    names: NotedQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    work(names, fails(CancelledError()))
+    names.add("shop")
+    assert names.through.get(timeout=SECONDS) == "shop"
+    assert (names.noted, caplog.records) == ([], [])
 
 
 def test_what_the_api_server_says_is_logged_without_what_was_sent(
