@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
@@ -32,6 +33,8 @@ SHORT_DIGEST = 12
 NAMED = 3
 # The most severe failure speaks: one that a person has to act on before one that ends by itself.
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
+# What belongs to an installation, an upgrade or a deletion in which nothing is wrong.
+_EXPECTED = (Reason.WAITING_FOR_HOOK, Reason.WAITING_FOR_CRD, Reason.DELETING, Reason.PAUSED_WITH_CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,8 @@ def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
         return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
     reason = Reason(now.reason)
     is_news = reason.retry is not Retry.NONE or reason in (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-    return [Note(type="Warning", reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
+    severity: Literal["Normal", "Warning"] = "Normal" if reason in _EXPECTED else "Warning"
+    return [Note(type=severity, reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
 
 
 def _note_on_pause(before: Status, after: Status) -> list[Note]:

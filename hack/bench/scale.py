@@ -1,4 +1,4 @@
-"""python -m hack.bench.scale: one bundle of 5,000 objects, 1,000 bundles of five, and 100 edits at once.
+"""python -m hack.bench.scale: a bundle of 5,000 objects, one of five beside it, 1,000 of five, and 100 edits at once.
 
 Each part has a control plane of its own, and is printed beside its budget. Times are compared with those of a bare
 client that does the same just before.
@@ -17,7 +17,7 @@ from dataclasses import replace
 from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, Api
 from hack.bench.figures import Sample
-from hack.bench.scenarios import CONFIG_MAPS, install, rest, restart
+from hack.bench.scenarios import CONFIG_MAPS, install, rest, restart, time_install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle, make_bundles, path_of
 from hack.control_plane.waiting import wait_for
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     parts: list[tuple[int, Callable[[Testbed], list[str]]]] = [
         (options.objects, lambda testbed: _measure_large(testbed, options.objects)),
+        (options.objects, lambda testbed: _measure_small_beside(testbed, options.objects)),
         (options.bundles, lambda testbed: _measure_many(testbed, options.bundles, options.edits)),
     ]
     for size, measure in parts:
@@ -66,6 +67,28 @@ def _measure_large(testbed: Testbed, count: int) -> list[str]:
         _describe_rate(sample, count, bare, LARGE_RATE),
         f"  upgrade of one object: {applies} applies (at most 1), {seconds:.1f} s",
     ]
+
+
+def _measure_small_beside(testbed: Testbed, count: int) -> list[str]:
+    """Install a bundle of five alone, and another one while a large one is being applied."""
+    large, *small = [make_bundle("large", count), *make_bundles("small", 2)]
+    body, first, second = testbed.push([large, *small])
+    testbed.start_controller()
+    try:
+        alone = time_install(testbed.api, [first])
+        testbed.api.request("POST", BUNDLE_DEPLOYMENTS, body)
+        wait_for(lambda: _is_applied_now(testbed.api, large), UPGRADE_SECONDS, "the large one's turn")
+        beside = time_install(testbed.api, [second])
+        was_beside = _is_applied_now(testbed.api, large)
+    finally:
+        testbed.stop_controller()
+    remark = "" if was_beside else "; the large one had ended by then"
+    return [f"a bundle of five: Ready after {alone:.2f} s, and {beside:.2f} s while one of {count} is applied{remark}"]
+
+
+def _is_applied_now(api: Api, bundle: Bundle) -> bool:
+    conditions = api.request("GET", f"{BUNDLE_DEPLOYMENTS}/{bundle.name}").get("status", {}).get("conditions", [])
+    return any((each["type"], each["reason"]) == ("Installed", "Applying") for each in conditions)
 
 
 def _measure_many(testbed: Testbed, count: int, edits: int) -> list[str]:

@@ -96,11 +96,7 @@ def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: f
 def install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
     """Create BundleDeployments, and wait until each is Ready."""
     since, cpu = testbed.position(), testbed.usage().cpu
-    version = testbed.api.version(BUNDLE_DEPLOYMENTS)
-    started = time.perf_counter()
-    _each(lambda body: testbed.api.request("POST", BUNDLE_DEPLOYMENTS, body), deployments)
-    _await(testbed.api, version, deployments, _is_ready)
-    seconds = time.perf_counter() - started
+    seconds = time_install(testbed.api, deployments)
     testbed.wait_until_quiet(since)
     requests = testbed.requests(since)
     return {
@@ -108,6 +104,15 @@ def install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
         "install_requests": Measured(ours=requests.total, verbs=requests.by_verb),
         "install_cpu": Measured(ours=testbed.usage().cpu - cpu),
     }
+
+
+def time_install(api: Api, deployments: Sequence[Manifest]) -> float:
+    """Create BundleDeployments; returns the seconds until each is Ready."""
+    version = api.version(BUNDLE_DEPLOYMENTS)
+    started = time.perf_counter()
+    _each(lambda body: api.request("POST", BUNDLE_DEPLOYMENTS, body), deployments)
+    _await(api, version, deployments, _is_ready)
+    return time.perf_counter() - started
 
 
 def rest(testbed: Testbed, seconds: float) -> Sample:

@@ -51,6 +51,7 @@ DONE = Report(wanted=NEW, revision=NEW, applied=True, progress=GOOD, managed_sta
 
 NOT_FOUND = BundleError(Reason.NOT_FOUND, 'spec.sources[0].image.ref: no tag "1"')
 INVALID = BundleError(Reason.INVALID_BUNDLE, "manifests/a.yaml: line 3: no kind")
+HOOK = BundleError(Reason.WAITING_FOR_HOOK, "Job shop/a: pre-install hook has not finished yet")
 REFUSED = BundleError(Reason.REFUSED, "ConfigMap shop/a: data.a: is refused")
 IMMUTABLE = BundleError(Reason.IMMUTABLE, "Job shop/b: spec.template: field is immutable")
 COLLISION = BundleError(Reason.COLLISION, "ConfigMap shop/c: belongs to somebody")
@@ -568,6 +569,7 @@ EVENTS = [
     Told("a source fails", DONE, Report(failure=NOT_FOUND), [("Warning", "NotFound")]),
     Told("the same failure goes on", Report(failure=NOT_FOUND), Report(failure=NOT_FOUND), []),
     Told("it fails otherwise", Report(failure=NOT_FOUND), Report(failure=INVALID), [("Warning", "InvalidBundle")]),
+    Told("a hook is waited for", None, Report(failure=HOOK), [("Normal", "WaitingForHook")]),
     Told("a workload is on its way", DONE, replace(DONE, progress=ROLLING), []),
     Told("a workload fails", DONE, replace(DONE, progress=CRASHING), [("Warning", "Failed")]),
     Told("a workload is late", DONE, replace(DONE, progress=LATE), [("Warning", "ProgressDeadlineExceeded")]),
