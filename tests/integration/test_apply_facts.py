@@ -390,11 +390,20 @@ def owner_and_dependent(place: Place) -> tuple[str, str]:
     held = config_map("owner")
     held["metadata"]["finalizers"] = ["example.com/hold"]
     uid = place.apply(owner, held)["metadata"]["uid"]
-    owned = config_map("a")
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": True}
-    owned["metadata"]["ownerReferences"] = [reference]
-    place.apply(dependent, owned)
+    place.apply(dependent, owned_config_map("a", "owner", uid))
+    # The collector sees ConfigMaps in their order: once this one is gone, it knows the one before.
+    probe = place.path("configmaps", "probe")
+    place.apply(probe, owned_config_map("probe", "nobody", str(uuid.uuid4())))
+    wait_for(lambda: read(place.client, probe) is None, SECONDS, "the probe gone")
     return owner, dependent
+
+
+def owned_config_map(name: str, owner: str, uid: str) -> Manifest:
+    owned = config_map(name)
+    # Of dependents that do not block the collector may let the owner go first.
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": True}
+    owned["metadata"]["ownerReferences"] = [reference]
+    return owned
 
 
 def test_a_foreground_deletion_takes_dependents_while_a_finalizer_stands(place: Place) -> None:
