@@ -39,7 +39,7 @@ STORM_SECONDS = 90.0
 """A deadline: what failed three times in a row is tried again after some seconds, and one waits for another."""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EXTENT = 8
-MANY = 120
+MANY = 300
 
 pytestmark = pytest.mark.timeout(300)
 
