@@ -57,6 +57,11 @@ class Resolved:
     pins: Pins
     failure: BundleError | None = None
 
+    @property
+    def found(self) -> tuple[SourcePin, ...]:
+        """The pins that there are."""
+        return tuple(pin for pin in self.pins if pin)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:

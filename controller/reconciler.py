@@ -232,7 +232,7 @@ def _seconds_of_silence(deployment: BundleDeployment, report: Report, memory: Me
 def _tells_of_failure(deployment: BundleDeployment) -> bool:
     """Whether status says why this spec is not installed."""
     status = deployment.status
-    ready = next((each for each in status.conditions if each.type == ConditionType.READY), None)
+    ready = status.condition(ConditionType.READY)
     is_failure = ready is not None and ready.status == "False" and ready.reason != Reason.FETCHING
     return is_failure and status.observed_generation == deployment.metadata.generation
 

@@ -111,9 +111,9 @@ def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ..
 def notes(before: Status, after: Status) -> list[Note]:
     """Return what to say in Events: what has become of Ready, and what resuming puts right. Nothing for what stays."""
     return [
-        *_note_on_ready(_of(before, ConditionType.READY), _of(after, ConditionType.READY)),
+        *_note_on_ready(before.condition(ConditionType.READY), after.condition(ConditionType.READY)),
         *_note_on_pause(before, after),
-        *_note_on_drift(_of(before, ConditionType.DRIFTED), _of(after, ConditionType.DRIFTED)),
+        *_note_on_drift(before.condition(ConditionType.DRIFTED), after.condition(ConditionType.DRIFTED)),
         *_note_on_warnings(before.warnings, after.warnings),
     ]
 
@@ -159,13 +159,13 @@ def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
 
 
 def _note_on_pause(before: Status, after: Status) -> list[Note]:
-    was, now = _of(before, ConditionType.PAUSED), _of(after, ConditionType.PAUSED)
+    was, now = before.condition(ConditionType.PAUSED), after.condition(ConditionType.PAUSED)
     if now and not was:
         return [Note(type="Normal", reason="Paused", action="Pause", text=now.message)]
     if was and not now:
-        drift = _of(before, ConditionType.DRIFTED)
+        drift = before.condition(ConditionType.DRIFTED)
         text = f"puts right what was changed: {drift.message}" if drift else "nothing was changed meanwhile"
-        if drift and (stays := _of(after, ConditionType.DRIFTED)):
+        if drift and (stays := after.condition(ConditionType.DRIFTED)):
             text = stays.message
         return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
     return []
@@ -181,10 +181,6 @@ def _note_on_warnings(last: Sequence[str], now: Sequence[str]) -> list[Note]:
     """One for all that are new."""
     new = [text for text in now if text not in last]
     return [Note(type="Warning", reason="Warnings", action="Apply", text="; ".join(new))] if new else []
-
-
-def _of(status: Status, kind: ConditionType) -> Condition | None:
-    return next((condition for condition in status.conditions if condition.type == kind.value), None)
 
 
 # conditions
@@ -277,7 +273,7 @@ def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
     if report.progress is not None:
         health = report.progress.shown
         return Finding(ConditionType.HEALTHY, health.status, health.reason, health.message)
-    last = _of(deployment.status, ConditionType.HEALTHY)
+    last = deployment.status.condition(ConditionType.HEALTHY)
     if last and deployment.status.installed_revision:
         return _finding(last)
     return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing was applied yet")

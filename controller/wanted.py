@@ -245,13 +245,12 @@ class Finder:
         )
         if resolved is None:
             return None
-        found = tuple(pin for pin in resolved.pins if pin)
         if resolved.failure:
             if not renew:
-                self._publisher.write_status(deployment, status.model_copy(update={"sources": found}))
+                self._publisher.write_status(deployment, status.model_copy(update={"sources": resolved.found}))
             raise self._remember(deployment, ticket, resolved.failure)
         self._retries.succeeded(deployment.metadata.name, PREPARATION)
-        sources = Sources(pins=found, requested_at=requested)
+        sources = Sources(pins=resolved.found, requested_at=requested)
         memory.resolved = (_asked(deployment), sources)
         return sources
 
@@ -260,8 +259,7 @@ class Finder:
         resolved = self._builder.resolve(deployment.spec, known, cancelled, aid)
         status = deployment.status
         if not (resolved.failure or status.revision or status.installed_revision or cancelled.is_set()):
-            pins = tuple(pin for pin in resolved.pins if pin)
-            request = _request(deployment, Sources(pins=pins, requested_at=requested_at(deployment)))
+            request = _request(deployment, Sources(pins=resolved.found, requested_at=requested_at(deployment)))
             self._preparations.begin(
                 deployment.metadata.name,
                 _build_ticket(request),

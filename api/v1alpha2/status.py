@@ -148,6 +148,10 @@ class Status(Api):
     ] = ()
     """What the API server warned of during the last apply."""
 
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of a type; None if there is none."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
 
 def dump(status: Status) -> dict[str, Any]:
     """Return a status as JSON, without what is empty (None, '', [] and {}): two are equal if nothing changed."""

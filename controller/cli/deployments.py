@@ -214,7 +214,7 @@ def _say(values: Iterable[Manifest], done: str) -> str:
 
 def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
     """Return status, reason and message of a condition about the spec as it is; nothing if there is none yet."""
-    found = next((each for each in deployment.status.conditions if each.type == kind), None)
+    found = deployment.status.condition(kind)
     if found is None or found.observed_generation != deployment.metadata.generation:
         return "", "", ""
     return found.status, found.reason, found.message

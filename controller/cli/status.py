@@ -54,7 +54,7 @@ def _form(values: Sequence[Manifest], output: str, *, described: bool) -> str:
 def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
     """Return the line of one in the table."""
     status, created = deployment.status, deployment.metadata.creation_timestamp
-    ready = _of(deployment, "Ready")
+    ready = deployment.status.condition("Ready")
     return (
         deployment.metadata.name,
         deployment.spec.format,
@@ -70,7 +70,7 @@ def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
 
 def describe(deployment: BundleDeployment) -> Iterator[str]:
     """Yield the lines about one."""
-    status, ready = deployment.status, _of(deployment, "Ready")
+    status, ready = deployment.status, deployment.status.condition("Ready")
     yield f"{deployment.metadata.name}: {_verdict(ready)}"
     yield from _revisions(deployment)
     yield from _section("Sources", ("DESTINATION", "KIND", "RESOLVED", "DIGEST"), _sources(deployment))
@@ -114,11 +114,11 @@ def _counts(deployment: BundleDeployment) -> str:
 def _others(deployment: BundleDeployment) -> Iterator[str]:
     """Yield the conditions that hold beside Ready, and what a resume would do."""
     for kind in ("Unpacked", "Installed", "Healthy"):
-        found = _of(deployment, kind)
+        found = deployment.status.condition(kind)
         if found and found.status != "True":
             yield f"{kind}: {found.reason}: {found.message}"
     for kind in ("Stalled", "Reconciling", "Paused", "Drifted"):
-        if found := _of(deployment, kind):
+        if found := deployment.status.condition(kind):
             yield f"{kind}: {found.reason}: {found.message}"
     if deployment.status.skipped_kinds:
         yield f"Skipped:   {', '.join(deployment.status.skipped_kinds)}: optional, and not served by the cluster"
@@ -129,7 +129,7 @@ def _others(deployment: BundleDeployment) -> Iterator[str]:
 
 
 def _resume(deployment: BundleDeployment) -> Iterator[str]:
-    status, drifted = deployment.status, _of(deployment, "Drifted")
+    status, drifted = deployment.status, deployment.status.condition("Drifted")
     yield "Resuming would:"
     if status.revision != status.installed_revision:
         yield f"  install revision {status.revision}"
@@ -144,10 +144,6 @@ def _section(title: str, heading: tuple[str, ...], rows: Iterable[tuple[str, ...
     if found:
         yield f"{title}:"
         yield from (f"  {line}" for line in to_table(heading, found).splitlines())
-
-
-def _of(deployment: BundleDeployment, kind: str) -> Condition | None:
-    return next((each for each in deployment.status.conditions if each.type == kind), None)
 
 
 def _age(seconds: float) -> str:

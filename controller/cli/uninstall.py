@@ -113,7 +113,7 @@ def _read(deployments: Deployments) -> list[BundleDeployment]:
 
 
 def _describe(deployment: BundleDeployment) -> str:
-    ready = next((each for each in deployment.status.conditions if each.type == "Ready"), None)
+    ready = deployment.status.condition("Ready")
     return f"{deployment.metadata.name}: {ready.message if ready else 'waits for a controller'}"
 
 

@@ -10,14 +10,13 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from controller.kube.cache import Trace, make_trace
 from controller.kube.watch import Reflector
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
@@ -85,42 +84,24 @@ def lease(world: World) -> Manifest:
     return spec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-
-
-def see(manifest: dict[str, Any]) -> Seen:
-    metadata = manifest["metadata"]
-    return Seen(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-    )
-
-
 class Changes:
     """Counts what becomes of the ConfigMaps in namespaces of ours."""
 
     def __init__(self, world: World) -> None:
         self.writes: Counter[tuple[str, str]] = Counter()
         self.deletions: list[tuple[str, str]] = []
-        self._reflector = Reflector[Seen](
+        self._reflector = Reflector[Trace](
             world.client,
             "/api/v1/configmaps",
             label_selector="core.rukpak.io/bundle-deployment",
-            project=see,
+            project=make_trace,
             metadata=True,
             on_change=self._note,
         )
         self._reflector.start()
         wait_for(lambda: self._reflector.synced, 30, "ConfigMaps are watched")
 
-    def _note(self, old: Seen | None, new: Seen | None) -> None:
+    def _note(self, old: Trace | None, new: Trace | None) -> None:
         if new is not None:
             self.writes[new.namespace, new.name] += 1
         elif old is not None:
