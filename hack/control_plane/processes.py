@@ -56,6 +56,13 @@ class Process:
             return self._child.poll() is None
         return running_process(self._note) is not None
 
+    def is_catching(self, number: signal.Signals) -> bool:
+        """Return whether it has a handler for a signal by now. Only for a child of this process that runs."""
+        # proc(5): a mask in base 16, of which the lowest bit is signal 1.
+        status = Path(f"/proc/{self._own_child().pid}/status").read_text(encoding="utf-8", errors="replace")
+        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> (number - 1) & 1)
+
     def terminate(self, seconds: float) -> int:
         """Send SIGTERM and return the exit status. Only for a child of this process.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from hack.control_plane.processes import Process
 from hack.control_plane.waiting import wait_for
 
+START_SECONDS = 30.0
 STOP_SECONDS = 5.0
 """A promise: SIGTERM ends the controller within this time."""
 
@@ -48,7 +50,8 @@ class Controller:
         self._process.start()
 
     def stop(self) -> None:
-        """Send SIGTERM; it ends with status 0 in time, or the test has failed."""
+        """Send SIGTERM once it can hear it; it ends with status 0 in time, or the test has failed."""
+        self.wait_for(lambda: self._process.is_catching(signal.SIGTERM), START_SECONDS, "it catches SIGTERM")
         status = self._process.terminate(STOP_SECONDS)
         assert status == 0, f"exit status {status}: {self._process.last_words(20)}"
 

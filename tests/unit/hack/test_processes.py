@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,9 +33,10 @@ def test_its_output_is_kept_over_restarts(tmp_path: Path) -> None:
 
 
 def test_termination_gives_the_exit_status(tmp_path: Path) -> None:
-    process = Process("polite", tmp_path, ["sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"])
+    process = Process("polite", tmp_path, ["sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.02; done"])
     process.start()
-    wait_for(lambda: "ready" in process.last_words(), 10, "trap set")
+    wait_for(lambda: process.is_catching(signal.SIGTERM), 10, "trap set")
+    assert not process.is_catching(signal.SIGUSR1)
     assert process.terminate(10) == 3
 
 
