@@ -16,6 +16,9 @@ import urllib3
 
 MESSAGE_CHARACTERS = 64 << 10
 
+UNREACHABLE = "Unreachable"
+"""Reason of an error without an answer."""
+
 TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
 # What the server answers with 5xx although it can never succeed: an apply with an unknown field, a wrong type, a key
 # twice or a value that cannot be read; an object above etcd's 1.5 MiB, or above what its client sends (2 MiB); a
@@ -99,7 +102,7 @@ def unanswered(error: Exception) -> ApiError:
     """Translate what urllib3 and the operating system raise. Their texts hold addresses: only the type is kept."""
     if isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
         error = error.reason
-    return ApiError(0, "Unreachable", f"the API server did not answer ({type(error).__name__})")
+    return ApiError(0, UNREACHABLE, f"the API server did not answer ({type(error).__name__})")
 
 
 def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

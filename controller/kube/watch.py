@@ -25,7 +25,7 @@ from typing import Any, Generic
 from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
 from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, User
 from controller.kube.collection import Collection, Event, ends_list, parse_events
-from controller.kube.errors import ApiError
+from controller.kube.errors import UNREACHABLE, ApiError
 from controller.kube.stream import LineStream
 
 __all__ = ["Key", "Pace", "Record", "Reflector"]
@@ -56,6 +56,8 @@ class Pace:
     anything in that time may wait for a version in the future, as after a restored etcd: list again."""
     backoff: tuple[float, float] = (0.8, 30)
     """The first and the longest pause, with jitter of a half."""
+    away: float = 5
+    """The longest pause while there is no answer. To wait longer spares nobody, and edits go unseen meanwhile."""
     page: int = PAGE_ITEMS
     """Objects, not seconds."""
 
@@ -63,11 +65,14 @@ class Pace:
         """Return how long a watch of so many seconds may bring nothing."""
         return min(self.quiet, seconds + self.slack)
 
-    def choose_pause(self, failures: int, at_least: float) -> float:
-        """Return how long to wait after so many failures in a row."""
+    def choose_pause(self, failures: int, error: ApiError | None) -> float:
+        """Return how long to wait after so many failures in a row, the last of which was this one."""
         first, longest = self.backoff
+        if error is not None and error.reason == UNREACHABLE:
+            longest = min(longest, self.away)
         pause = min(first * 2.0 ** min(failures - 1, 30), longest)
-        return max(pause * random.uniform(0.5, 1.5), at_least)  # noqa: S311
+        asked = (error.retry_after or 0.0) if error else 0.0
+        return max(pause * random.uniform(0.5, 1.5), asked)  # noqa: S311
 
 
 class Reflector(Generic[RecordT]):
@@ -211,8 +216,7 @@ class Reflector(Generic[RecordT]):
             if expired and not was_expired:
                 continue  # list anew at once: what is known is too old, and nothing is wrong with the server
             failures += 1
-            asked = (error.retry_after or 0.0) if error else 0.0
-            pause = self._pace.choose_pause(failures, asked)
+            pause = self._pace.choose_pause(failures, error)
             self._expect(pause)
             self._awake.wait(pause)
             self._awake.clear()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controller.kube.errors import ApiError, unanswered
 from controller.kube.watch import Pace, Reflector
 from tests.support.fake_api import FakeApi, Fault
 
@@ -469,8 +470,14 @@ def test_an_event_larger_than_the_bound_is_given_up(stack: ExitStack, monkeypatc
 def test_pauses_double_up_to_the_longest() -> None:
     pace = Pace(backoff=(0.8, 30))
     for failures, expected in ((1, 0.8), (2, 1.6), (5, 12.8), (7, 30), (5000, 30)):
-        assert expected * 0.5 <= pace.choose_pause(failures, 0) <= expected * 1.5
-    assert pace.choose_pause(1, 99) == 99
+        assert expected * 0.5 <= pace.choose_pause(failures, None) <= expected * 1.5
+    assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=99)) == 99
+
+
+def test_a_server_that_is_away_is_looked_for_every_few_seconds() -> None:
+    pace = Pace(backoff=(0.8, 30), away=5)
+    for error, expected in ((unanswered(OSError()), 5), (ApiError(503, "ServiceUnavailable", ""), 30)):
+        assert expected * 0.5 <= pace.choose_pause(100, error) <= expected * 1.5
 
 
 # signs of life
