@@ -37,6 +37,7 @@ class GrantWatches:
         started: list[Reflector[Trace]] = []
         ended: list[Reflector[Trace]] = []
         with self._lock:
+            is_news = lacks and name not in self._lacking
             (self._lacking.add if lacks else self._lacking.discard)(name)
             if self._lacking and not self._reflectors:
                 started = self._reflectors = [self._watch(resource) for resource in RESOURCES]
@@ -46,6 +47,8 @@ class GrantWatches:
             reflector.start()
         for reflector in ended:
             reflector.stop()
+        if is_news and not started:
+            self._changed(name)  # what was granted between the refusal and now was told to others only
 
     def _watch(self, resource: Resource) -> Reflector[Trace]:
         # What was granted between the refusal and the first list is in the list: so its end counts as a change.
