@@ -52,6 +52,8 @@ class Memory:
     """At deletion: what the account may not delete, and the garbage collector takes."""
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
+    changes: int = 0
+    """How often the cluster had changed when the pass began."""
     unknown_since: float | None = None
     """Since when, in monotonic seconds, the first list of a kind has been under way."""
 
@@ -93,14 +95,16 @@ class Memories:
 
     def __init__(self) -> None:
         self._memories: dict[str, Memory] = {}
+        self._changes = 0
         self._lock = threading.Lock()
 
     def of(self, metadata: ObjectMeta) -> Memory:
-        """Return the memory of a BundleDeployment, a new one for another UID."""
+        """Return the memory of a BundleDeployment for a pass that begins, a new one for another UID."""
         with self._lock:
             memory = self._memories.get(metadata.name)
             if memory is None or memory.uid != metadata.uid:
                 memory = self._memories[metadata.name] = Memory(uid=metadata.uid)
+            memory.changes = self._changes
             return memory
 
     def forget(self, name: str) -> None:
@@ -108,7 +112,13 @@ class Memories:
         with self._lock:
             self._memories.pop(name, None)
 
-    def waiting(self) -> list[str]:
-        """Return the names of those that wait for something on the cluster."""
+    def cluster_changed(self) -> list[str]:
+        """Note that something on the cluster has changed; returns the names of those that wait for such a thing."""
         with self._lock:
+            self._changes += 1
             return [name for name, memory in self._memories.items() if memory.waits]
+
+    def missed(self, memory: Memory) -> bool:
+        """Whether what one waits for may have come in the midst of the pass that found out that it has to wait."""
+        with self._lock:
+            return memory.waits and memory.changes != self._changes

@@ -36,6 +36,8 @@ from controller.wanted import Finder, Wanted
 
 FIRST_SECONDS = 1.0
 """For so long it is not told that the sources of a new BundleDeployment are being resolved: most are by then."""
+MISSED_SECONDS = 0.2
+"""When to come back where what is waited for may have come in the midst of the pass; discovery may be behind it."""
 RETRIED_SECONDS = 20.0
 """For so long after a restart the failure that status tells stays there while it is tried again."""
 # Somebody was faster, or the BundleDeployment is gone: the watch tells.
@@ -109,8 +111,8 @@ class Reconciler:
         self._retries.end_waits(name)
 
     def end_waits(self) -> list[str]:
-        """Let what waits for something on the cluster be tried again; returns the BundleDeployments to look at."""
-        waiting = self._memories.waiting()
+        """Let what waits be tried again, as the cluster has changed; returns the BundleDeployments to look at."""
+        waiting = self._memories.cluster_changed()
         for name in waiting:
             self._retries.end_waits(name)
         return waiting
@@ -188,6 +190,9 @@ class Reconciler:
         return Requeue(after=error.retry_after, failed=True)
 
     def _requeue(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
+        if self._memories.missed(memory):
+            self._retries.end_waits(deployment.metadata.name)
+            return Requeue(after=MISSED_SECONDS)
         seconds = [
             self._retries.seconds_to_next(deployment.metadata.name),
             self._finder.seconds_to_poll(deployment, memory),

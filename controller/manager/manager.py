@@ -107,10 +107,14 @@ class _Dispatcher:
 
     def cluster_changed(self, kind: str) -> None:
         waiting = self.reconciler.end_waits() if self.reconciler else []
+        look_again = self.kind_came if kind in ("CustomResourceDefinition", "APIService") else self._queue.add
         for name in waiting:
-            self._queue.add(name)
-            for seconds in SERVED_SECONDS if kind in ("CustomResourceDefinition", "APIService") else ():
-                self._queue.add_after(name, seconds)
+            look_again(name)
+
+    def kind_came(self, name: str) -> None:
+        self._queue.add(name)
+        for seconds in SERVED_SECONDS:
+            self._queue.add_after(name, seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,9 @@ class Listener(Protocol):
     def cluster_changed(self, kind: str) -> None:
         """A CustomResourceDefinition, APIService or Namespace has changed, or somebody let go of an object."""
 
+    def kind_came(self, name: str) -> None:
+        """A kind of which it has objects, and that could not be watched, may be served now."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
@@ -217,8 +220,8 @@ class Watches:
     def need(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Watch these kinds for a BundleDeployment, too.
 
-        A kind that the cluster does not serve has no objects. One that may not or cannot be listed now holds nothing
-        up: its objects are looked at before they are applied.
+        A kind that the cluster does not serve has no objects; the listener is told when it may be served. One that may
+        not or cannot be listed now holds nothing up: its objects are looked at before they are applied.
 
         Returns: the kinds whose first list is under way.
         """
@@ -355,7 +358,24 @@ class Watches:
             sight = self._kinds.get(new.kind) if new else None
         if sight and new and _changes_sight(sight, old, new):
             self._look_anew(sight)
+        if new and new.resource:
+            self._tell_blind(new.kind[0])
         self._listener.cluster_changed(DEFINITIONS.kind)
+
+    def _tell_blind(self, group: str) -> None:
+        """A kind of this group that somebody needs may be served now.
+
+        Its objects may be there already: who applies a definition goes on when the API server serves its kind, and the
+        watch of definitions, or discovery, may be behind.
+        """
+        with self._lock:
+            blind = [
+                name
+                for name, kinds in self._needs.items()
+                if any(each[0] == group and each not in self._kinds for each in kinds)
+            ]
+        for name in blind:
+            self._listener.kind_came(name)
 
     def _definitions_settled(self) -> None:
         """Custom resources can be watched now."""
@@ -484,10 +504,11 @@ class Watches:
                 reflector.wake()
 
     def _wait_for(self, resource: Resource) -> Reflector[Trace]:
-        def changed(_old: Trace | None, _new: Trace | None) -> None:
+        def changed(_old: Trace | None, new: Trace | None) -> None:
             if resource is not NAMESPACES:
                 self._discovery.invalidate()
                 self._wake_denied()
+                self._tell_blind(new.name.partition(".")[2] if new else "")  # named <version>.<group>
             self._listener.cluster_changed(resource.kind)
 
         return Reflector[Trace](self._client, resource.path(), metadata=True, project=make_trace, on_change=changed)

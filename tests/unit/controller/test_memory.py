@@ -31,7 +31,17 @@ def test_those_that_wait_are_named() -> None:
     memories = Memories()
     memories.of(meta("a")).waits = True
     memories.of(meta("b"))
-    assert memories.waiting() == ["a"]
+    assert memories.cluster_changed() == ["a"]
+
+
+def test_what_came_in_the_midst_of_a_pass_is_not_missed() -> None:
+    memories = Memories()
+    memory = memories.of(meta())
+    assert memories.cluster_changed() == []
+    assert not memories.missed(memory)
+    memory.waits = True
+    assert memories.missed(memory)
+    assert not memories.missed(memories.of(meta()))
 
 
 def test_at_rest_nothing_is_kept_that_grows_with_the_bundle() -> None:

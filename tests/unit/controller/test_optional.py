@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from api import names
-from controller.kube.resources import Resource
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.reconciler import MISSED_SECONDS
 from tests.support.fake_cluster import VERBS, Json
 from tests.support.reconciling import NAME, World
 
@@ -92,6 +93,26 @@ def test_when_its_kind_comes_it_is_applied_from_the_stored_revision(world: World
     assert world.shelf.calls == ["resolve v1", "build v1"]
     assert (status.skipped_kinds, status.managed_kinds) == ((), (KIND, "v1/ConfigMap"))
     assert "optional" not in message(world)
+
+
+@pytest.mark.parametrize("tag", ["v1", "bare"])
+def test_a_kind_that_comes_in_the_midst_of_a_pass_that_misses_it_is_not_missed(
+    world: World, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need = world.watches.need
+
+    def comes(name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
+        assert NAME not in world.reconciler.end_waits()
+        return need(name, kinds)
+
+    world.wish(tag)
+    monkeypatch.setattr(world.watches, "need", comes)
+    assert world.reconcile().after == MISSED_SECONDS
+    monkeypatch.undo()
+    serve(world)
+    world.settle()
+    assert world.exists(W)
+    assert world.conditions == READY
 
 
 def test_when_its_kind_goes_with_it_it_is_skipped_again(world: World) -> None:

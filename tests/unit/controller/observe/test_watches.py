@@ -23,7 +23,8 @@ MAPS, WEBS, WIDGETS = "/api/v1/configmaps", "/apis/apps/v1/deployments", "/apis/
 NEW_WIDGETS = "/apis/example.com/v2/widgets"
 CLAIMS, CLASSES = "/api/v1/persistentvolumeclaims", "/apis/storage.k8s.io/v1/storageclasses"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-OTHERS = (DEFINITIONS, "/apis/apiregistration.k8s.io/v1/apiservices", "/api/v1/namespaces")
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+OTHERS = (DEFINITIONS, SERVICES, "/api/v1/namespaces")
 CONFIG_MAP, WORKLOAD = CONFIG_MAPS.gvk, WORKLOADS.gvk
 WIDGET = Resource("example.com", "v1", "Widget", "widgets", namespaced=True)
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
@@ -45,6 +46,9 @@ class Told:
 
     def cluster_changed(self, kind: str) -> None:
         self._note(f"cluster {kind}")
+
+    def kind_came(self, name: str) -> None:
+        self._note(f"kind {name}")
 
     def _note(self, text: str) -> None:
         with self._lock:
@@ -575,6 +579,32 @@ def test_a_definition_that_comes_makes_its_kind_known(world: World) -> None:
     heard = world.hear("cluster CustomResourceDefinition")
     assert "INVALIDATE" in world.cluster.requests
     world.wait(lambda: world.watches.managed("shop"), f"its objects are known; heard {heard}")
+
+
+def test_who_has_objects_of_a_kind_is_told_when_its_definition_comes_later_than_they(world: World) -> None:
+    world.cluster.served.remove(WIDGET)
+    world.start()
+    world.managed(path=WIDGETS)
+    assert world.watches.need("shop", [WIDGET.gvk]) == []
+    world.watches.need("other", [CONFIG_MAP])
+    define(world)
+    heard = world.hear("cluster CustomResourceDefinition")
+    assert [text for text in heard if text.startswith("kind")] == ["kind shop"]
+    world.watches.need("shop", [WIDGET.gvk])
+    world.wait(lambda: world.watches.managed("shop"), "its objects are known")
+    define(world, announces="v1")
+    assert "kind shop" not in world.hear("cluster CustomResourceDefinition")
+
+
+def test_who_has_objects_of_an_aggregated_kind_is_told_when_its_service_changes(world: World) -> None:
+    world.cluster.served.remove(WIDGET)
+    world.start()
+    world.watches.need("shop", [WIDGET.gvk])
+    world.watches.need("other", [CONFIG_MAP])
+    world.api.put(SERVICES, "v1.other.com")
+    assert "kind shop" not in world.hear("cluster APIService")
+    world.api.put(SERVICES, "v1.example.com")
+    assert [text for text in world.hear("cluster APIService") if text.startswith("kind")] == ["kind shop"]
 
 
 def test_a_namespace_ends_waits_and_has_nothing_to_do_with_discovery(world: World) -> None:
