@@ -203,7 +203,7 @@ class Reconciler:
         ]
         if report.progress:
             seconds.append(report.progress.next_change)
-        if report.unknown:
+        if report.unknown or self._watches.is_blind(deployment.metadata.name):
             seconds.append(UNKNOWN_SECONDS)
         if _errors(report) or report.drifted:  # what is changed back shows in no mark: no event says so
             seconds.append(SLOW_SECONDS)

@@ -25,7 +25,8 @@ class Requeue:
 
 NEVER = Requeue()
 UNKNOWN_SECONDS = 30.0
-"""When to come back where the first list of a kind is under way: its end brings a pass sooner."""
+"""When to come back where a kind is not known yet: the end of its first list brings a pass sooner, and so does what may
+have it served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,6 +256,11 @@ class Watches:
             self._needs.pop(name, None)
             self._end_unneeded()
 
+    def is_blind(self, name: str) -> bool:
+        """Return whether a kind that a BundleDeployment needs is not watched: as far as is known, nothing serves it."""
+        with self._lock:
+            return not self._needs.get(name, frozenset()) <= self._kinds.keys()
+
     def unreachable(self, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Return the kinds of which nothing can be known, since their API group does not answer discovery."""
         failing = self._discovery.failed_groups()

@@ -282,6 +282,8 @@ class FakeWatches:
         """Kinds whose first list is under way."""
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
+        self.unwatched: set[str] = set()
+        """Kinds that could not be watched: discovery is behind."""
         self.failing: set[str] = set()
         """Kinds whose API group does not answer discovery."""
         self.behind: dict[ObjectKey, Record | None] = {}
@@ -313,6 +315,9 @@ class FakeWatches:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted
         return sorted(wanted & self.unsynced)
+
+    def is_blind(self, name: str) -> bool:
+        return bool(self.needed.get(name, set()) & self.unwatched)
 
     def unreachable(self, kinds: Any) -> list[str]:
         return sorted({kind.kind for kind in kinds} & self.failing)

@@ -12,7 +12,7 @@ from api.v1alpha2.conditions import Reason
 from controller.accounts import AccountPolicy
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
-from controller.report import NEVER
+from controller.report import NEVER, UNKNOWN_SECONDS
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
@@ -696,6 +696,13 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
     world.reconciler._memories.of(world.deployment.metadata).since -= 20
     world.reconcile()
     assert world.conditions["Ready"] == "False Fetching"
+
+
+def test_while_a_kind_is_not_watched_it_is_looked_for_by_the_clock(world: World) -> None:
+    installed(world)
+    assert world.reconcile().after is None
+    world.watches.unwatched.add("ConfigMap")
+    assert world.reconcile().after == UNKNOWN_SECONDS
 
 
 def test_a_restart_waits_until_the_recorded_kinds_are_known(world: World) -> None:

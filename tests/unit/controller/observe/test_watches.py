@@ -587,11 +587,13 @@ def test_who_has_objects_of_a_kind_is_told_when_its_definition_comes_later_than_
     world.managed(path=WIDGETS)
     assert world.watches.need("shop", [WIDGET.gvk]) == []
     world.watches.need("other", [CONFIG_MAP])
+    assert (world.watches.is_blind("shop"), world.watches.is_blind("other")) == (True, False)
     define(world)
     heard = world.hear("cluster CustomResourceDefinition")
     assert [text for text in heard if text.startswith("kind")] == ["kind shop"]
     world.watches.need("shop", [WIDGET.gvk])
     world.wait(lambda: world.watches.managed("shop"), "its objects are known")
+    assert not world.watches.is_blind("shop")
     define(world, announces="v1")
     assert "kind shop" not in world.hear("cluster CustomResourceDefinition")
 
