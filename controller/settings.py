@@ -227,7 +227,7 @@ def add_options(
         parser.add_argument(
             text.flag,
             default=environment.get(text.variable, option.default),
-            type=_reader(option.name, option.default),
+            type=_reader(option.name, option.default, text.variable, environment.get(text.variable)),
             metavar="|".join(_CHOICES.get(option.name, ())) or option.name.rsplit("_", maxsplit=1)[-1].upper(),
             help=f"{text.help} [{text.variable}; {option.default!r}]".replace("%", "%%"),
             # A switch needs no value: --require-service-account alone says true.
@@ -236,25 +236,29 @@ def add_options(
         )
 
 
-def _reader(name: str, default: Any) -> Callable[[str], Any]:
-    """Return what reads the text of an option. Unlike `choices` of argparse it reads defaults that are texts, too."""
+def _reader(name: str, default: Any, variable: str, found: str | None) -> Callable[[str], Any]:
+    """Return what reads the text of an option. Unlike `choices` of argparse it reads defaults that are texts, too.
+
+    Args:
+        name: of the field.
+        default: of the field; what is read has its type.
+        variable: from which the default may come: a mistake says where to look.
+        found: what it holds, if it is set.
+    """
 
     def read(text: str) -> Any:
+        given = f" ({variable})" if text == found else ""
         if name in _CHOICES and text not in _CHOICES[name]:
-            raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(_CHOICES[name])}')
+            raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(_CHOICES[name])}{given}')
+        if isinstance(default, bool) and text not in ("true", "false"):
+            raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false{given}')
         if isinstance(default, bool):
-            return _read_switch(text)
+            return text == "true"
         if isinstance(default, int) and not (text.isdecimal() and int(text) > 0):
-            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0')
+            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0{given}')
         return type(default)(text)
 
     return read
-
-
-def _read_switch(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false')
-    return text == "true"
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str = "rukpak run") -> Settings:

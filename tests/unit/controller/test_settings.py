@@ -71,7 +71,7 @@ MISTAKES = [
     ),
     Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
-    Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false'),
+    Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false ('),
     Mistake("no account", ["--default-service-account=a:b"], {}, '--default-service-account: "a:b" cannot be the name'),
     Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
     Mistake(
@@ -85,7 +85,18 @@ MISTAKES = [
     ),
     Mistake("an address without a port", ["--metrics-address=localhost"], {}, '--metrics-address: "localhost" is not'),
     Mistake("a port that is none", ["--probe-address=:65536"], {}, '--probe-address: ":65536" is not HOST:PORT'),
-    Mistake("a number by variable", [], {"RUKPAK_WORKERS": "0"}, '--workers: "0" is not a whole number above 0'),
+    Mistake(
+        "a number by variable",
+        [],
+        {"RUKPAK_WORKERS": "0"},
+        '--workers: "0" is not a whole number above 0 (RUKPAK_WORKERS)\n',
+    ),
+    Mistake(
+        "a flag beside a variable",
+        ["--workers=x"],
+        {"RUKPAK_WORKERS": "0"},
+        '--workers: "x" is not a whole number above 0\n',
+    ),
 ]
 
 
