@@ -109,6 +109,8 @@ class Watches:
         self._client, self._discovery, self._listener = client, discovery, listener
         self._kinds: dict[tuple[str, str], _Sight] = {}
         self._needs: dict[str, frozenset[tuple[str, str]]] = {}
+        self._unwatched: set[tuple[str, str]] = set()
+        """Kinds that are needed and that, as far as is known, nothing serves."""
         self._owned: dict[str, dict[ObjectKey, Record]] = {}
         self._owners: dict[ObjectKey, str] = {}
         self._lock = threading.RLock()
@@ -229,6 +231,7 @@ class Watches:
         with self._lock:
             self._needs[name] = self._needs.get(name, frozenset()) | frozenset(wanted)
             unwatched = [kind for group_kind, kind in wanted.items() if group_kind not in self._kinds]
+            self._unwatched |= wanted.keys() - self._kinds.keys()  # what comes from now on is told
         dark = [kind for kind in unwatched if not self._can_judge(kind)]
         lit = [kind for kind in unwatched if kind not in dark]
         served = [(kind, resource) for kind in lit if (resource := self._serving(kind))]  # may take a request
@@ -237,6 +240,7 @@ class Watches:
                 if (kind.group, kind.kind) not in self._kinds:
                     self._kinds[kind.group, kind.kind] = sight = self._open(kind, resource)
                     sight.reflector.start()
+            self._unwatched -= self._kinds.keys()
             sights = {key: self._kinds[key] for key in wanted if key in self._kinds}
         checks = self._checks_of(name)
         for group_kind, sight in sights.items():
@@ -259,7 +263,7 @@ class Watches:
     def is_blind(self, name: str) -> bool:
         """Return whether a kind that a BundleDeployment needs is not watched: as far as is known, nothing serves it."""
         with self._lock:
-            return not self._needs.get(name, frozenset()) <= self._kinds.keys()
+            return not self._unwatched.isdisjoint(self._needs.get(name, ()))
 
     def unreachable(self, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Return the kinds of which nothing can be known, since their API group does not answer discovery."""
@@ -374,11 +378,8 @@ class Watches:
         watch of definitions, or discovery, may be behind.
         """
         with self._lock:
-            blind = [
-                name
-                for name, kinds in self._needs.items()
-                if any(each[0] == group and each not in self._kinds for each in kinds)
-            ]
+            come = {each for each in self._unwatched if each[0] == group}
+            blind = [name for name, kinds in self._needs.items() if kinds & come] if come else []
         for name in blind:
             self._listener.kind_came(name)
 
@@ -423,6 +424,7 @@ class Watches:
 
     def _end_unneeded(self) -> None:
         needed = frozenset().union(*self._needs.values()) if self._needs else frozenset()
+        self._unwatched &= needed
         for group_kind in [group_kind for group_kind in self._kinds if group_kind not in needed]:
             sight = self._kinds.pop(group_kind)
             for each in (sight, sight.successor):
