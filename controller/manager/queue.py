@@ -109,7 +109,8 @@ class WorkQueue:
         self._delayed: list[tuple[float, str]] = []
         """A heap. An entry counts only while `_due` has the same time for its key."""
         self._due: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
+        """How often a key failed, each time after its backoff, and until when the last one lasts."""
         self._bucket = _Bucket(backoff.retries_per_second, backoff.burst, clock())
         self._closed = False
 
@@ -145,13 +146,19 @@ class WorkQueue:
     def retry(self, key: str, at_least: float = 0.0) -> float:
         """Have a key that failed worked on after its backoff, but not before what the other side asked for.
 
+        One that an event brought sooner, and that fails again, comes back when it would have: how often something
+        happens says nothing of how long the other side needs.
+
         Returns: the delay in seconds.
         """
         with self._condition:
             self._retries += 1
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
             now = self._clock()
-            delay = max(self._backoff.choose_delay(failures), self._bucket.take(now), at_least)
+            failures, due = self._failures.get(key, (0, now))
+            if due <= now:
+                failures, due = failures + 1, now + self._backoff.choose_delay(failures + 1)
+            self._failures[key] = (failures, due)
+            delay = max(due - now, self._bucket.take(now), at_least)
             self._add_at(key, now + delay)
             return delay
 

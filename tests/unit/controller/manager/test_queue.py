@@ -91,21 +91,42 @@ def test_a_delay_does_not_hold_up_a_key_that_waits(queue: WorkQueue) -> None:
     assert drain(queue) == ["a"]
 
 
-def test_failures_of_a_key_double_its_delay_up_to_the_longest(queue: WorkQueue) -> None:
-    assert [queue.retry("a") for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+def fail(queue: WorkQueue, clock: Clock, times: int) -> list[float]:
+    """Have a key fail, each time when it comes back; return its delays."""
+    delays = []
+    for _ in range(times):
+        delays.append(queue.retry("a"))
+        clock.now += delays[-1]
+        assert drain(queue) == ["a"]
+    return delays
 
 
-def test_success_makes_the_backoff_start_anew(queue: WorkQueue) -> None:
-    queue.retry("a")
-    queue.retry("a")
+def test_failures_of_a_key_double_its_delay_up_to_the_longest(queue: WorkQueue, clock: Clock) -> None:
+    assert fail(queue, clock, 11) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+
+def test_one_that_events_bring_meanwhile_comes_back_no_later_for_that(queue: WorkQueue, clock: Clock) -> None:
+    fail(queue, clock, 3)
+    assert queue.retry("a") == 8
+    for left in (7, 6, 5):
+        clock.now += 1
+        queue.add("a")
+        assert drain(queue) == ["a"]
+        assert queue.retry("a") == left
+    clock.now += 5
+    assert drain(queue) == ["a"]
+    assert queue.retry("a") == 16
+
+
+def test_success_makes_the_backoff_start_anew(queue: WorkQueue, clock: Clock) -> None:
+    fail(queue, clock, 2)
     queue.forget("a")
     queue.forget("never seen")
     assert queue.retry("a") == 1
 
 
-def test_keys_do_not_share_their_backoff(queue: WorkQueue) -> None:
-    queue.retry("a")
-    queue.retry("a")
+def test_keys_do_not_share_their_backoff(queue: WorkQueue, clock: Clock) -> None:
+    fail(queue, clock, 2)
     assert queue.retry("b") == 1
 
 
