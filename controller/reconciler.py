@@ -203,8 +203,11 @@ class Reconciler:
         ]
         if report.progress:
             seconds.append(report.progress.next_change)
-        if report.unknown or self._watches.is_blind(deployment.metadata.name):
+        blind = self._watches.is_blind(deployment.metadata.name)
+        if report.unknown or blind:
             seconds.append(UNKNOWN_SECONDS)
+        if memory.waits or blind:
+            seconds.append(self._watches.seconds_to_look_again())
         if _errors(report) or report.drifted:  # what is changed back shows in no mark: no event says so
             seconds.append(SLOW_SECONDS)
         known = [each for each in seconds if each is not None]

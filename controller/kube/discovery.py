@@ -32,6 +32,8 @@ AGE_SECONDS = 2.0
 
 LAG_SECONDS = 0.1
 """How often it is read again while it may be behind an event."""
+LOOK_SECONDS = 0.2
+"""How soon to look again for what may be served since an event; then more and more seldom."""
 
 GroupVersion = tuple[str, str]
 Resources = Mapping[GroupVersionKind, Resource]
@@ -83,12 +85,12 @@ class Discovery:
         self._version: tuple[_Snapshot, str] | None = None
 
     def resource(self, gvk: GroupVersionKind) -> Resource | None:
-        """Return what serves a kind; None if nothing does, which was looked up at most 5 s ago."""
+        """Return what serves a kind; None if nothing does, looked up at most 5 s ago, and anew after a notice."""
         snapshot = self._current()
         known = snapshot.resources.get(gvk)
         if known is not None and not (self._invalid and self._is_older(snapshot, AGE_SECONDS)):
             return known
-        if known is not None or self._invalid or self._is_older(snapshot, MISS_SECONDS):
+        if known is not None or self._is_older(snapshot, MISS_SECONDS) or self._may_show_more(snapshot):
             return self._refresh(snapshot).resources.get(gvk)
         return None
 
@@ -98,10 +100,17 @@ class Discovery:
         It reads where kinds have come or gone, and for a while after that, since discovery may be behind.
         """
         snapshot = self._current()
-        behind = self._clock() - self._noted_at < MISS_SECONDS and self._is_older(snapshot, LAG_SECONDS)
-        if gvk not in snapshot.resources and (self._invalid or behind):
+        if gvk not in snapshot.resources and self._may_show_more(snapshot):
             snapshot = self._refresh(snapshot)
         return gvk in snapshot.resources
+
+    def seconds_to_look_again(self) -> float | None:
+        """Return in how many seconds to look again for a kind that is missing; None: what was noted last shows by now.
+
+        What is served may be shown a while after the event that tells of it, and nothing tells when.
+        """
+        age = self._clock() - self._noted_at
+        return max(age, LOOK_SECONDS) if age < MISS_SECONDS / 2 else None
 
     def any_version(self, group: str, kind: str) -> Resource | None:
         """Return what serves a kind at whatever version, the preferred one first; None if nothing is known to."""
@@ -147,6 +156,11 @@ class Discovery:
             gvk: resource.namespaced for gvk, resource in snapshot.resources.items()
         }
         return Capabilities(kubernetes_version=self.version(), kinds=kinds)
+
+    def _may_show_more(self, snapshot: _Snapshot) -> bool:
+        """Whether kinds have come or gone since, or so shortly before that it may have been behind."""
+        is_behind = self._clock() - self._noted_at < MISS_SECONDS and self._is_older(snapshot, LAG_SECONDS)
+        return self._invalid or is_behind
 
     def _is_older(self, snapshot: _Snapshot, seconds: float) -> bool:
         return self._clock() - snapshot.read_at >= seconds

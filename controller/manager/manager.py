@@ -58,8 +58,6 @@ log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 0.1
 """How long a change of health alone may wait, so that a rollout of many objects is one pass and not many."""
-SERVED_SECONDS = (0.2, 3.0)
-"""How long discovery may be behind a CustomResourceDefinition or APIService that has changed."""
 WATCHES = 28
 DRAIN_SECONDS = 1.2
 """For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
@@ -105,16 +103,12 @@ class _Dispatcher:
             self.reconciler.retry_objects(name)
         self._queue.add(name)
 
-    def cluster_changed(self, kind: str) -> None:
-        waiting = self.reconciler.end_waits() if self.reconciler else []
-        look_again = self.kind_came if kind in ("CustomResourceDefinition", "APIService") else self._queue.add
-        for name in waiting:
-            look_again(name)
+    def cluster_changed(self, kind: str) -> None:  # noqa: ARG002 - whatever it was
+        for name in self.reconciler.end_waits() if self.reconciler else []:
+            self._queue.add(name)
 
     def kind_came(self, name: str) -> None:
         self._queue.add(name)
-        for seconds in SERVED_SECONDS:
-            self._queue.add_after(name, seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

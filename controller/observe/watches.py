@@ -409,6 +409,13 @@ class Watches:
         """Return whether the cluster serves a kind that it did not serve; asked for nothing while nothing changed."""
         return self._discovery.has_come(kind)
 
+    def seconds_to_look_again(self) -> float | None:
+        """Return in how many seconds a kind that is missing may be served, as something has changed; None: it has not.
+
+        Nothing tells when: discovery may be behind the event that made somebody look.
+        """
+        return self._discovery.seconds_to_look_again()
+
     def stored(self, group: str, kind: str) -> Resource | None:
         """Return what serves a custom kind at its storage version: no conversion webhook has a say there."""
         definition = self._definitions.of(group, kind)

@@ -288,6 +288,8 @@ class FakeWatches:
         """Kinds whose API group does not answer discovery."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """What is still seen of an object that has changed."""
+        self.look_again: float | None = None
+        """Seconds until discovery may show a kind that has come."""
 
     @property
     def watches(self) -> Watches:
@@ -318,6 +320,9 @@ class FakeWatches:
 
     def is_blind(self, name: str) -> bool:
         return bool(self.needed.get(name, set()) & self.unwatched)
+
+    def seconds_to_look_again(self) -> float | None:
+        return self.look_again
 
     def unreachable(self, kinds: Any) -> list[str]:
         return sorted({kind.kind for kind in kinds} & self.failing)

@@ -91,6 +91,24 @@ def test_after_a_notice_a_miss_reads_at_once(api: FakeApi, discovery: Discovery)
     assert discovery.resource(FOO) is not None
 
 
+def test_after_a_notice_that_it_is_behind_it_is_read_until_it_shows(
+    api: FakeApi, discovery: Discovery, now: list[float]
+) -> None:
+    discovery.resources()
+    assert discovery.seconds_to_look_again() is None
+    discovery.invalidate()
+    looks = []
+    while (seconds := discovery.seconds_to_look_again()) is not None:
+        read = len(api.received)
+        assert discovery.resource(FOO) is None
+        assert len(api.received) > read
+        now[0] += seconds
+        looks.append(now[0] - 1000)
+    assert looks == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2])
+    serve(api, APPS, FOOS)
+    assert discovery.resource(FOO) is not None
+
+
 def test_after_a_notice_a_known_kind_is_looked_up_again_soon(
     api: FakeApi, discovery: Discovery, now: list[float]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from api import names
 from controller.kube.errors import ConfigurationError
 from controller.manager import manager as module
-from controller.manager.manager import HEALTH_SECONDS, SERVED_SECONDS, Manager, make_manager
+from controller.manager.manager import HEALTH_SECONDS, Manager, make_manager
 from controller.manager.queue import WorkQueue
 from controller.settings import Settings
 from hack.control_plane.waiting import wait_for
@@ -147,14 +147,10 @@ def test_a_change_of_health_alone_waits_a_little_for_others(noted: Noted) -> Non
     assert noted.noted == [("shop", HEALTH_SECONDS), ("shop", 0.0), ("shop", 0.0)]
 
 
-def test_a_change_of_the_cluster_ends_waits_and_discovery_may_be_behind_it(noted: Noted) -> None:
+def test_a_change_of_the_cluster_ends_waits(noted: Noted) -> None:
     dispatcher = module._Dispatcher(noted)
     dispatcher.cluster_changed("Namespace")
     assert not noted.noted
     dispatcher.reconciler = Waiting()  # type: ignore[assignment]
     dispatcher.cluster_changed("Namespace")
     assert noted.noted == [("a", 0.0), ("b", 0.0)]
-    noted.noted.clear()
-    dispatcher.cluster_changed("CustomResourceDefinition")
-    late = [(name, seconds) for name in "ab" for seconds in (0.0, *SERVED_SECONDS)]
-    assert noted.noted == late
