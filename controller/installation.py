@@ -330,11 +330,16 @@ def _may_prune(prune: str, *, health_allows: bool) -> bool:
 
 
 def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
-    """Yield the objects that somebody else has, but for those of other BundleDeployments, which are watched anyway."""
+    """Yield the objects that somebody else has, or that are going, but for what is watched as a BundleDeployment's."""
     for outcome in outcomes:
         target, record = outcome.task.target, outcome.task.record
-        if outcome.error and outcome.error.reason is Reason.COLLISION and not (record and record.owner):
+        is_held = outcome.task.action is Action.AWAIT or _collides(outcome)
+        if is_held and not (record and record.owner):
             yield Contested(kind=target.kind, key=target.key, record=record)
+
+
+def _collides(outcome: Outcome) -> bool:
+    return outcome.error is not None and outcome.error.reason is Reason.COLLISION
 
 
 def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:

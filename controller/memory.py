@@ -107,6 +107,12 @@ class Memories:
             memory.changes = self._changes
             return memory
 
+    def is_another(self, metadata: ObjectMeta) -> bool:
+        """Whether what is remembered under this name is of one that is gone, and was made again since."""
+        with self._lock:
+            memory = self._memories.get(metadata.name)
+            return memory is not None and memory.uid != metadata.uid
+
     def forget(self, name: str) -> None:
         """Drop the memory of one that is gone."""
         with self._lock:

@@ -15,6 +15,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import OF_RIGHTS, Accounts
+from controller.apply.plan import Action
 from controller.appraisal import Appraiser
 from controller.deletion import Deleter
 from controller.hooks import Hooks
@@ -79,6 +80,8 @@ class Reconciler:
         if deployment is None:
             return self._forget(name)
         deployment = self._accounts.policy.complete(deployment)
+        if self._memories.is_another(deployment.metadata):
+            self._forget(name)  # it was made again before a pass saw it gone
         memory = self._memories.of(deployment.metadata)
         if deployment.metadata.deletion_timestamp:
             self._finder.forget(name)
@@ -122,7 +125,7 @@ class Reconciler:
 
         Raises: ApiError.
         """
-        self._revisions.remove_orphans(self._watches.deployment_names())
+        self._revisions.remove_orphans(self._watches.deployment_names)
 
     # nothing to do
 
@@ -168,8 +171,7 @@ class Reconciler:
 
     def _publish(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
         """Write what has changed in status, and say when to come back."""
-        waits = any(error.reason.retry is Retry.WAIT for error in _errors(report))
-        memory.waits = waits or bool(skipped_kinds(deployment, report))
+        memory.waits = _waits(report) or bool(skipped_kinds(deployment, report))
         report = replace(report, poll_failure=memory.poll.failure)
         self._accounts.note(deployment.metadata.name, [*_errors(report), report.poll_failure])
         deployment = self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
@@ -252,6 +254,12 @@ def _kept(
     if deployment.spec.prune != "Never":
         return []
     return [record for record in own_records(observed, deployment) if record.key not in wanted and not record.deleting]
+
+
+def _waits(report: Report) -> bool:
+    """Whether something on the cluster has to change before it can go on."""
+    is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
+    return is_awaited or any(error.reason.retry is Retry.WAIT for error in _errors(report))
 
 
 def _errors(report: Report) -> list[BundleError]:

@@ -8,7 +8,7 @@ no ownerReference and not the label of managed objects: only this module deletes
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -126,12 +126,18 @@ class RevisionStore:
             if item["metadata"].get("annotations", {}).get(_REVISION) not in digests:
                 self._delete(item["metadata"]["name"])
 
-    def remove_orphans(self, existing: Collection[str]) -> None:
+    def remove_orphans(self, find_existing: Callable[[], Collection[str]]) -> None:
         """Remove the revisions of BundleDeployments that are gone.
+
+        Args:
+            find_existing: returns the names of those that are there; asked when the revisions are listed, as one of a
+                BundleDeployment that came meanwhile is no orphan.
 
         Raises: ApiError.
         """
-        for item in self._list(None):
+        items = self._list(None)
+        existing = find_existing()
+        for item in items:
             if item["metadata"]["labels"][names.REVISION_LABEL] not in existing:
                 self._delete(item["metadata"]["name"])
 

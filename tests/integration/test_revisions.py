@@ -217,7 +217,7 @@ def test_the_revisions_of_what_is_gone_are_removed_and_other_secrets_are_not(
     for each in (name, gone):
         store.write(each, large(chunks=2))
     client.create(store.path, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "somebody-elses"}})
-    store.remove_orphans({name})
+    store.remove_orphans(lambda: {name})
     assert len(store.digests(name)) == 1
     assert store.digests(gone) == []
     assert [each["metadata"]["name"] for each in store.secrets() if "somebody" in each["metadata"]["name"]]
@@ -225,5 +225,5 @@ def test_the_revisions_of_what_is_gone_are_removed_and_other_secrets_are_not(
 
 def test_a_namespace_that_is_missing_has_no_revisions(store: Kept, name: str) -> None:
     store.keep_only(name, ())
-    store.remove_orphans(())
+    store.remove_orphans(list)
     assert store.digests(name) == []

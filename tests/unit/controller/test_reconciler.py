@@ -604,6 +604,19 @@ def test_one_that_is_gone_is_forgotten(world: World) -> None:
     assert NAME not in world.watches.needed
 
 
+def test_one_that_was_made_again_before_anybody_saw_it_gone_has_nothing_of_the_one_before(world: World) -> None:
+    world.wish("v3")
+    world.reconcile()
+    assert world.conditions["Ready"] == "False NotFound"
+    world.delete()
+    world.reconcile()
+    assert PATH not in world.cluster.objects
+    sources = [{"kind": "image", "image": {"ref": "v1"}}]
+    world.cluster.put(manifest(NAME, metadata={"uid": "uid-again"}, spec={"sources": sources}))
+    world.settle()
+    assert world.conditions == READY
+
+
 # a kill between any two requests
 
 
@@ -833,7 +846,34 @@ def test_what_somebody_else_has_is_watched_until_it_is_ours_or_not_wanted_any_mo
     assert (world.conditions, world.contested.keys) == (READY, [])
 
 
+@pytest.mark.parametrize("owner", ["", "other"], ids=["nobody's", "another bundle's"])
+def test_what_is_on_its_way_out_is_awaited(world: World, owner: str) -> None:
+    labels = {names.OWNER_LABEL: owner} if owner else {}
+    about = {"namespace": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": labels}
+    world.cluster.put({**config_map("a", "x"), "metadata": {"name": "a", "finalizers": ["example.com/x"], **about}})
+    world.wish("v1", collisionProtection="None")
+    world.reconcile()
+    assert world.conditions["Installed"] == "False Applying"
+    assert [key.name for key in world.contested.keys] == ([] if owner else ["a"])
+    assert world.reconciler.end_waits() == [NAME]
+
+
 # others
+
+
+def test_a_revision_that_is_made_while_orphans_are_looked_for_is_none(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = world.cluster.list
+
+    def list_late(path: str, **options: Any) -> Iterator[Json]:
+        monkeypatch.undo()
+        installed(world)
+        return listed(path, **options)
+
+    monkeypatch.setattr(world.cluster, "list", list_late)
+    world.reconciler.remove_orphans()
+    assert [path for path in world.cluster.objects if "/secrets/" in path]
 
 
 def test_revisions_of_what_is_gone_are_removed(world: World) -> None:
