@@ -218,7 +218,8 @@ class Reflector(Generic[RecordT]):
             failures += 1
             pause = self._pace.choose_pause(failures, error)
             self._expect(pause)
-            self._awake.wait(pause)
+            if self._awake.wait(pause):
+                failures = 0  # something has changed, and what it changed may take a moment to show
             self._awake.clear()
 
     def _attempt(self) -> ApiError | None:

@@ -312,6 +312,22 @@ def test_it_tries_at_once_when_woken(stack: ExitStack) -> None:
     wait(lambda: followed.reflector.synced)
 
 
+class Patient(Pace):
+    """Tries three times, and then not for long."""
+
+    def choose_pause(self, failures: int, error: ApiError | None) -> float:
+        return 600 if failures >= 3 else 0.0
+
+
+def test_what_woke_it_may_take_a_moment_to_show(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), Patient())
+    followed.api.faults = [Fault(404)] * 4
+    followed.reflector.start()
+    wait(lambda: len(followed.api.faults) == 1)
+    followed.reflector.wake()
+    wait(lambda: followed.reflector.synced)
+
+
 def stalled(api: FakeApi) -> None:
     api.stall_watches = True
 
