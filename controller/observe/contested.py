@@ -50,14 +50,19 @@ class ContestedWatches:
         Args:
             name: of the BundleDeployment.
             contested: objects that it may not have.
+
+        Raises: ApiError if discovery does not answer.
         """
         wanted = {each.key: each for each in islice(contested, MOST)}
         if not wanted and name not in self._watches:
             return
         with self._lock:
-            before = self._watches.pop(name, {})
-            kept = {key: watch for key, watch in before.items() if key in wanted}
-            started = {key: made for key in wanted if key not in kept and (made := self._make(name, wanted[key]))}
+            before = self._watches.get(name, {})
+        kept = {key: watch for key, watch in before.items() if key in wanted}
+        # May take a request, and fail: then all stays as it is.
+        started = {key: made for key in wanted if key not in kept and (made := self._make(name, wanted[key]))}
+        with self._lock:
+            self._watches.pop(name, None)
             if kept or started:
                 self._watches[name] = kept | started
         for key in before.keys() - kept.keys():
@@ -91,8 +96,13 @@ class _Watch:
         )
 
     def expect(self, record: Record | None) -> None:
-        """Note how the object was judged last."""
-        self._judged = record or self._judged
+        """Note how the object was judged last; that it is another's since is news."""
+        if record is None:
+            return
+        self._judged = record
+        if self.reflector.synced:
+            self.reflector.learn(record)  # the watch may be behind it
+            self._look()
 
     def _look(self) -> None:
         self._compare(None, self.reflector.get((self._judged.key.namespace, self._judged.key.name)))

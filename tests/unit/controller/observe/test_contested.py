@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.kube.resources import GroupVersionKind
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.contested import MOST, Contested, ContestedWatches, _Watch
 from controller.observe.records import ObjectKey, Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
@@ -51,6 +52,41 @@ def test_what_was_judged_anew_is_compared_with_that() -> None:
     assert not woken
 
 
+class Late(NamedTuple):
+    name: str
+    judged: Record
+    woken: bool
+
+
+AT_5 = replace(THEIRS, resource_version="5")
+LATE = [
+    Late("it is as it was judged", AT_5, woken=False),
+    Late(
+        "it was let go after it was judged", replace(AT_5, resource_version="4", marks='Helm release "y"'), woken=True
+    ),
+    Late("it is judged by more than the watch knows", replace(AT_5, resource_version="6", marks=""), woken=False),
+]
+
+
+@pytest.mark.parametrize("case", LATE, ids=attrgetter("name"))
+def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None:
+    woken: list[bool] = []
+    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch.reflector._replace({("shop", "a"): AT_5}, "5")
+    woken.clear()
+    watch.expect(case.judged)
+    assert bool(woken) is case.woken
+
+
+def test_what_went_while_a_pass_was_judging_is_not_missed() -> None:
+    woken: list[bool] = []
+    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch.reflector._replace({}, "9")
+    woken.clear()
+    watch.expect(AT_5)
+    assert woken
+
+
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is watched, without a thread."""
@@ -84,3 +120,19 @@ def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
     assert len(running) == MOST
     watches.watch("foo", [])
     assert running == []
+
+
+def test_a_kind_that_cannot_be_looked_up_ends_no_watch_and_leaves_none_behind(running: list[str]) -> None:
+    cluster = FakeCluster()
+    watches = ContestedWatches(cluster.client, cluster.discovery, lambda _: None)
+    watches.watch("foo", [contested("a")])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cluster, "resource", unanswered)
+        with pytest.raises(ApiError):
+            watches.watch("foo", [contested("b")])
+    watches.watch("foo", [])
+    assert running == []
+
+
+def unanswered(_kind: GroupVersionKind) -> Resource | None:
+    raise ApiError(0, "Unreachable", "the API server did not answer")
