@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from controller.kube.client import ApiError, Client
@@ -109,7 +110,8 @@ class Explainer:
             if questions:
                 self._questions[name] = questions
         for record in asked:
-            self._pool.submit(self._ask, name, record)
+            with suppress(RuntimeError):  # after `stop`: the pass that is under way goes on
+                self._pool.submit(self._ask, name, record)
         return Explanations(
             known={key: each.answer for key, each in questions.items() if each.answer},
             next_change=_seconds_to_next(troubled, questions, now),
@@ -119,13 +121,7 @@ class Explainer:
         """Forget a BundleDeployment that is gone."""
         with self._lock:
             self._questions.pop(name, None)
-
-    def _choose(self, troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> list[Record]:
-        """Return about which objects to ask now, those first about which nobody asked for the longest time."""
-        due = [each for each in troubled if each.key not in questions or questions[each.key].due(each) <= now]
-        due.sort(key=lambda each: questions[each.key].asked if each.key in questions else 0.0)
-        spent = sum(now - question.asked < AGAIN_SECONDS for question in questions.values())
-        return due[: max(MOST - spent, 0)]
+            self._asked.pop(name, None)
 
     def _ask(self, name: str, record: Record) -> None:
         try:

@@ -199,3 +199,9 @@ EXPLAINABLE: list[tuple[str, dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("_name", "fields", "expect"), EXPLAINABLE, ids=[name for name, _, _ in EXPLAINABLE])
 def test_what_may_be_explained(_name: str, fields: dict[str, Any], expect: bool) -> None:
     assert may_explain(Record(key=ObjectKey("apps", "Deployment", "shop", "web"), **fields)) is expect
+
+
+def test_after_the_end_nothing_is_asked_and_a_pass_goes_on(world: World) -> None:
+    world.explainer.stop()
+    assert world.explainer.explain("shop", [workload()]).known == {}
+    assert not world.api.received
