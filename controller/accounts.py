@@ -21,6 +21,8 @@ from controller.revision import Terms
 
 # What another right may mend.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN})
+RIGHTS_SECONDS = 0.5
+"""How long the API server may go by old rights; a Role and its binding, made one after the other, are one pass."""
 
 
 @dataclass(frozen=True, slots=True)

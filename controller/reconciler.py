@@ -14,7 +14,7 @@ from http import HTTPStatus
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import OF_RIGHTS, Accounts
+from controller.accounts import OF_RIGHTS, RIGHTS_SECONDS, Accounts
 from controller.apply.plan import Action
 from controller.appraisal import Appraiser
 from controller.deletion import Deleter
@@ -107,7 +107,7 @@ class Reconciler:
 
     def retry_rights(self, name: str) -> None:
         """Let a BundleDeployment try again at once what it had no right to do: rights have changed."""
-        self._retries.end(name, OF_RIGHTS)
+        self._retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
 
     def retry_objects(self, name: str) -> None:
         """Let the objects of a BundleDeployment that wait for something be tried at once: one of them may be free."""

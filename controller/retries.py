@@ -46,6 +46,8 @@ class Retries:
     ) -> None:
         self._clock, self._jitter = clock, jitter
         self._failures: dict[str, dict[Hashable, Failure]] = {}
+        self._ended: dict[str, tuple[Collection[Reason], float]] = {}
+        """For which reasons failures were ended last, and until when they may come as if they were not."""
         self._lock = threading.Lock()
 
     def failed(self, name: str, key: Hashable, fingerprint: str, error: BundleError) -> Failure:
@@ -54,7 +56,7 @@ class Retries:
             entries = self._failures.setdefault(name, {})
             before = entries.get(key)
             count = before.count + 1 if before and before.fingerprint == fingerprint else 1
-            not_before = self._clock() + self._delay(error, count)
+            not_before = min(self._clock() + self._delay(error, count), self._end_of_lag(name, error))
             entry = Failure(fingerprint=fingerprint, error=error, count=count, not_before=not_before)
             entries[key] = entry
             return entry
@@ -68,6 +70,10 @@ class Retries:
             backoff = min(FIRST_SECONDS * 2.0 ** min(count - 1, 20), SLOW_SECONDS) * self._jitter()
             return max(backoff, error.retry_after or 0)
         return SLOW_SECONDS * self._jitter()
+
+    def _end_of_lag(self, name: str, error: BundleError) -> float:
+        reasons, until = self._ended.get(name, ((), 0.0))
+        return until if error.reason in reasons and self._clock() < until else math.inf
 
     def holding(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
         """Return the failure for which this must not be tried yet; None if it may be tried now."""
@@ -107,9 +113,17 @@ class Retries:
             if entry := entries.get(key):
                 entries[key] = replace(entry, error=error)
 
-    def end(self, name: str, reasons: Collection[Reason]) -> None:
-        """Let what failed for one of these reasons be tried at once."""
+    def end(self, name: str, reasons: Collection[Reason], *, lag: float = 0.0) -> None:
+        """Let what failed for one of these reasons be tried at once.
+
+        Args:
+            name: of the BundleDeployment.
+            reasons: that may not hold any more.
+            lag: for so many seconds something may fail for them nevertheless, or has and is not noted yet: it is tried
+                again when they are over.
+        """
         with self._lock:
+            self._ended[name] = (reasons, self._clock() + lag)
             entries = self._failures.get(name, {})
             for key in [key for key, entry in entries.items() if entry.error.reason in reasons]:
                 del entries[key]
@@ -118,6 +132,7 @@ class Retries:
         """Forget all failures of a BundleDeployment."""
         with self._lock:
             self._failures.pop(name, None)
+            self._ended.pop(name, None)
 
     def seconds_to_next(self, name: str) -> float | None:
         """Return the seconds until the next thing may be tried; None if nothing is to be tried by itself.

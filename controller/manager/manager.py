@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from api import names
 from api.plugins import Limits
-from controller.accounts import Accounts
+from controller.accounts import RIGHTS_SECONDS, Accounts
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
@@ -68,8 +68,6 @@ OWN_CONNECTIONS = 8
 """For the Lease, reviews and the probe: these have a client of their own, which no fence and no full pool holds up."""
 LOST = 1
 """Exit status of a leader that lost its Lease."""
-RIGHTS_SECONDS = 0.5
-"""How long the API server may go by old rights; a Role and its binding, made one after the other, are one pass."""
 
 
 class _Dispatcher:

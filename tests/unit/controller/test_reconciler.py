@@ -9,7 +9,7 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.accounts import AccountPolicy
+from controller.accounts import RIGHTS_SECONDS, AccountPolicy
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.report import NEVER, UNKNOWN_SECONDS
@@ -1031,5 +1031,8 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     assert world.grants.lacking == {NAME}
     assert world.conditions["Installed"] == "False Forbidden"
     world.reconciler.retry_rights(NAME)
+    world.cluster.faults[f"TRY {A}"] = [denied]  # as the API server did not go by the new ones yet
+    assert world.reconcile().after == RIGHTS_SECONDS
+    world.seconds += RIGHTS_SECONDS
     world.settle()
     assert (world.grants.lacking, world.conditions) == (set(), READY)

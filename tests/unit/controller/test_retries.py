@@ -95,6 +95,21 @@ def test_the_end_of_a_wait_frees_what_waits_and_nothing_else(book: Retries) -> N
     assert book.holding("shop", "slow", "v1")
 
 
+def test_what_fails_as_before_while_an_end_may_not_have_come_through_is_tried_again_soon(
+    book: Retries, clock: Clock
+) -> None:
+    book.end("shop", {Reason.FORBIDDEN}, lag=0.5)
+    clock.now += 0.4
+    book.failed("shop", "right", "v1", error(Reason.FORBIDDEN))
+    book.failed("shop", "other", "v1", error(Reason.REFUSED))
+    assert book.seconds_to_next("shop") == pytest.approx(0.1)
+    clock.now += 0.1
+    assert book.holding("shop", "right", "v1") is None
+    assert book.holding("shop", "other", "v1")
+    book.failed("shop", "right", "v1", error(Reason.FORBIDDEN))
+    assert book.seconds_until("shop", "right") == 300
+
+
 def test_a_bundle_deployment_that_is_gone_leaves_nothing(book: Retries) -> None:
     book.failed("shop", "key", "v1", error(Reason.REFUSED))
     book.forget("shop")
