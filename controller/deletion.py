@@ -77,8 +77,8 @@ class Deleter:
 
     def _take_away(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
         name = deployment.metadata.name
-        if unreachable := self._watches.unreachable(recorded_kinds(deployment)):
-            message = f"{', '.join(unreachable)}: the API group does not answer discovery; see its APIService"
+        if unknown := self._watches.find_unknown(name, recorded_kinds(deployment)):
+            message = f"{', '.join(unknown)}: its objects cannot be listed; see the APIService of its group"
             deletion = Deletion(remaining=0, error=BundleError(Reason.API_UNAVAILABLE, message))
             self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
             return Requeue(failed=True)

@@ -229,6 +229,8 @@ class Installer:
             and (not waiting or deployment.spec.prune == "Never")
             and not any(outcome.spared for outcome in outcomes)
             and _is_as_left(job, observed)
+            # Of a kind that is not wanted any more nobody would look for what is left.
+            and not self._watches.find_unknown(job.owner.name, recorded_kinds(deployment))
         )
         skipped = [observed[target.key] for target in job.wanted.skipped if target.key in observed]
         kinds = {*job.wanted.kinds, *_kinds_of([*waiting, *skipped], deployment)}

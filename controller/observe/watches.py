@@ -223,7 +223,8 @@ class Watches:
         """Watch these kinds for a BundleDeployment, too.
 
         A kind that the cluster does not serve has no objects; the listener is told when it may be served. One that may
-        not or cannot be listed now holds nothing up: its objects are looked at before they are applied.
+        not or cannot be listed now holds nothing up: its objects are looked at before they are applied. For what cannot
+        be taken back that is not enough: see `find_unknown`.
 
         Returns: the kinds whose first list is under way.
         """
@@ -265,10 +266,27 @@ class Watches:
         with self._lock:
             return not self._unwatched.isdisjoint(self._needs.get(name, ()))
 
-    def unreachable(self, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        """Return the kinds of which nothing can be known, since their API group does not answer discovery."""
+    def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
+        """Return the kinds that a BundleDeployment may have objects of that nobody knows, as they cannot be listed.
+
+        Either their API group does not answer discovery, or the API server a list. What may not be listed is left out:
+        that would last. A kind that seems not to be served is looked up anew: discovery may have been behind it.
+
+        Raises: ApiError.
+        """
+        wanted = list(kinds)
+        if self.is_blind(name):
+            self._discovery.refresh()
+            self.need(name, wanted)
         failing = self._discovery.failed_groups()
-        return [str(kind) for kind in kinds if kind.group in failing and self._serving(kind) is None]
+        return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
+
+    def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:
+        with self._lock:
+            sight = self._kinds.get((kind.group, kind.kind))
+        if sight:
+            return not (sight.reflector.synced or sight.reflector.denied)
+        return kind.group in failing and self._serving(kind) is None
 
     def _can_judge(self, kind: GroupVersionKind) -> bool:
         """Whether what the health of a kind depends on beside its objects is known, or cannot be."""

@@ -208,6 +208,9 @@ class FakeCluster:
     def refresh(self) -> None:
         pass  # it is never behind
 
+    def failed_groups(self) -> frozenset[str]:
+        return frozenset()
+
     def invalidate(self) -> None:
         self._note("INVALIDATE")
 
@@ -285,7 +288,7 @@ class FakeWatches:
         self.unwatched: set[str] = set()
         """Kinds that could not be watched: discovery is behind."""
         self.failing: set[str] = set()
-        """Kinds whose API group does not answer discovery."""
+        """Kinds whose API group does not answer discovery: what there is of them is not known."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """What is still seen of an object that has changed."""
         self.look_again: float | None = None
@@ -324,7 +327,7 @@ class FakeWatches:
     def seconds_to_look_again(self) -> float | None:
         return self.look_again
 
-    def unreachable(self, kinds: Any) -> list[str]:
+    def find_unknown(self, name: str, kinds: Any) -> list[str]:
         return sorted({kind.kind for kind in kinds} & self.failing)
 
     def need_only(self, name: str, kinds: Any) -> None:
@@ -348,7 +351,8 @@ class FakeWatches:
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
         records = (_record(value) for value in self._values() if value["kind"] != names.KIND)
-        seen = {record.key: record for record in records if record.owner == name} | self.behind
+        known = (record for record in records if record.owner == name and record.key.kind not in self.failing)
+        seen = {record.key: record for record in known} | self.behind
         return {key: record for key, record in seen.items() if record}
 
     def learn(self, record: Record) -> Record:

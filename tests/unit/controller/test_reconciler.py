@@ -20,6 +20,7 @@ from tests.support.reconciling import NAME, PATH, World
 A, B, OLD = (f"/api/v1/namespaces/shop/configmaps/{name}" for name in ("a", "b", "old"))
 CLAIM = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
 NAMESPACE = "/api/v1/namespaces/shop"
+WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
 READY = {"Unpacked": "True Unpacked", "Installed": "True Installed", "Healthy": "True Healthy", "Ready": "True Ready"}
 
 
@@ -467,6 +468,20 @@ def test_what_waits_for_its_prune_is_repaired_from_its_revision(world: World) ->
     world.cluster.edit(OLD, data={"a": "x"})
     world.settle()
     assert world.cluster.objects[OLD]["data"] == {"a": "1"}
+
+
+def test_what_cannot_be_listed_when_it_would_be_pruned_is_not_forgotten(world: World) -> None:
+    world.shelf.put("web", config_map("a"), workload())
+    installed(world, "web", prune="AfterApply")
+    world.restart()
+    world.watches.failing = {"Deployment"}
+    installed(world, "v1", prune="AfterApply")
+    assert world.conditions["Installed"] == "True Installed"
+    assert world.exists(WEB)
+    world.watches.failing.clear()
+    world.settle()
+    assert not world.exists(WEB)
+    assert world.deployment.status.managed_kinds == ("v1/ConfigMap",)
 
 
 def test_a_claim_that_the_new_revision_lacks_is_kept_and_said(world: World) -> None:

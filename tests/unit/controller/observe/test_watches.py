@@ -566,6 +566,41 @@ def test_only_of_a_workload_in_trouble_its_pods_are_known(world: World) -> None:
         world.wait(lambda: [r.pods for r in world.watches.managed("shop").values()] == [expect], expect)  # noqa: B023
 
 
+# what nobody knows
+
+
+def test_of_a_kind_that_cannot_be_listed_nobody_knows_the_objects(world: World) -> None:
+    world.start()
+    world.api.watch_faults = [Fault(500)] * 1000
+    world.watches.need("shop", [CONFIG_MAP])
+    world.wait(lambda: not world.watches.need("shop", [CONFIG_MAP]), "nothing waits for it")
+    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
+    world.api.watch_faults = []
+    world.wait(lambda: not world.watches.find_unknown("shop", [CONFIG_MAP]), "it is listed")
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_may_not_be_listed_is_not_waited_for(world: World, status: int) -> None:
+    world.start()
+    world.api.watch_faults = [Fault(status)] * 1000
+    world.watches.need("shop", [CONFIG_MAP])
+    world.wait(lambda: not world.watches.need("shop", [CONFIG_MAP]), "nothing waits for it")
+    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
+
+
+def test_what_discovery_is_behind_is_looked_up_anew_where_it_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+    world.cluster.served.remove(WIDGET)
+    world.watches.need("shop", [WIDGET.gvk])
+    monkeypatch.setattr(world.cluster, "refresh", lambda: world.cluster.served.append(WIDGET))
+    world.api.frozen.set()
+    assert world.watches.find_unknown("shop", [WIDGET.gvk]) == [str(WIDGET.gvk)]
+    world.api.frozen.clear()
+    world.wait(lambda: not world.watches.find_unknown("shop", [WIDGET.gvk]), "it is listed")
+
+
 # what ends a wait
 
 
