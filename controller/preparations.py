@@ -65,6 +65,11 @@ class Preparations:
             if not self._stopped and (name, purpose) not in self._jobs:
                 self._jobs[name, purpose] = self._start(name, ticket, work)
 
+    def goes_on(self, name: str) -> bool:
+        """Return whether any work for a BundleDeployment is under way."""
+        with self._lock:
+            return any(key[0] == name and not job.future.done() for key, job in self._jobs.items())
+
     def _start(self, name: str, ticket: str, work: Callable[[threading.Event], Any]) -> _Job:
         cancelled = threading.Event()
         # In the context of the pass that asks for it: what is logged carries its id.

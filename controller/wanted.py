@@ -150,6 +150,9 @@ class Finder:
         return self._record(deployment, pins) if pins else deployment
 
     def _watch_secrets(self, deployment: BundleDeployment, memory: Memory) -> None:
+        # Not while sources are asked: that a Secret is not what they failed with is why, and would be told on and on.
+        if self._preparations.goes_on(deployment.metadata.name):
+            return
         self._assistant.watch_secrets(deployment.metadata.name, (memory.attempt, memory.poll.attempt))
 
     def seconds_to_poll(self, deployment: BundleDeployment, memory: Memory) -> float | None:

@@ -133,6 +133,9 @@ class AtOnce:
     def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], *, purpose: str) -> None:
         self.begun.append(ticket)  # and not done: a pass asks for it, too
 
+    def goes_on(self, name: str) -> bool:
+        return self.busy
+
     def cancel(self, name: str, *purposes: str) -> None:
         pass  # nothing goes on
 
@@ -140,11 +143,15 @@ class AtOnce:
 class Unaided:
     """Stands for an Assistant: there are no Secrets, and nobody asks how far it is."""
 
+    def __init__(self) -> None:
+        self.looked = 0
+        """How often Secrets were to be watched."""
+
     def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
         return Aid()
 
     def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
-        pass  # there are none
+        self.looked += 1  # there are none
 
 
 class Unwatched:
@@ -199,7 +206,8 @@ class World:
         """Start a controller that remembers nothing."""
         client, discovery = self.cluster.client, self.cluster.discovery
         preparations, builder = cast("Preparations", self.preparations), cast("Builder", self.shelf)
-        revisions, assistant = RevisionStore(client, names.DEFAULT_NAMESPACE), cast("Assistant", Unaided())
+        self.assistant = Unaided()
+        revisions, assistant = RevisionStore(client, names.DEFAULT_NAMESPACE), cast("Assistant", self.assistant)
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
 

@@ -46,6 +46,15 @@ def test_what_was_begun_before_it_is_asked_for_is_handed_out(pool: Pool) -> None
     assert pool.preparations.take("shop", "t1", lambda _: "not started", purpose="build") == "begun"
 
 
+def test_whether_something_goes_on_is_known(pool: Pool) -> None:
+    go_on = threading.Event()
+    pool.preparations.take("shop", "t1", lambda _: go_on.wait(SECONDS))
+    assert (pool.preparations.goes_on("shop"), pool.preparations.goes_on("other")) == (True, False)
+    go_on.set()
+    pool.wait()
+    assert not pool.preparations.goes_on("shop")
+
+
 def test_work_that_goes_on_is_not_started_twice(pool: Pool) -> None:
     go_on, started = threading.Event(), []
 

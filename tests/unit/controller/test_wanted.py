@@ -109,6 +109,17 @@ def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: S
     assert search.shelf.calls == ["resolve v1", "build v1"]
 
 
+def test_what_sources_fail_for_is_looked_at_when_they_have_been_asked(search: Search) -> None:
+    search.wish("v1")
+    search.preparations.busy = True
+    for _ in range(2):
+        search.reconcile()
+    assert search.assistant.looked == 0
+    search.preparations.busy = False
+    search.reconcile()
+    assert search.assistant.looked > 0
+
+
 def test_what_is_installed_is_read_and_not_made(search: Search) -> None:
     digest = search.install("v1")
     found = search.find()
