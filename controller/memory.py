@@ -99,13 +99,18 @@ class Memories:
         self._lock = threading.Lock()
 
     def of(self, metadata: ObjectMeta) -> Memory:
-        """Return the memory of a BundleDeployment for a pass that begins, a new one for another UID."""
+        """Return the memory of a BundleDeployment, a new one for another UID."""
         with self._lock:
             memory = self._memories.get(metadata.name)
             if memory is None or memory.uid != metadata.uid:
-                memory = self._memories[metadata.name] = Memory(uid=metadata.uid)
-            memory.changes = self._changes
+                memory = self._memories[metadata.name] = Memory(uid=metadata.uid, changes=self._changes)
             return memory
+
+    def begin_pass(self, memory: Memory) -> bool:
+        """Note that a pass begins; returns whether the cluster has changed since the one before began."""
+        with self._lock:
+            before, memory.changes = memory.changes, self._changes
+            return before != memory.changes
 
     def is_another(self, metadata: ObjectMeta) -> bool:
         """Whether what is remembered under this name is of one that is gone, and was made again since."""

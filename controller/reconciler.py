@@ -83,6 +83,8 @@ class Reconciler:
         if self._memories.is_another(deployment.metadata):
             self._forget(name)  # it was made again before a pass saw it gone
         memory = self._memories.of(deployment.metadata)
+        if self._memories.begin_pass(memory):
+            self._retries.end_waits(name)  # the pass before may have found out too late that it has to wait
         if deployment.metadata.deletion_timestamp:
             self._finder.forget(name)
             self._contested.watch(name, ())
@@ -97,6 +99,7 @@ class Reconciler:
                 report, deployment = self._advance(deployment, memory)
         except ApiError as error:
             return self._publish_refusal(deployment, error, memory)
+        memory.waits = _waits(deployment, report)
         if seconds := _seconds_of_silence(deployment, report, memory):
             return Requeue(after=seconds)
         return self._publish(deployment, report, memory)
@@ -171,7 +174,6 @@ class Reconciler:
 
     def _publish(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
         """Write what has changed in status, and say when to come back."""
-        memory.waits = _waits(report) or bool(skipped_kinds(deployment, report))
         report = replace(report, poll_failure=memory.poll.failure)
         self._accounts.note(deployment.metadata.name, [*_errors(report), report.poll_failure])
         deployment = self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
@@ -256,10 +258,11 @@ def _kept(
     return [record for record in own_records(observed, deployment) if record.key not in wanted and not record.deleting]
 
 
-def _waits(report: Report) -> bool:
+def _waits(deployment: BundleDeployment, report: Report) -> bool:
     """Whether something on the cluster has to change before it can go on."""
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
-    return is_awaited or any(error.reason.retry is Retry.WAIT for error in _errors(report))
+    is_failure = any(error.reason.retry is Retry.WAIT for error in _errors(report))
+    return is_awaited or is_failure or bool(skipped_kinds(deployment, report))
 
 
 def _errors(report: Report) -> list[BundleError]:

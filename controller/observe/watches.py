@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -215,7 +216,8 @@ class Watches:
         with self._lock:
             known = deployment.metadata.name in self._needs
         if not known:  # later, passes say what is needed
-            self.need(deployment.metadata.name, recorded)
+            with suppress(ApiError):  # of discovery: a pass asks again
+                self.need(deployment.metadata.name, recorded)
 
     # managed objects
 

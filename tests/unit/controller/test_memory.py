@@ -41,7 +41,9 @@ def test_what_came_in_the_midst_of_a_pass_is_not_missed() -> None:
     assert not memories.missed(memory)
     memory.waits = True
     assert memories.missed(memory)
-    assert not memories.missed(memories.of(meta()))
+    assert memories.begin_pass(memory)
+    assert not memories.missed(memory)
+    assert not memories.begin_pass(memory)
 
 
 def test_at_rest_nothing_is_kept_that_grows_with_the_bundle() -> None:

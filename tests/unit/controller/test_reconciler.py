@@ -849,6 +849,42 @@ def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
     assert world.reconciler.end_waits() == []
 
 
+def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that has to wait for an object ends before it says so."""
+
+    def watch(_name: str, _contested: object) -> None:
+        raise ApiError(0, "Unreachable", "no answer")
+
+    foreign(world)
+    monkeypatch.setattr(world.contested, "watch", watch)
+    with pytest.raises(ApiError):
+        world.reconcile()
+    monkeypatch.undo()
+
+
+def silent(world: World, _: pytest.MonkeyPatch) -> None:
+    """A pass that has to wait for an object says nothing, as another spec is being tried again."""
+    fails(world)
+    world.settle()
+    world.restart()
+    world.preparations.busy = True
+    world.cluster.put({**config_map("a"), "metadata": {"name": "a", "namespace": "shop"}})
+    world.cluster.taken()
+    world.reconcile()
+    assert STATUS not in world.requests()
+
+
+@pytest.mark.parametrize("waits", [interrupted, silent])
+def test_the_end_of_a_wait_that_was_not_told_counts(
+    waits: Callable[[World, pytest.MonkeyPatch], None], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits(world, monkeypatch)
+    world.cluster.remove(A)
+    world.reconciler.end_waits()
+    world.reconcile()
+    assert world.exists(A)
+
+
 def test_what_somebody_else_has_is_watched_until_it_is_ours_or_not_wanted_any_more(world: World) -> None:
     foreign(world)
     world.reconcile()

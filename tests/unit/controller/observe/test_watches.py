@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
+from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health import HEALTHY, NOT_OBSERVED
 from controller.observe.records import ObjectKey, Record, project
@@ -564,6 +565,19 @@ def test_only_of_a_workload_in_trouble_its_pods_are_known(world: World) -> None:
         workload(world, ready)
         world.know(WORKLOAD)
         world.wait(lambda: [r.pods for r in world.watches.managed("shop").values()] == [expect], expect)  # noqa: B023
+
+
+def test_who_has_objects_of_a_kind_that_cannot_be_looked_up_is_told_of_nevertheless(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+
+    def resource(_kind: GroupVersionKind) -> Resource | None:
+        raise ApiError(0, "Unreachable", "the API server did not answer")
+
+    monkeypatch.setattr(world.cluster, "resource", resource)
+    world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
+    world.hear("deployment shop")
 
 
 # what nobody knows
