@@ -19,6 +19,7 @@ from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revision import Terms
 
+_OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # What another right may mend.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN})
 RIGHTS_SECONDS = 0.5
@@ -137,22 +138,36 @@ class Accounts:
     def __init__(self, client: Client, policy: AccountPolicy, absent: NamedWatches, grants: GrantWatches) -> None:
         self._client, self.policy = client, policy
         self._absent, self._grants = absent, grants
+        self._missing: dict[str, frozenset[Account]] = {}
+        """By BundleDeployment, each of which has one pass at a time."""
 
     def absence(self, name: str, account: Account | None) -> BundleError | None:
         """Return why the account of a BundleDeployment cannot act; while it is missing it is watched.
 
         Raises: ApiError.
         """
-        missing = find_absence(self._client, account) if account else None
-        watched = WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS) if account else None
-        self._absent.watch(name, {watched: ""} if watched and missing else {})
+        if account is None:
+            return None
+        missing = find_absence(self._client, account)
+        # One pass may act as two: what was applied last is repaired as another than its upgrade waits for.
+        others = self._missing.get(name, frozenset()) - {account}
+        self._watch(name, others | {account} if missing else others)
         return missing
 
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
-        """Watch for new rights while a BundleDeployment fails for want of some."""
-        self._grants.want(name, lacks=any(error is not None and error.reason in OF_RIGHTS for error in errors))
+        """Watch for what a BundleDeployment fails for want of, rights and accounts, and for nothing else any more."""
+        reasons = {error.reason for error in errors if error}
+        self._grants.want(name, lacks=bool(reasons & OF_RIGHTS))
+        if not reasons & _OF_ABSENCE:
+            self._watch(name, frozenset())
 
     def forget(self, name: str) -> None:
         """Watch nothing for a BundleDeployment any more."""
-        self._absent.watch(name, {})
-        self._grants.want(name, lacks=False)
+        self.note(name, ())
+
+    def _watch(self, name: str, missing: frozenset[Account]) -> None:
+        self._missing.pop(name, None)
+        if missing:
+            self._missing[name] = missing
+        watched = (WatchedObject(each.namespace, each.name, resource=SERVICE_ACCOUNTS) for each in missing)
+        self._absent.watch(name, dict.fromkeys(watched, ""))
