@@ -93,6 +93,8 @@ class Record:
     """The prune annotation: "true", "false" or nothing."""
     resource_policy: str = ""
     """Helm's annotation of that name: "keep" or nothing."""
+    is_hook: bool = False
+    """It was made as a hook, which says only by its status that it has ended."""
     verdict: Verdict | None = None
     """Health; None for kinds that are healthy by existence."""
     labels: tuple[tuple[str, str], ...] = ()
@@ -158,6 +160,7 @@ def project(
         marks=intern(_marks(labels, annotations)),
         prune=intern(annotations.get(names.PRUNE, "")),
         resource_policy=intern(annotations.get(RESOURCE_POLICY, "")),
+        is_hook=names.HOOK_RUN in annotations,
         labels=tuple(sorted(labels.items())) if (group, kind) == _NAMESPACE else (),
         verdict=verdict,
         pods=pods,

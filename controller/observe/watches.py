@@ -522,7 +522,7 @@ class Watches:
         """File what is known of an object now, and tell whom it concerns."""
         before, now = self._index(key, reflector)
         urgent = _identity(before) != _identity(now)
-        if urgent or (before and before.verdict) != (now and now.verdict):
+        if urgent or _progress(before) != _progress(now):
             for name in {record.owner for record in (before, now) if record and record.owner}:
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
@@ -582,6 +582,11 @@ def _changes_sight(sight: _Sight, old: Definition | None, new: Definition) -> bo
     version = sight.resource.version
     moved = new.resource is not None and new.resource.path() != (sight.successor or sight).resource.path()
     return moved or (old is not None and version in old.reporting) != (version in new.reporting)
+
+
+def _progress(record: Record | None) -> tuple[object, ...] | None:
+    """What of a managed object tells how it gets on: of a hook whatever changes, since one may be well all the time."""
+    return (record.verdict, record.resource_version if record.is_hook else "") if record else None
 
 
 def _identity(record: Record | None) -> tuple[object, ...] | None:

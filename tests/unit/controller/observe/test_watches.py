@@ -580,6 +580,16 @@ def test_who_has_objects_of_a_kind_that_cannot_be_looked_up_is_told_of_neverthel
     world.hear("deployment shop")
 
 
+@pytest.mark.parametrize("is_hook", [True, False])
+def test_of_a_hook_whatever_changes_is_told_since_it_may_have_ended(world: World, is_hook: bool) -> None:
+    annotations = {names.HOOK_RUN: "pre-install sha256:a"} if is_hook else {}
+    world.managed(annotations=annotations)
+    world.know(CONFIG_MAP)
+    world.managed(annotations=annotations, status={"phase": "Succeeded"})
+    world.managed(name="b")
+    assert ("health shop" in world.hear("objects shop")) is is_hook
+
+
 # what nobody knows
 
 
