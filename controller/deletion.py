@@ -28,7 +28,7 @@ from controller.observe.watches import Watches
 from controller.publisher import Publisher
 from controller.questions import owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
-from controller.retries import SLOW_SECONDS
+from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions import RevisionStore
 from controller.status import note_on_absence, notes_on_abandoned, notes_on_removals, summarize_deletion
 from controller.wanted import Finder
@@ -56,11 +56,12 @@ class Deleter:
         hooks: Hooks,
         revisions: RevisionStore,
         publisher: Publisher,
+        retries: Retries,
         now: Callable[[], datetime],
     ) -> None:
         self._watches, self._finder, self._accounts = watches, finder, accounts
         self._remover, self._hooks, self._revisions = remover, hooks, revisions
-        self._publisher, self._now = publisher, now
+        self._publisher, self._retries, self._now = publisher, retries, now
 
     def tear_down(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
         """Take away what was installed, in order, and let the BundleDeployment go when nothing is left.
@@ -123,7 +124,9 @@ class Deleter:
         deletion = Deletion(remaining=len(teardown.remaining), error=failure)
         self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
         memory.waits = True
-        return Requeue(after=SLOW_SECONDS, failed=failure.reason is not Reason.WAITING_FOR_HOOK)
+        seconds = self._retries.seconds_to_next(deployment.metadata.name)
+        soon = SLOW_SECONDS if seconds is None else min(seconds, SLOW_SECONDS)
+        return Requeue(after=soon, failed=failure.reason is not Reason.WAITING_FOR_HOOK)
 
     def _account(self, deployment: BundleDeployment, memory: Memory) -> Account | None:
         """Return as whom objects go: as they were applied, whatever the spec has come to say since (DESIGN, rule 2)."""

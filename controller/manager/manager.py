@@ -277,6 +277,7 @@ def make_manager(settings: Settings) -> Manager:
             hooks=hooks,
             revisions=revisions,
             publisher=publisher,
+            retries=retries,
             now=_now,
         ),
         hooks=hooks,

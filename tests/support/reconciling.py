@@ -257,6 +257,7 @@ class World:
                 hooks=hooks,
                 revisions=revisions,
                 publisher=publisher,
+                retries=self.retries,
                 now=self.now,
             ),
             hooks=hooks,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.kube.errors import ApiError
 from tests.support.reconciling import World
 
 JOBS = "/apis/batch/v1/namespaces/shop/jobs"
@@ -344,6 +345,19 @@ def test_a_teardown_whose_hook_fails_says_how_to_go_without_it(world: World) -> 
     assert world.message("Ready").endswith(
         "with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
     )
+
+
+@pytest.mark.parametrize(("error", "seconds"), [(503, 1), (422, 300)], ids=["by itself", "by somebody"])
+def test_a_hook_of_the_teardown_is_tried_again_when_what_hinders_it_may_have_ended(
+    world: World, error: int, seconds: float
+) -> None:
+    install(world, hook("pre-delete"))
+    world.delete()
+    world.cluster.faults[f"APPLY {MIGRATE}"] = [ApiError(error, "Odd", "no")]
+    assert world.reconcile().after == seconds
+    world.seconds += seconds
+    world.reconcile()
+    assert world.exists(MIGRATE)
 
 
 def test_a_hook_after_the_teardown_is_waited_for(world: World) -> None:
