@@ -119,14 +119,16 @@ class Retries:
         Args:
             name: of the BundleDeployment.
             reasons: that may not hold any more.
-            lag: for so many seconds something may fail for them nevertheless, or has and is not noted yet: it is tried
-                again when they are over.
+            lag: for so many seconds something may fail for them nevertheless, or has and is not noted yet: all is tried
+                when they are over, and once.
         """
         with self._lock:
-            self._ended[name] = (reasons, self._clock() + lag)
+            until = self._clock() + lag
+            self._ended[name] = (reasons, until)
             entries = self._failures.get(name, {})
-            for key in [key for key, entry in entries.items() if entry.error.reason in reasons]:
-                del entries[key]
+            for key, entry in entries.items():
+                if entry.error.reason in reasons:
+                    entries[key] = replace(entry, not_before=min(entry.not_before, until))
 
     def forget(self, name: str) -> None:
         """Forget all failures of a BundleDeployment."""

@@ -98,12 +98,15 @@ def test_the_end_of_a_wait_frees_what_waits_and_nothing_else(book: Retries) -> N
 def test_what_fails_as_before_while_an_end_may_not_have_come_through_is_tried_again_soon(
     book: Retries, clock: Clock
 ) -> None:
+    book.failed("shop", "before", "v1", error(Reason.FORBIDDEN))
     book.end("shop", {Reason.FORBIDDEN}, lag=0.5)
+    assert book.seconds_until("shop", "before") == 0.5
     clock.now += 0.4
     book.failed("shop", "right", "v1", error(Reason.FORBIDDEN))
     book.failed("shop", "other", "v1", error(Reason.REFUSED))
     assert book.seconds_to_next("shop") == pytest.approx(0.1)
     clock.now += 0.1
+    assert book.holding("shop", "before", "v1") is None
     assert book.holding("shop", "right", "v1") is None
     assert book.holding("shop", "other", "v1")
     book.failed("shop", "right", "v1", error(Reason.FORBIDDEN))
