@@ -375,7 +375,10 @@ class Watches:
         changed = [check for check in checks if (check in now) != (check in before)]
         with self._lock:
             owned = {(key.group, key.kind) for key in self._owned.get(name, {})}
-            sights = [self._kinds[group_kind] for group_kind in owned & self._kinds.keys()]
+            needed = self._needs.get(name, frozenset()) & self._kinds.keys()
+            # What is being listed for the first time may have been judged already.
+            listed = {each for each in needed if not self._kinds[each].reflector.synced}
+            sights = [self._kinds[group_kind] for group_kind in (owned & self._kinds.keys()) | listed]
         for sight in sights:
             if any(concerns(check, sight.kind.group, sight.kind.kind) for check in changed):
                 self._look_anew(sight, awaited=True)
@@ -413,7 +416,11 @@ class Watches:
     def _classes_changed(self) -> None:
         with self._lock:
             sight = self._kinds.get(_CLAIM)
-        if sight and any(each.verdict and each.verdict.reason in UNBOUND for each in sight.reflector.records()):
+        if sight is None:
+            return
+        # What is being listed for the first time may have been judged already.
+        records = sight.reflector.records()
+        if not sight.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
             self._look_anew(sight)
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:

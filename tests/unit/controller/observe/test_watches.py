@@ -545,6 +545,57 @@ def test_a_claim_is_judged_by_its_storage_class_and_again_when_that_changes(worl
     wait_for_verdict(world, "NotBound", "data")
 
 
+def changes_while_listing(world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
+    """Have something change just after the first object of a list was judged."""
+    project_object = world.watches._project
+
+    def judge(*args: Any, **options: Any) -> Record:
+        monkeypatch.undo()
+        record = project_object(*args, **options)
+        change()
+        return record
+
+    monkeypatch.setattr(world.watches, "_project", judge)
+
+
+def test_a_storage_class_that_changes_while_claims_are_listed_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change() -> None:
+        storage_class(world, "Immediate")
+        storage_class(world, "Immediate")  # when that is known the one before was told
+        world.wait(is_known, "it is known")
+
+    def is_known() -> bool:
+        known = world.watches._classes.reflector.get(("", "disk"))
+        return known is not None and known.resource_version == str(world.api.version)
+
+    claim(world)
+    storage_class(world, "WaitForFirstConsumer")
+    changes_while_listing(world, monkeypatch, change)
+    world.watches.need("shop", [CLAIM_RESOURCE.gvk])
+    world.hear("objects shop")
+    world.watches.need("shop", [CLAIM_RESOURCE.gvk])
+    wait_for_verdict(world, "NotBound", "data")
+
+
+def test_health_checks_that_change_while_objects_are_listed_count(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change() -> None:
+        world.deployment(spec={"healthChecks": [BROKEN_IF_OLD]}, metadata={"generation": 2})
+        world.wait(lambda: "deployment shop" in world.told.heard, "the other spec is told")
+
+    world.deployment()
+    define(world)
+    widget(world, spec={"age": "old"})
+    world.start()
+    world.told.taken()
+    changes_while_listing(world, monkeypatch, change)
+    world.watches.need("shop", [WIDGET.gvk])
+    wait_for_verdict(world, "HealthCheckFailed")
+
+
 def test_storage_classes_that_may_not_be_read_leave_claims_undecided(world: World) -> None:
     del world.api.objects[CLASSES]
     claim(world)
