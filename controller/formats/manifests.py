@@ -23,6 +23,9 @@ from controller.formats.json_stream import read_json
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # kubectl splits a stream at lines that begin with "---", and allows nothing but a comment after it.
 _CROWDED_SEPARATOR = re.compile(rb"^---(?![ \t\r\v\f]*(?:#|$))", re.MULTILINE)
+# It reads what is between them one by one, so that "---#" is a separator, and each document may begin with a mark.
+_TOUCHED_SEPARATOR = re.compile(rb"^---(?=#)", re.MULTILINE)
+_MARK_IN_BETWEEN = re.compile(rb"^(---.*\n)\xef\xbb\xbf", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ def read_documents(
 
     Raises: BundleError (InvalidBundle), also while iterating.
     """
+    data = _normalize(data)
     try:
-        for line, value in _read(data.removeprefix(_BYTE_ORDER_MARK), strict=strict, budget=budget or NodeBudget()):
+        for line, value in _read(data, strict=strict, budget=budget or NodeBudget()):
             if value is not None:
                 yield Document(value, file, line)
     except CompositionError as error:
@@ -70,6 +74,12 @@ def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[in
         problem = 'only a comment may follow "---"; begin the document on the next line'
         raise CompositionError(_line_at(data, separator.start()), problem)
     return Composer(data, strict=strict, budget=budget).documents()
+
+
+def _normalize(data: bytes) -> bytes:
+    """Return a file as libyaml splits it where kubectl does, with every line where it was."""
+    text = _MARK_IN_BETWEEN.sub(rb"\1", data.removeprefix(_BYTE_ORDER_MARK))
+    return _TOUCHED_SEPARATOR.sub(rb"--- ", text)
 
 
 def _decode(data: bytes) -> str:

@@ -72,6 +72,12 @@ DOCUMENTS = [
     Case("a byte order mark before JSON is skipped", b'\xef\xbb\xbf{"a": 1}', [{"a": 1}]),
     Case("U+0085 is a line break", "a: x\u0085b: z\n", [{"a": "x", "b": "z"}]),
     Case("characters beyond the BMP are read", "a: 😀\n", [{"a": "😀"}]),
+    Case("a comment may touch the separator", "a: 1\n---# c\nb: 2\n---###\n", [{"a": 1}, {"b": 2}]),
+    Case(
+        "each document may begin with a byte order mark",
+        "\ufeffa: 1\n---\n\ufeffb: 2\n--- # c\r\n\ufeffc: 3\n",
+        [{"a": 1}, {"b": 2}, {"c": 3}],
+    ),
     Case("a document may end with dots", "a: 1\n...\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
     Case("JSON is read as JSON, surrogate pairs included", r'{"v": "\ud83d\ude00"}', [{"v": "😀"}]),
     Case("half a surrogate pair becomes U+FFFD", r'{"\ud83dk": ["\ude00", 1]}', [{"\ufffdk": ["\ufffd", 1]}]),
