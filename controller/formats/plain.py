@@ -2,7 +2,7 @@
 
 A destination is read in order of the sources: its `manifests/`, or, without one, its own top level. Files come in name
 order, documents in file order. A subfolder with manifests beside or below those that are read is an error, and so is
-the content of another format.
+the content of another format. What begins with a dot is not looked at: it belongs to forges, editors and file systems.
 
 Not here: YAML (`manifests.py`), what an object is (`objects.py`), what the API server needs (`applicable.py`).
 """
@@ -19,7 +19,7 @@ from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.formats.composer import NodeBudget
 from controller.formats.manifests import Document, read_documents
-from controller.formats.objects import collect_objects
+from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
     is_folder,
     join,
@@ -32,6 +32,8 @@ from controller.formats.recognition import (
 _SUFFIXES = (".yaml", ".yml", ".json")
 _FOLDER = "manifests"
 _SHOWN_PLACES = 6
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
+_KUSTOMIZE = "kustomize.config.k8s.io/"
 
 
 class PlainFormat:
@@ -74,7 +76,9 @@ class _Manifests:
         budget = NodeBudget()
         for folder in self._folders:
             for file in self._files(folder):
-                yield from read_documents((self._root / file).read_bytes(), file, budget=budget)
+                for document in read_documents((self._root / file).read_bytes(), file, budget=budget):
+                    _refuse_kustomization(document)
+                    yield document
 
     def no_content(self) -> BundleError:
         """Return the error that says where manifests were looked for, and what else is there."""
@@ -107,7 +111,7 @@ class _Manifests:
         return files
 
     def _refuse_manifests_below(self, subfolder: str, entry: os.DirEntry[str], folder: str) -> None:
-        if not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
+        if _is_hidden(entry) or not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
             return  # a destination is read on its own
         for name, item in self._entries(subfolder):
             if _is_manifest(name, item):
@@ -132,11 +136,27 @@ class _Manifests:
 
 
 def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
-    if not name.endswith(_SUFFIXES) or entry.is_dir(follow_symlinks=False):
+    if _is_hidden(entry) or not name.endswith(_SUFFIXES) or entry.is_dir(follow_symlinks=False):
         return False
     if not entry.is_file(follow_symlinks=False):
         raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
     return True
+
+
+def _is_hidden(entry: os.DirEntry[str]) -> bool:
+    return entry.name.startswith(".")
+
+
+def _refuse_kustomization(document: Document) -> None:
+    """Refuse what lists manifests for kustomize: what it changes in them would be lost.
+
+    Raises: BundleError (InvalidBundle).
+    """
+    value = as_mapping(document.value)
+    is_named_so = document.file.rpartition("/")[2] in _KUSTOMIZATIONS
+    if str(value.get("apiVersion", "")).startswith(_KUSTOMIZE) or (is_named_so and not value.get("kind")):
+        problem = 'is for kustomize, which is not run; publish what "kubectl kustomize" writes, or leave the file out'
+        raise BundleError(Reason.INVALID_BUNDLE, f"{document.file}: {problem}")
 
 
 def _no_content(problem: str, remedy: str) -> BundleError:

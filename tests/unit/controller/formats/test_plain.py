@@ -78,6 +78,19 @@ ORDER = [
     Case("beside manifests/ nothing is read", {"manifests/a.yaml": manifest("a"), "x.yaml": manifest("x")}, "a"),
     Case("without manifests/ the top level is read as it is", {"b.yaml": manifest("b"), "a.yml": manifest("a")}, "ab"),
     Case(
+        "hidden files and folders are ignored",
+        {"a.yaml": manifest("a"), "._a.yaml": "\0", ".golangci.yml": "run: {}", ".github/workflows/ci.yaml": "on: x"},
+        "a",
+    ),
+    Case(
+        "what only shares its name with the file of kustomize is read",
+        {
+            "kustomization.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n"
+            "metadata: {name: flux}\n"
+        },
+        "flux",
+    ),
+    Case(
         "a subfolder without manifests is ignored", {"manifests/a.yaml": manifest("a"), "manifests/doc/x.md": ""}, "a"
     ),
     Case(
@@ -187,6 +200,7 @@ def test_without_content_it_says_where_it_looked(case: Case, tmp_path: Path) -> 
     assert refusal(write(tmp_path, case.files), *case.destinations) == (Reason.NO_CONTENT, case.expect)
 
 
+KUSTOMIZE = 'is for kustomize, which is not run; publish what "kubectl kustomize" writes, or leave the file out'
 INVALID = [
     Case(
         "a manifests/ that holds nothing but a subfolder with manifests",
@@ -202,6 +216,16 @@ INVALID = [
         "a manifest below a top level that is read as it is",
         {"a.yaml": manifest("a"), "more/b.json": "{}"},
         'more/b.json: manifests in a subfolder are not read; move the file to "."',
+    ),
+    Case(
+        "a file of kustomize",
+        {"manifests/a.yaml": manifest("a"), "manifests/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n"},
+        f"manifests/kustomization.yaml: {KUSTOMIZE}",
+    ),
+    Case(
+        "a component of kustomize, whatever the name of its file",
+        {"c.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"},
+        f"c.yaml: {KUSTOMIZE}",
     ),
     Case(
         "two equal objects in two destinations",
