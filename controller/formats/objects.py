@@ -5,12 +5,15 @@ Not here: what the API server would stumble over inside an object (`defects.py`)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.manifests import Document
+
+_API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
@@ -66,9 +69,7 @@ def find_defect(value: Any) -> str:
     metadata = value.get("metadata", {})
     if not isinstance(metadata, dict):
         return f"metadata: is {describe_type(metadata)} where a mapping is needed"
-    if defect := _find_bad_string(value, metadata):
-        return defect
-    return 'apiVersion: has more than one "/"; write group/version' if value["apiVersion"].count("/") > 1 else ""
+    return _find_bad_string(value, metadata) or _find_bad_segment(value, metadata)
 
 
 def identify(item: Mapping[str, Any]) -> Identity:
@@ -121,6 +122,19 @@ def _find_bad_string(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> s
             return f"{path}: {describe_wrong_type(text)}"
     namespace = metadata.get("namespace") or ""
     return "" if isinstance(namespace, str) else f"metadata.namespace: {describe_wrong_type(namespace)}"
+
+
+def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    """Return what can be in no path of the API server: nobody could ask for such an object."""
+    if not _API_VERSION(value["apiVersion"]):
+        return "apiVersion: is neither version nor group/version; correct it"
+    if "/" in value["kind"]:
+        return 'kind: has a "/"; write the kind alone'
+    for field in ("name", "namespace"):
+        segment = metadata.get(field) or ""
+        if segment in (".", "..") or "/" in segment or "%" in segment:
+            return f'metadata.{field}: "." and "..", "/" and "%" are not allowed; rename it'
+    return ""
 
 
 def _expand_all(documents: Iterable[Document]) -> Iterator[tuple[str, str, Any]]:

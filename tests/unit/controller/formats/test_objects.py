@@ -112,7 +112,27 @@ DEFECTS = [
     Case(
         "two slashes",
         "{apiVersion: a/b/c, kind: A, metadata: {name: a}}",
-        '1: apiVersion: has more than one "/"; write group/version',
+        "1: apiVersion: is neither version nor group/version; correct it",
+    ),
+    Case(
+        "nothing after the slash",
+        "{apiVersion: apps/, kind: A, metadata: {name: a}}",
+        "1: apiVersion: is neither version nor group/version; correct it",
+    ),
+    Case(
+        "a slash in a kind",
+        "{apiVersion: v1, kind: a/B, metadata: {name: a}}",
+        '1: kind: has a "/"; write the kind alone',
+    ),
+    Case(
+        "a slash in a name",
+        "{apiVersion: v1, kind: A, metadata: {name: org/image}}",
+        '1: metadata.name: "." and "..", "/" and "%" are not allowed; rename it',
+    ),
+    Case(
+        "a namespace that leads elsewhere",
+        "{apiVersion: v1, kind: A, metadata: {name: a, namespace: ..}}",
+        '1: metadata.namespace: "." and "..", "/" and "%" are not allowed; rename it',
     ),
     Case(
         "an item of a List",
