@@ -17,10 +17,12 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
 from controller.formats.composer import NodeBudget
 from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
+    find_manifest,
     is_folder,
     join,
     recognize_archives,
@@ -85,7 +87,8 @@ class _Manifests:
         places = [f'"{folder or "."}"' for folder in self._folders]
         more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
         looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
-        return _no_content(looked, self._find_other_format() or 'put manifests into a folder "manifests"')
+        remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests into a folder "manifests"'
+        return _no_content(looked, remedy)
 
     def _folder(self, destination: str) -> str:
         """Return the folder that holds the manifests of a destination."""
@@ -127,12 +130,19 @@ class _Manifests:
             return sorted(((join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
 
     def _find_other_format(self) -> str:
-        """Return what a folder of the tree looks like, if one looks like another format."""
+        """Return what a folder of the tree looks like, and what to do; empty if none looks like another format."""
         for folder in walk_folders(self._root):
             for recognize in (recognize_bundle, recognize_chart, recognize_archives):
                 if other := recognize(self._root, folder):
                     return other
         return ""
+
+    def _find_elsewhere(self) -> str:
+        """Return where a manifest lies that is not looked at, and what to do; empty if none does."""
+        others = (folder for folder in walk_folders(self._root) if folder not in self._folders)
+        path = next(filter(None, (find_manifest(self._root, folder) for folder in others)), "")
+        remedy = 'put it into "manifests", or drop its folders by git.directory or http.stripComponents'
+        return f"{quote(path)} is elsewhere: {remedy}" if path else ""
 
 
 def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:

@@ -42,10 +42,16 @@ def recognize_bundle(root: Path, folder: str) -> str:
 
 def recognize_manifests(root: Path, folder: str) -> str:
     """Return that a folder of the tree holds plain manifests, and what to do; empty if it holds none."""
+    path = find_manifest(root, folder)
+    return _describe(path, "plain manifests", "plain") if path else ""
+
+
+def find_manifest(root: Path, folder: str) -> str:
+    """Return the first file of a folder of the tree that looks like a manifest; empty if none does."""
     for path in list_files(root, folder, _MANIFESTS):
         text = (root / path).read_bytes()
         if b"apiVersion" in text and b"kind" in text:
-            return _describe(path, "plain manifests", "plain")
+            return path
     return ""
 
 

@@ -136,11 +136,17 @@ def test_what_is_read_and_in_which_order(case: Case, tmp_path: Path) -> None:
 HELM = "this looks like a Helm chart: set spec.format: helm"
 REGISTRY = "this looks like a registry-v1 bundle: set spec.format: registry-v1"
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
+ELSEWHERE = 'is elsewhere: put it into "manifests", or drop its folders by git.directory or http.stripComponents'
 NO_CONTENT = [
     Case(
         "manifests two levels down",
-        {"deploy/a.yaml": manifest("a")},
-        'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"',
+        {"deploy/prod/a.yaml": manifest("a"), "deploy/a.yaml": "replicas: 2\n"},
+        f'no objects in the .yaml, .yml and .json files of "."; "deploy/prod/a.yaml" {ELSEWHERE}',
+    ),
+    Case(
+        "an archive with a leading folder",
+        {"app-1.0/manifests/a.yaml": manifest("a")},
+        f'no objects in the .yaml, .yml and .json files of "."; "app-1.0/manifests/a.yaml" {ELSEWHERE}',
     ),
     Case(
         "an empty tree",
@@ -152,6 +158,11 @@ NO_CONTENT = [
         {"a/manifests/x.md": ""},
         'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests into a folder "manifests"',
         ("a", "b"),
+    ),
+    Case(
+        "an empty List",
+        {"manifests/a.yaml": "apiVersion: v1\nkind: List\nitems: []\n"},
+        'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"',
     ),
     Case(
         "nothing but comments",
