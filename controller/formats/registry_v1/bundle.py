@@ -165,7 +165,8 @@ def _read_metadata(layout: Layout, file: str, type_: str, budget: NodeBudget) ->
     try:
         result: dict[str, Any] = Reader(_METADATA_TYPES).read(values[0], type_)
     except WrongTypeError as error:
-        raise BundleError(Reason.INVALID_BUNDLE, f"{file}: {write_path(error.path)}: {error.problem}") from error
+        place = ": ".join(part for part in (file, write_path(error.path)) if part)
+        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {error.problem}") from error
     return result
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from api.errors import BundleError
 from api.plugins import ContentTree
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
 from controller.formats.recognition import (
     is_file,
     is_folder,
@@ -106,10 +107,22 @@ def _recognize_other(root: Path) -> str:
     """Return what the content looks like, and what to do about it; empty if it looks like nothing else."""
     recognized = (
         recognize(root, folder)
-        for recognize in (recognize_chart, recognize_archives, _recognize_service_version, recognize_manifests)
+        for recognize in (
+            _recognize_elsewhere,
+            recognize_chart,
+            recognize_archives,
+            _recognize_service_version,
+            recognize_manifests,
+        )
         for folder in walk_folders(root)
     )
     return next(filter(None, recognized), "")
+
+
+def _recognize_elsewhere(root: Path, folder: str) -> str:
+    """Return that a folder which is not looked at holds a bundle, and what to do; empty if it does not."""
+    remedy = "is elsewhere: drop its folders by git.directory or http.stripComponents"
+    return f"{quote(join(folder, ANNOTATIONS))} {remedy}" if _has_both(root / folder) else ""
 
 
 def _recognize_service_version(root: Path, folder: str) -> str:

@@ -98,6 +98,11 @@ UNREADABLE = [
         "metadata/annotations.yaml: annotations.a: is a number where a string is needed",
     ),
     Unreadable(
+        "annotations.yaml that is a list",
+        {"metadata/annotations.yaml": "- a\n"},
+        "metadata/annotations.yaml: is a list where a mapping is needed",
+    ),
+    Unreadable(
         "properties.yaml that is none",
         {"metadata/properties.yaml": "properties: {}\n"},
         "metadata/properties.yaml: properties: is a mapping where a list is needed",
@@ -154,6 +159,11 @@ ELSEWHERE = [
         "no annotations.yaml",
         {"manifests/a.yaml": CSV},
         '"manifests" holds a ClusterServiceVersion: add metadata/annotations.yaml',
+    ),
+    Elsewhere(
+        "a bundle below a folder that is not looked at",
+        {"op-1.0/manifests/a.yaml": CSV, "op-1.0/metadata/annotations.yaml": ANNOTATIONS},
+        '"op-1.0/metadata/annotations.yaml" is elsewhere: drop its folders by git.directory or http.stripComponents',
     ),
     Elsewhere(
         "no manifests/",
