@@ -34,8 +34,9 @@ from controller.formats.recognition import (
 
 _ARCHIVE = ".tgz"
 _SHOWN = 4
-# Of a chart, or of a dependency that lies in its folder.
-_PACKED_DEPENDENCY = re.compile(r"(?:charts/[^/]+/)*charts/[^/]+\.tgz")
+# Of a chart, or of a dependency that lies in its folder. Helm passes over names that begin with a dot (macOS writes
+# ._x.tgz beside x.tgz) or an underscore.
+_PACKED_DEPENDENCY = re.compile(r"(?:charts/[^/._][^/]*/)*charts/[^/._][^/]*\.tgz")
 _NESTED = 8
 """Packed dependencies inside one another: an archive may be made to hold itself."""
 
@@ -169,5 +170,8 @@ def _unpack_dependencies(entries: Iterable[Entry], limits: Limits, depth: int) -
             raise Rejection(f"entry {quote(entry.path)} is packed more than {_NESTED} times; unpack it")
         # Unlike the archive's name this is none that a folder beside it has.
         folder = entry.path.removesuffix(_ARCHIVE) + ".unpacked"
-        for inner in _unpack_dependencies(_entries_of_archive(entry.data, limits), limits, depth + 1):
-            yield Entry(path=f"{folder}/{inner.path}", kind=inner.kind, size=inner.size, data=inner.data)
+        try:
+            for inner in _unpack_dependencies(_entries_of_archive(entry.data, limits), limits, depth + 1):
+                yield Entry(path=f"{folder}/{inner.path}", kind=inner.kind, size=inner.size, data=inner.data)
+        except Rejection as rejection:
+            raise Rejection(f"{quote(entry.path)}: {rejection}") from None

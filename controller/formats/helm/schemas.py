@@ -41,7 +41,7 @@ def _find_references(text: bytes, place: str) -> list[tuple[str, str]]:
         found.extend(_foreign(pairs))
 
     try:
-        json.loads(text.decode("utf-8", "replace"), object_pairs_hook=look)
+        json.loads(text.decode("utf-8-sig", "replace"), object_pairs_hook=look)
     except (ValueError, RecursionError):
         raise BundleError(Reason.INVALID_BUNDLE, f"{place}: is not JSON; correct it, or leave it out") from None
     return found

@@ -143,6 +143,11 @@ def test_packed_dependencies_are_unpacked_also_those_of_dependencies(tmp_path: P
     ]
 
 
+def test_what_helm_passes_over_in_charts_is_not_unpacked(tmp_path: Path) -> None:
+    files = {"charts/._d.tgz": b"\0", "charts/_old.tgz": b"x", "charts/.d/charts/d.tgz": b"y"}
+    assert gather(write(tmp_path / "tree", files), tmp_path, Chart(".")) == files
+
+
 def nested(times: int) -> bytes:
     archive = PACKED
     for _ in range(times):
@@ -163,7 +168,7 @@ def archive_of(*items: tuple[str, bytes | Link | Special]) -> dict[str, bytes]:
 
 
 REJECTED = [
-    Rejected("a damaged archive", {"charts/d.tgz": b"x" * 600}, "this is not a tar archive, or a damaged one"),
+    Rejected("a damaged archive", {"charts/d.tgz": b"x" * 600}, '"charts/d.tgz": this is not a tar archive'),
     Rejected(
         "a link in an archive",
         archive_of(("d/x", Link("/etc/passwd"))),
@@ -219,6 +224,7 @@ class Schema:
 
 SCHEMAS = [
     Schema("a reference to itself", {"$ref": "#/definitions/x"}),
+    Schema("a byte order mark", b"\xef\xbb\xbf{}"),
     Schema("a property of that name", {"properties": {"$ref": {"type": "string"}}}),
     Schema(
         "the drafts that Helm knows", {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "http://x/y"}
