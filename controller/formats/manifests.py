@@ -48,12 +48,13 @@ def read_documents(
         data: the whole file.
         file: its name in messages.
         strict: refuse what kubectl refuses in manifests: duplicate keys, a document on the line of its separator,
-            directives. Otherwise read as Helm and OLM do: of duplicate keys the last one wins.
+            directives; and end the last line, as kubectl does. Otherwise read as Helm and OLM do: of duplicate keys
+            the last one wins.
         budget: shared by the files of a bundle; the default is one for this file alone.
 
     Raises: BundleError (InvalidBundle), also while iterating.
     """
-    data = _normalize(data)
+    data = _normalize(end_last_line(data) if strict else data)
     try:
         for line, value in _read(data, strict=strict, budget=budget or NodeBudget()):
             if value is not None:
@@ -74,6 +75,11 @@ def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[in
         problem = 'only a comment may follow "---"; begin the document on the next line'
         raise CompositionError(_line_at(data, separator.start()), problem)
     return Composer(data, strict=strict, budget=budget).documents()
+
+
+def end_last_line(data: bytes) -> bytes:
+    """Return a file as client-go reads it, with an end to its last line: a block scalar may end there."""
+    return data if data.endswith(b"\n") else data + b"\n"
 
 
 def _normalize(data: bytes) -> bytes:

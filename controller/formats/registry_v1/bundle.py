@@ -12,7 +12,7 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.composer import NodeBudget
-from controller.formats.manifests import Document, read_documents
+from controller.formats.manifests import Document, end_last_line, read_documents
 from controller.formats.objects import Object
 from controller.formats.registry_v1.layout import ANNOTATIONS, DEPENDENCIES, MANIFESTS, PROPERTIES, Layout
 from controller.formats.registry_v1.properties import merge_properties
@@ -181,7 +181,7 @@ def _read_dependencies(layout: Layout, budget: NodeBudget) -> tuple[tuple[Mappin
 
 def _read_documents(layout: Layout, file: str, budget: NodeBudget) -> Iterator[Document]:
     try:
-        yield from read_documents(layout.read(file), file, strict=False, budget=budget)
+        yield from read_documents(end_last_line(layout.read(file)), file, strict=False, budget=budget)
     except BundleError as error:
         raise _unparsable(file, f"line {error.message.removeprefix(f'{file}:')}") from error
 

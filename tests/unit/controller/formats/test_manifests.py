@@ -72,6 +72,8 @@ DOCUMENTS = [
     Case("a byte order mark before JSON is skipped", b'\xef\xbb\xbf{"a": 1}', [{"a": 1}]),
     Case("U+0085 is a line break", "a: x\u0085b: z\n", [{"a": "x", "b": "z"}]),
     Case("characters beyond the BMP are read", "a: 😀\n", [{"a": "😀"}]),
+    Case("a block scalar may end with the file", "a: |\n  x", [{"a": "x\n"}]),
+    Case("no line is added to one that ends", "a: |+\n  x\n", [{"a": "x\n"}]),
     Case("a comment may touch the separator", "a: 1\n---# c\nb: 2\n---###\n", [{"a": 1}, {"b": 2}]),
     Case(
         "each document may begin with a byte order mark",

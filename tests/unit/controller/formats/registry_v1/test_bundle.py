@@ -236,6 +236,11 @@ def test_the_last_of_duplicate_keys_wins_and_a_date_is_a_string(tmp_path: Path) 
     assert only(render(root), "Deployment")["spec"]["template"]["metadata"]["annotations"]["createdAt"] == "2024-05-01"
 
 
+def test_a_block_scalar_that_ends_with_its_file_ends_its_line(tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(), files={"manifests/a.yaml": OBJECT % "a" + "data:\n  k: |\n    v"})
+    assert only(render(root), "ConfigMap")["data"] == {"k": "v\n"}
+
+
 class Properties(NamedTuple):
     name: str
     annotation: str | None
