@@ -60,7 +60,7 @@ class PlainFormat:
         objects = collect_objects(manifests.documents())
         if not objects:
             raise manifests.no_content()
-        return Rendering(objects=objects)
+        return Rendering(objects=objects, warnings=manifests.warnings())
 
 
 class _Manifests:
@@ -71,7 +71,7 @@ class _Manifests:
 
     def __init__(self, tree: ContentTree) -> None:
         self._root = tree.root
-        self._destinations = frozenset(tree.destinations)
+        self._destinations = tree.destinations
         self._folders = tuple(dict.fromkeys(self._folder(destination) for destination in tree.destinations))
 
     def documents(self) -> Iterator[Document]:
@@ -81,6 +81,12 @@ class _Manifests:
                 for document in read_documents((self._root / file).read_bytes(), file, budget=budget):
                     _refuse_kustomization(document)
                     yield document
+
+    def warnings(self) -> list[str]:
+        """Return what lies beside a folder `manifests` and looks as if it were to be read, too."""
+        bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
+        found = filter(None, (find_manifest(self._root, place) for place in bypassed))
+        return [f'{path}: is not read, since there is a folder "{_FOLDER}" beside it; move it there' for path in found]
 
     def no_content(self) -> BundleError:
         """Return the error that says where manifests were looked for, and what else is there."""

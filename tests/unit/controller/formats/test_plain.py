@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Format, RenderRequest
+from api.plugins import Capabilities, ContentTree, Format, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
 from controller.formats.plain import PlainFormat
@@ -25,12 +25,15 @@ def manifest(name: str) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
 
 
-def render(root: Path, *destinations: str) -> Sequence[dict[str, Any]]:
-    tree = ContentTree(root=root, destinations=destinations or ("",))
+def rendering(tree: ContentTree) -> Rendering:
     capabilities = Capabilities(kubernetes_version="v1.36.3")
     return FORMAT.render(
         RenderRequest(name="b", install_namespace="default", tree=tree, config={}, capabilities=capabilities)
-    ).objects
+    )
+
+
+def render(root: Path, *destinations: str) -> Sequence[dict[str, Any]]:
+    return rendering(ContentTree(root=root, destinations=destinations or ("",))).objects
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
@@ -131,6 +134,14 @@ ORDER = [
 def test_what_is_read_and_in_which_order(case: Case, tmp_path: Path) -> None:
     objects = render(write(tmp_path, case.files), *case.destinations)
     assert "".join(item["metadata"]["name"] for item in objects) == case.expect
+
+
+def test_a_manifest_beside_manifests_is_pointed_at(tmp_path: Path) -> None:
+    files = {"a/manifests/a.yaml": manifest("a"), "a/b.yaml": manifest("b"), "a/d.yml": "x: y", "c.yml": manifest("c")}
+    tree = ContentTree(root=write(tmp_path, files), destinations=("", "a"))
+    assert rendering(tree).warnings == [
+        'a/b.yaml: is not read, since there is a folder "manifests" beside it; move it there'
+    ]
 
 
 HELM = "this looks like a Helm chart: set spec.format: helm"
