@@ -17,6 +17,7 @@ import yaml
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.formats import scalars
 from controller.formats.composer import Composer, CompositionError, NodeBudget
 from controller.formats.json_stream import read_json
 
@@ -102,7 +103,9 @@ def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
     problem = ": ".join(part for part in (error.context, error.problem) if part)
     lines = data.split(b"\n", line + 1)
     indented_with_tab = line < len(lines) and lines[line].lstrip(b" ").startswith(b"\t")
-    return line + 1, f"not YAML: {problem}" + "; indent with spaces instead of tabs" * indented_with_tab
+    templated = any(b"{{" in text for text in lines[max(line - 1, 0) : line + 1])
+    remedy = "; indent with spaces instead of tabs" * indented_with_tab + f"; {scalars.TEMPLATE_REMEDY}" * templated
+    return line + 1, f"not YAML: {problem}{remedy}"
 
 
 def _line_at(data: bytes, position: int) -> int:

@@ -14,6 +14,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
+TEMPLATE_REMEDY = "publish what the template renders to"
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
@@ -86,7 +87,8 @@ def write_key(value: Any) -> str:
     if isinstance(value, float):
         return _write_float_key(value)
     kind = "null" if value is None else "a mapping" if isinstance(value, dict) else "a list"
-    raise ValueError(f"{kind} cannot be a key; put the key in quotes")
+    template = f", or {TEMPLATE_REMEDY}" if isinstance(value, dict) else ""  # which is what {{ .x }} is read as
+    raise ValueError(f"{kind} cannot be a key; put the key in quotes{template}")
 
 
 def read_integer(text: str) -> int | float:

@@ -134,7 +134,16 @@ REFUSED = [
     Case("a JSON number beyond float64", '{"a": 1e400}', "1: a number is greater than a float64; put it in quotes"),
     Case("a null key", "~: 1\n", "1: null cannot be a key; put the key in quotes"),
     Case("a list as a key", "? [a]\n: b\n", "1: a list cannot be a key; put the key in quotes"),
-    Case("a mapping as a key", "? {a: b}\n: b\n", "1: a mapping cannot be a key; put the key in quotes"),
+    Case(
+        "a mapping as a key",
+        "? {a: b}\n: b\n",
+        "1: a mapping cannot be a key; put the key in quotes, or publish what the template renders to",
+    ),
+    Case(
+        "a line of a template",
+        "a: 1\n{{- if .Values.b }}\nb: 2\n",
+        "3: not YAML: while scanning a simple key: could not find expected ':'; publish what the template renders to",
+    ),
     Case("a value that is not of its tag", "v: !!int x\n", '1: not a value of the tag "!!int"'),
     Case("a boolean where the tag says integer", "v: !!int yes\n", '1: not a value of the tag "!!int"'),
     Case(
