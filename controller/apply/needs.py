@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from controller.apply.crd_upgrade.definition import mapping, sequence
 from controller.apply.rights import Right
 from controller.apply.targets import Target
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
@@ -46,9 +47,9 @@ def grants_in(targets: Iterable[Target], find_rules: FindRules) -> Iterator[Gran
         key, manifest = target.key, target.manifest
         if key.group == RBAC and key.kind in _PLURALS:
             instead = _right(key.namespace, _PLURALS[key.kind], key.name, "escalate")
-            yield Grant(instead=instead, rights=_rights(manifest.get("rules") or (), key.namespace))
+            yield Grant(instead=instead, rights=_rights(manifest.get("rules"), key.namespace))
         elif key.group == RBAC and key.kind in ("RoleBinding", "ClusterRoleBinding"):
-            yield _bound(target, manifest.get("roleRef") or {}, find_rules)
+            yield _bound(target, mapping(manifest.get("roleRef")), find_rules)
 
 
 def _bound(target: Target, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
@@ -62,16 +63,20 @@ def _right(namespace: str, plural: str, name: str, verb: str) -> Right:
     return Right(namespace=namespace, groups=(RBAC,), resources=(plural,), resource_names=(name,), verbs=(verb,))
 
 
-def _rights(rules: Rules, namespace: str) -> tuple[Right, ...]:
-    return tuple(right for rule in rules for right in _single(rule, namespace))
+def _rights(rules: Any, namespace: str) -> tuple[Right, ...]:
+    return tuple(right for rule in sequence(rules) for right in _single(mapping(rule), namespace))
 
 
 def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[Right]:
-    """Take a rule apart: the API server is asked about one thing at a time."""
-    verbs = rule.get("verbs") or ()
-    for path, verb in product(rule.get("nonResourceURLs") or (), verbs):
+    """Take a rule apart: the API server is asked about one thing at a time. What is malformed it refuses itself."""
+    verbs = _texts(rule, "verbs")
+    for path, verb in product(_texts(rule, "nonResourceURLs"), verbs):
         yield Right(paths=(path,), verbs=(verb,))
-    names = rule.get("resourceNames") or ("",)
-    for group, plural, name, verb in product(rule.get("apiGroups") or (), rule.get("resources") or (), names, verbs):
+    names = _texts(rule, "resourceNames") or [""]
+    for group, plural, name, verb in product(_texts(rule, "apiGroups"), _texts(rule, "resources"), names, verbs):
         called = (name,) if name else ()
         yield Right(namespace=namespace, groups=(group,), resources=(plural,), resource_names=called, verbs=(verb,))
+
+
+def _texts(rule: Mapping[str, Any], field: str) -> list[str]:
+    return [text for text in sequence(rule.get(field)) if isinstance(text, str)]

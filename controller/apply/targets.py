@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from api import names
+from controller.apply.crd_upgrade.definition import mapping
 from controller.apply.leeway import NONE, REPLICAS, Leeway, find_autoscalers, find_leeway, has_field, only, without
 from controller.apply.ownership import Owner, carries_owner_reference, make_body
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record, key_of
 from controller.revision import Revision
+
+# A group, or a plural: what leads elsewhere, or is no text, is none.
+_IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +193,9 @@ def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target 
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    """Return what CustomResourceDefinitions define; one without names is left for the API server to refuse."""
+    """Return what CustomResourceDefinitions define; a malformed one is left for the API server to refuse."""
     resources = (
-        _defined_resource(manifest.get("spec") or {})
+        _defined_resource(mapping(manifest.get("spec")))
         for manifest in objects
         if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
     )
@@ -198,9 +203,9 @@ def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, 
 
 
 def _defined_resource(spec: Mapping[str, Any]) -> Resource | None:
-    group, names_ = spec.get("group"), spec.get("names") or {}
-    kind, plural = names_.get("kind"), names_.get("plural")
-    if not (group and kind and plural):
+    names_ = mapping(spec.get("names"))
+    group, kind, plural = (str(value or "") for value in (spec.get("group"), names_.get("kind"), names_.get("plural")))
+    if not all(map(_IN_A_PATH, (group, kind, plural))):
         return None
     namespaced = spec.get("scope") == "Namespaced"
     return Resource(group=group, version="", kind=kind, plural=plural, namespaced=namespaced, verbs=frozenset())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from controller.apply.needs import grants_in, rights_to_apply
 from controller.apply.rights import Right
 from controller.apply.targets import Target
@@ -43,6 +45,15 @@ def test_a_role_needs_each_right_in_it_or_the_right_to_escalate() -> None:
         *(one("get", "secrets", "shop", "", name) for name in ("a", "b")),
         Right(paths=("/metrics",), verbs=("get",)),
     }
+
+
+MALFORMED = [True, [1], [{"verbs": True, "apiGroups": [""], "resources": ["pods"]}], [{"nonResourceURLs": 1}]]
+
+
+@pytest.mark.parametrize("rules", MALFORMED, ids=str)
+def test_malformed_rules_are_left_for_the_api_server_to_refuse(rules: Any) -> None:
+    role, binding = target("Role", rules=rules), target("RoleBinding", roleRef=["a"])
+    assert [grant.rights for grant in grants_in([role, binding], lambda *_: rules)] == [(), ()]
 
 
 def test_a_role_of_the_cluster_needs_them_everywhere() -> None:

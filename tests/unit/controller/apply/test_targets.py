@@ -121,6 +121,9 @@ def test_what_the_bundle_defines_itself_is_known_before_it_is_served() -> None:
 
 
 MALFORMED = [
+    pytest.param({"group": ["example.com"], "names": {"kind": "Widget", "plural": "widgets"}}, id="a list as a group"),
+    pytest.param({"group": "example.com", "names": ["Widget"]}, id="a list of names"),
+    pytest.param({"group": "example.com", "names": {"kind": "Widget", "plural": "../pods"}}, id="a path as plural"),
     pytest.param({}, id="nothing"),
     pytest.param({"group": "example.com"}, id="no names"),
     pytest.param({"group": "example.com", "names": {"kind": "Widget"}}, id="no plural"),
@@ -133,6 +136,10 @@ def test_a_definition_without_names_is_left_for_the_api_server_to_refuse(spec: d
     made = targets(definition(**spec))
     assert not made.resources
     assert [target.key.name for target in made.targets] == ["widgets.example.com"]
+
+
+def test_a_definition_of_another_type_is_left_for_the_api_server_to_refuse() -> None:
+    assert not targets({**definition(), "spec": 1}).resources
 
 
 def test_a_created_install_namespace_has_what_the_rendering_says() -> None:
