@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Literal
 
 from api.errors import BundleError
@@ -16,8 +17,10 @@ from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Ret
 from api.v1alpha2.status import (
     CONDITION_MESSAGE_LENGTH,
     DISPLAY_LENGTH,
+    NAME_LENGTH,
     NOT_READY_ITEMS,
     WARNING_ITEMS,
+    WARNING_LENGTH,
     ConditionStatus,
 )
 from api.v1alpha2.types import BundleDeployment, Condition, Display, NotReady, ObjectCounts, SourcePin, Status
@@ -74,7 +77,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "display": _display(wanted, counts, sources),
             "not_ready": _not_ready(health, report.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
-            "warnings": status.warnings if report.warnings is None else report.warnings[:WARNING_ITEMS],
+            "warnings": status.warnings if report.warnings is None else _warnings(report.warnings),
         }
     )
 
@@ -385,12 +388,16 @@ def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple
             api_version=api_version,
             kind=key.kind,
             namespace=key.namespace,
-            name=key.name,
+            name=key.name[:NAME_LENGTH],  # that of an object which the API server refuses may be longer
             reason=reason,
             message=message,
         )
 
     return tuple(item(key, verdict.reason, verdict.message) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
+
+
+def _warnings(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(text[:WARNING_LENGTH] for text in islice(texts, WARNING_ITEMS))
 
 
 def _short(digest: str) -> str:

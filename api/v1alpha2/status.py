@@ -13,8 +13,10 @@ from api.v1alpha2.fields import Api, Digest, Timestamp, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
 DISPLAY_LENGTH = 1024
+NAME_LENGTH = 253
 NOT_READY_ITEMS = 10
 WARNING_ITEMS = 20
+WARNING_LENGTH = 4096
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -94,7 +96,7 @@ class NotReady(Api):
     """Kind of the object."""
     namespace: Annotated[str, Field(max_length=63)] = ""
     """Namespace of the object; empty if its kind has none."""
-    name: Annotated[str, Field(max_length=253)]
+    name: Annotated[str, Field(max_length=NAME_LENGTH)]
     """Name of the object."""
     reason: Annotated[str, Field(max_length=1024)]
     """Why it is not healthy, in one word."""
@@ -143,7 +145,7 @@ class Status(Api):
     not_ready_truncated: bool = False
     """Whether there are more of them than notReady lists."""
     warnings: Annotated[
-        tuple[Annotated[str, Field(max_length=4096)], ...],
+        tuple[Annotated[str, Field(max_length=WARNING_LENGTH)], ...],
         Field(max_length=WARNING_ITEMS, json_schema_extra=list_of("atomic")),
     ] = ()
     """What the API server warned of during the last apply."""

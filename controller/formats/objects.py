@@ -14,6 +14,9 @@ from api.v1alpha2.conditions import Reason
 from controller.formats.manifests import Document
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
+# A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status has room for no more.
+_LABEL_CHARACTERS = 63
+_API_VERSION_CHARACTERS = 253 + 1 + _LABEL_CHARACTERS
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
@@ -130,8 +133,15 @@ def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
         return "apiVersion: is neither version nor group/version; correct it"
     if "/" in value["kind"]:
         return 'kind: has a "/"; write the kind alone'
-    for field in ("name", "namespace"):
-        segment = metadata.get(field) or ""
+    namespace = metadata.get("namespace") or ""
+    for path, text, most in (
+        ("apiVersion", value["apiVersion"], _API_VERSION_CHARACTERS),
+        ("kind", value["kind"], _LABEL_CHARACTERS),
+        ("metadata.namespace", namespace, _LABEL_CHARACTERS),
+    ):
+        if len(text) > most:
+            return f"{path}: has {len(text)} characters, and Kubernetes allows {most}; correct it"
+    for field, segment in (("name", metadata["name"]), ("namespace", namespace)):
         if segment in (".", "..") or "/" in segment or "%" in segment:
             return f'metadata.{field}: "." and "..", "/" and "%" are not allowed; rename it'
     return ""

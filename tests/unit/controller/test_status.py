@@ -468,6 +468,13 @@ def test_status_does_not_grow_with_the_bundle() -> None:
     Status.model_validate(dump(status))
 
 
+def test_what_is_longer_than_the_schema_allows_is_cut() -> None:
+    failed = KEY._replace(name="n" * 300), Verdict(State.FAILED, "Failed")
+    report = replace(DONE, progress=progress(failed), warnings=("w" * 5000,))
+    status = Status.model_validate(dump(summarize(deployment(), report, NOW)))
+    assert (len(status.not_ready[0].name), len(status.warnings[0])) == (253, 4096)
+
+
 def test_the_columns_of_many_plug_ins_fit_into_the_schema() -> None:
     pin = {
         "kind": "example.com/" + "k" * 300,

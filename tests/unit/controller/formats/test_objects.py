@@ -125,6 +125,16 @@ DEFECTS = [
         '1: kind: has a "/"; write the kind alone',
     ),
     Case(
+        "a kind that is too long",
+        f"{{apiVersion: v1, kind: {'A' * 64}, metadata: {{name: a}}}}",
+        "1: kind: has 64 characters, and Kubernetes allows 63; correct it",
+    ),
+    Case(
+        "a namespace that is too long",
+        f"{{apiVersion: v1, kind: A, metadata: {{name: a, namespace: {'a' * 64}}}}}",
+        "1: metadata.namespace: has 64 characters, and Kubernetes allows 63; correct it",
+    ),
+    Case(
         "a slash in a name",
         "{apiVersion: v1, kind: A, metadata: {name: org/image}}",
         '1: metadata.name: "." and "..", "/" and "%" are not allowed; rename it',
