@@ -39,6 +39,7 @@ from controller.revision import Revision
 
 log = logging.getLogger(__name__)
 
+_WAY_OUT = "with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
 # At teardown: where the place of a hook is gone, there is nothing left that it could do.
 _NOTHING_LEFT = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING, Reason.KIND_NOT_SERVED})
 
@@ -112,7 +113,8 @@ class HookRunner:
             error = self._advance(hook, occasion)
         except ApiError as refusal:
             failure = classify(refusal, hook.key, install_namespace=occasion.install_namespace["metadata"]["name"])
-            error = BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+            way_out = f"; {_WAY_OUT}" if hook.event.is_of_teardown else ""
+            error = BundleError(failure.reason, f"{failure.message}{way_out}", retry_after=failure.retry_after)
         if error is None or (hook.event.is_of_teardown and error.reason in _NOTHING_LEFT):
             self._retries.succeeded(occasion.owner, key)
             return None
@@ -155,7 +157,7 @@ class HookRunner:
             self._remove(hook, occasion)
             remedy = "its hook-delete-policy had it removed: take hook-failed out of that to see the logs of its pods"
         if hook.event.is_of_teardown:
-            remedy += "; with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
+            remedy += f"; {_WAY_OUT}"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({standing.message}); {remedy}")
 
     def _make_way(self, hook: Hook, resource: Resource, live: dict[str, Any], occasion: Occasion) -> BundleError | None:

@@ -138,6 +138,16 @@ def test_hooks_run_around_a_teardown(world: World) -> None:
     deployed.wait_gone()
 
 
+def test_what_a_refused_hook_holds_up_says_the_way_out(world: World) -> None:
+    deployed = deploy(world, config_map("settings"), hook("before", "pre-delete", template={}))
+    deployed.wait_ready()
+    deployed.delete()
+    deployed.wait_for("Ready", "False", saying="with spec.deletionPolicy Orphan it is deleted without hooks")
+    deployed.change(deletionPolicy="Orphan")
+    deployed.wait_gone()
+    assert deployed.get("settings")
+
+
 def test_no_other_namespace_than_the_install_namespace_is_made_for_a_hook(world: World) -> None:
     elsewhere = hook("before", "pre-install")
     elsewhere["metadata"]["namespace"] = missing = new_name()
