@@ -22,9 +22,11 @@ from controller.formats.composer import NodeBudget
 from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
-    find_manifest,
+    find_manifests,
     is_folder,
     join,
+    list_files,
+    looks_like_manifest,
     recognize_archives,
     recognize_bundle,
     recognize_chart,
@@ -83,10 +85,16 @@ class _Manifests:
                     yield document
 
     def warnings(self) -> list[str]:
-        """Return what lies beside a folder `manifests` and looks as if it were to be read, too."""
+        """Return what is left out and looks as if it were to be read, too."""
         bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
-        found = filter(None, (find_manifest(self._root, place) for place in bypassed))
-        return [f'{path}: is not read, since there is a folder "{_FOLDER}" beside it; move it there' for path in found]
+        beside = filter(None, (next(find_manifests(self._root, place), "") for place in bypassed))
+        files = (path for folder in self._folders for path in list_files(self._root, folder, _SUFFIXES))
+        unread = (path for path in files if path.rpartition("/")[2].startswith("."))
+        hidden = (path for path in unread if looks_like_manifest(self._root / path))
+        return [
+            *(f'{path}: is not read, since there is a folder "{_FOLDER}" beside it; move it there' for path in beside),
+            *(f"{path}: is not read, since it is hidden; take the dot off its name" for path in hidden),
+        ]
 
     def no_content(self) -> BundleError:
         """Return the error that says where manifests were looked for, and what else is there."""
@@ -146,7 +154,7 @@ class _Manifests:
     def _find_elsewhere(self) -> str:
         """Return where a manifest lies that is not looked at, and what to do; empty if none does."""
         others = (folder for folder in walk_folders(self._root) if folder not in self._folders)
-        path = next(filter(None, (find_manifest(self._root, folder) for folder in others)), "")
+        path = next((path for folder in others for path in find_manifests(self._root, folder)), "")
         remedy = 'put it into "manifests", or drop its folders by git.directory or http.stripComponents'
         return f"{quote(path)} is elsewhere: {remedy}" if path else ""
 

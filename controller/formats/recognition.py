@@ -42,17 +42,19 @@ def recognize_bundle(root: Path, folder: str) -> str:
 
 def recognize_manifests(root: Path, folder: str) -> str:
     """Return that a folder of the tree holds plain manifests, and what to do; empty if it holds none."""
-    path = find_manifest(root, folder)
+    path = next(find_manifests(root, folder), "")
     return _describe(path, "plain manifests", "plain") if path else ""
 
 
-def find_manifest(root: Path, folder: str) -> str:
-    """Return the first file of a folder of the tree that looks like a manifest; empty if none does."""
-    for path in list_files(root, folder, _MANIFESTS):
-        text = (root / path).read_bytes()
-        if b"apiVersion" in text and b"kind" in text:
-            return path
-    return ""
+def find_manifests(root: Path, folder: str) -> Iterator[str]:
+    """Return the files of a folder of the tree that look like manifests, by name."""
+    return (path for path in list_files(root, folder, _MANIFESTS) if looks_like_manifest(root / path))
+
+
+def looks_like_manifest(path: Path) -> bool:
+    """Return whether a file says what a Kubernetes object says of itself."""
+    text = path.read_bytes()
+    return b"apiVersion" in text and b"kind" in text
 
 
 def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:

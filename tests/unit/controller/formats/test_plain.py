@@ -136,6 +136,12 @@ def test_what_is_read_and_in_which_order(case: Case, tmp_path: Path) -> None:
     assert "".join(item["metadata"]["name"] for item in objects) == case.expect
 
 
+def test_a_hidden_manifest_is_pointed_at(tmp_path: Path) -> None:
+    files = {"a.yaml": manifest("a"), ".b.yaml": manifest("b"), ".ci.yaml": "on: push", ".github/c.yaml": manifest("c")}
+    tree = ContentTree(root=write(tmp_path, files), destinations=("",))
+    assert rendering(tree).warnings == [".b.yaml: is not read, since it is hidden; take the dot off its name"]
+
+
 def test_a_manifest_beside_manifests_is_pointed_at(tmp_path: Path) -> None:
     files = {"a/manifests/a.yaml": manifest("a"), "a/b.yaml": manifest("b"), "a/d.yml": "x: y", "c.yml": manifest("c")}
     tree = ContentTree(root=write(tmp_path, files), destinations=("", "a"))
