@@ -105,9 +105,6 @@ class _Dispatcher:
         for name in self.reconciler.end_waits() if self.reconciler else []:
             self._queue.add(name)
 
-    def kind_came(self, name: str) -> None:
-        self._queue.add(name)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:

@@ -60,13 +60,10 @@ class Listener(Protocol):
         """A BundleDeployment has another spec, annotation, finalizer or end, or is gone."""
 
     def objects_changed(self, name: str, *, urgent: bool) -> None:
-        """A managed object of it has changed; urgent unless only its health has."""
+        """A managed object of it has changed, or can be watched now; urgent unless only its health has changed."""
 
     def cluster_changed(self, kind: str) -> None:
         """A CustomResourceDefinition, APIService or Namespace has changed, or somebody let go of an object."""
-
-    def kind_came(self, name: str) -> None:
-        """A kind of which it has objects, and that could not be watched, may be served now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,7 +401,7 @@ class Watches:
             come = {each for each in self._unwatched if each[0] == group}
             blind = [name for name, kinds in self._needs.items() if kinds & come] if come else []
         for name in blind:
-            self._listener.kind_came(name)
+            self._listener.objects_changed(name, urgent=True)
 
     def _definitions_settled(self) -> None:
         """Custom resources can be watched now."""

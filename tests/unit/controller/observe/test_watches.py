@@ -48,9 +48,6 @@ class Told:
     def cluster_changed(self, kind: str) -> None:
         self._note(f"cluster {kind}")
 
-    def kind_came(self, name: str) -> None:
-        self._note(f"kind {name}")
-
     def _note(self, text: str) -> None:
         with self._lock:
             self.heard.append(text)
@@ -695,28 +692,26 @@ def test_who_has_objects_of_a_kind_is_told_when_its_definition_comes_later_than_
     world.cluster.served.remove(WIDGET)
     world.start()
     world.managed(path=WIDGETS)
+    world.know(CONFIG_MAP, name="other")
     assert world.watches.need("shop", [WIDGET.gvk]) == []
-    world.watches.need("other", [CONFIG_MAP])
     assert (world.watches.is_blind("shop"), world.watches.is_blind("other")) == (True, False)
     define(world)
     heard = world.hear("cluster CustomResourceDefinition")
-    assert [text for text in heard if text.startswith("kind")] == ["kind shop"]
+    assert [text for text in heard if text.startswith("objects")] == ["objects shop"]
     world.watches.need("shop", [WIDGET.gvk])
     world.wait(lambda: world.watches.managed("shop"), "its objects are known")
     assert not world.watches.is_blind("shop")
-    define(world, announces="v1")
-    assert "kind shop" not in world.hear("cluster CustomResourceDefinition")
 
 
 def test_who_has_objects_of_an_aggregated_kind_is_told_when_its_service_changes(world: World) -> None:
     world.cluster.served.remove(WIDGET)
     world.start()
+    world.know(CONFIG_MAP, name="other")
     world.watches.need("shop", [WIDGET.gvk])
-    world.watches.need("other", [CONFIG_MAP])
     world.api.put(SERVICES, "v1.other.com")
-    assert "kind shop" not in world.hear("cluster APIService")
+    assert "objects shop" not in world.hear("cluster APIService")
     world.api.put(SERVICES, "v1.example.com")
-    assert [text for text in world.hear("cluster APIService") if text.startswith("kind")] == ["kind shop"]
+    assert [text for text in world.hear("cluster APIService") if text.startswith("objects")] == ["objects shop"]
 
 
 def test_a_namespace_ends_waits_and_has_nothing_to_do_with_discovery(world: World) -> None:
