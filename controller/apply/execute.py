@@ -180,6 +180,8 @@ def _not_served(task: Task) -> BundleError:
 
 def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
     """Return why an object can be at no path of the API server, so that nothing about it can be asked."""
+    if resource.namespaced and not task.target.key.namespace:
+        return _not_served(task)  # when its namespace was to be decided; now it is, and the next pass does that
     try:
         resource.path(task.target.key.namespace, task.target.key.name)
     except ValueError as error:

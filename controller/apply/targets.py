@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from api import names
@@ -81,6 +82,7 @@ def make_targets(
         orphan: the deletionPolicy is Orphan: nothing carries an ownerReference.
         is_namespaced: whether the objects of a kind have a namespace; None: the cluster does not serve it.
     """
+    is_namespaced = cache(is_namespaced)  # it may come to be served meanwhile, and one answer has to be that of all
     install_namespace = revision.terms.install_namespace
     placed = [_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects]
     ignore, autoscalers = (revision.terms.drift or {}).get("ignore", ()), find_autoscalers(placed)

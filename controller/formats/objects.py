@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
 from controller.formats.manifests import Document
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
@@ -143,7 +144,7 @@ def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
             return f"{path}: has {len(text)} characters, and Kubernetes allows {most}; correct it"
     for field, segment in (("name", metadata["name"]), ("namespace", namespace)):
         if segment in (".", "..") or "/" in segment or "%" in segment:
-            return f'metadata.{field}: "." and "..", "/" and "%" are not allowed; rename it'
+            return f'metadata.{field}: {quote(segment)}: ".", "..", "/" and "%" are not allowed; rename it'
     return ""
 
 

@@ -209,7 +209,7 @@ def test_a_user_s_check_replaces_the_rule_of_a_kind_and_can_be_taken_away(kwok_w
     deployed = kwok_world.deploy(config_map("a", **{"is.ready": "false"}), front, healthChecks=[always, ready])
     said = wait_told(kwok_world, deployed, "ConfigMap a", "HealthCheckNotMet", "Progressing")
     assert said.endswith('data["is.ready"] is not one of true')
-    assert "Service front" not in not_ready(deployed)
+    kwok_world.wait(lambda: "Service front" not in not_ready(deployed), "the Service is taken as it is")
 
     deployed.change(healthChecks=[always])
     deployed.wait_ready()

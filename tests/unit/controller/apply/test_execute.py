@@ -373,6 +373,17 @@ def test_a_kind_that_is_not_served_says_what_to_do(bench: Bench) -> None:
     )
 
 
+def test_a_kind_that_came_after_its_namespace_was_to_be_decided_is_left_for_the_next_pass(bench: Bench) -> None:
+    widget = manifest("Widget", "w", api_version="example.com/v1", namespace="")
+    bench.cluster.served.remove(WIDGETS)
+    early = bench.targets(widget)
+    bench.cluster.served.append(WIDGETS)
+    (outcome,) = bench.applier.execute(*bench.plan(early))
+    assert outcome.error is not None
+    assert outcome.error.reason is Reason.KIND_NOT_SERVED
+    assert bench.cluster.taken() == []
+
+
 def test_warnings_of_the_server_are_kept(bench: Bench) -> None:
     bench.cluster.warnings = ("v1 is deprecated",)
     assert bench.run(config_map())["a"].warnings == ("v1 is deprecated",)

@@ -103,6 +103,14 @@ def test_the_namespace_of_an_unknown_kind_is_decided_when_it_is_served() -> None
     ]
 
 
+def test_a_kind_that_comes_to_be_served_meanwhile_is_not_decided_yet() -> None:
+    answers = iter([None, True])
+    revision = Revision(digest="sha256:aa", objects=(WIDGET,), terms=Terms(inputs="", install_namespace="shop"))
+    made = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda _kind: next(answers))
+    assert made.undecided
+    assert [target.key.namespace for target in made.targets] == [""]
+
+
 def test_an_unknown_kind_with_a_namespace_is_decided() -> None:
     assert not targets({**WIDGET, "metadata": {"name": "w", "namespace": "shop"}}).undecided
 

@@ -137,12 +137,12 @@ DEFECTS = [
     Case(
         "a slash in a name",
         "{apiVersion: v1, kind: A, metadata: {name: org/image}}",
-        '1: metadata.name: "." and "..", "/" and "%" are not allowed; rename it',
+        '1: metadata.name: "org/image": ".", "..", "/" and "%" are not allowed; rename it',
     ),
     Case(
         "a namespace that leads elsewhere",
         "{apiVersion: v1, kind: A, metadata: {name: a, namespace: ..}}",
-        '1: metadata.namespace: "." and "..", "/" and "%" are not allowed; rename it',
+        '1: metadata.namespace: "..": ".", "..", "/" and "%" are not allowed; rename it',
     ),
     Case(
         "an item of a List",
