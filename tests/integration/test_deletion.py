@@ -29,9 +29,12 @@ NAMESPACE_SECONDS = 90.0
 
 
 def deletions(world: World, deployed: Deployed, position: int) -> list[str]:
-    """Return the names of what the controller deleted since then, in the order of the requests; no revisions."""
+    """Return the names of what the controller deleted since then, in the order of the first requests; no revisions.
+
+    What has changed meanwhile, as the state of a Namespace does, is not deleted by a request (409), but by the next.
+    """
     asked = [request for request in world.requests(position) if request.startswith("delete ")]
-    return [request.rpartition("/")[2] for request in asked if "/secrets/revision." not in request]
+    return list(dict.fromkeys(request.rpartition("/")[2] for request in asked if "/secrets/revision." not in request))
 
 
 def released(world: World, deployed: Deployed, path: str) -> bool:
