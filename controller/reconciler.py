@@ -194,8 +194,7 @@ class Reconciler:
         return Requeue(after=error.retry_after, failed=True)
 
     def _requeue(self, deployment: BundleDeployment, report: Report, memory: Memory) -> Requeue:
-        if self._memories.missed(memory):
-            self._retries.end_waits(deployment.metadata.name)
+        if self._memories.missed(memory):  # the pass that comes back ends what waits
             return Requeue(after=MISSED_SECONDS)
         seconds = [
             self._retries.seconds_to_next(deployment.metadata.name),

@@ -89,8 +89,7 @@ class _Manifests:
         bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
         beside = filter(None, (next(find_manifests(self._root, place), "") for place in bypassed))
         files = (path for folder in self._folders for path in list_files(self._root, folder, _SUFFIXES))
-        unread = (path for path in files if path.rpartition("/")[2].startswith("."))
-        hidden = (path for path in unread if looks_like_manifest(self._root / path))
+        hidden = (path for path in files if _is_hidden(path) and looks_like_manifest(self._root / path))
         return [
             *(f'{path}: is not read, since there is a folder "{_FOLDER}" beside it; move it there' for path in beside),
             *(f"{path}: is not read, since it is hidden; take the dot off its name" for path in hidden),
@@ -128,7 +127,7 @@ class _Manifests:
         return files
 
     def _refuse_manifests_below(self, subfolder: str, entry: os.DirEntry[str], folder: str) -> None:
-        if _is_hidden(entry) or not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
+        if _is_hidden(subfolder) or not entry.is_dir(follow_symlinks=False) or subfolder in self._destinations:
             return  # a destination is read on its own
         for name, item in self._entries(subfolder):
             if _is_manifest(name, item):
@@ -160,15 +159,15 @@ class _Manifests:
 
 
 def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
-    if _is_hidden(entry) or not name.endswith(_SUFFIXES) or entry.is_dir(follow_symlinks=False):
+    if _is_hidden(name) or not name.endswith(_SUFFIXES) or entry.is_dir(follow_symlinks=False):
         return False
     if not entry.is_file(follow_symlinks=False):
         raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
     return True
 
 
-def _is_hidden(entry: os.DirEntry[str]) -> bool:
-    return entry.name.startswith(".")
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(".")
 
 
 def _refuse_kustomization(document: Document) -> None:

@@ -230,10 +230,10 @@ class Watches:
         wanted = {(kind.group, kind.kind): kind for kind in kinds}
         with self._lock:
             self._needs[name] = self._needs.get(name, frozenset()) | frozenset(wanted)
-            unwatched = [kind for group_kind, kind in wanted.items() if group_kind not in self._kinds]
-            self._unwatched |= wanted.keys() - self._kinds.keys()  # what comes from now on is told
-        dark = [kind for kind in unwatched if not self._can_judge(kind)]
-        lit = [kind for kind in unwatched if kind not in dark]
+            unwatched = {group_kind: kind for group_kind, kind in wanted.items() if group_kind not in self._kinds}
+            self._unwatched |= unwatched.keys()  # what comes from now on is told
+        dark = [kind for kind in unwatched.values() if not self._can_judge(kind)]
+        lit = [kind for kind in unwatched.values() if kind not in dark]
         served = [(kind, resource) for kind in lit if (resource := self._serving(kind))]  # may take a request
         with self._lock:
             for kind, resource in served:
