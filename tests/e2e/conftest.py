@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.settings import Settings
 from tests.support.bundles import World, new_world
+from tests.support.installations import install
+from tests.support.private_sources import secret_manifest
 from tests.support.registry import LocalRegistry
+from tests.support.tenants import Tenants
 
 
 @pytest.fixture
@@ -18,3 +22,13 @@ def world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) ->
     with new_world(kwok_cluster, registry, settings.running) as started:
         yield started
         print(started.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
+
+
+@pytest.fixture(scope="module")
+def tenants(fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[Tenants]:
+    with install(fresh_kwok_cluster, registry, settings.running, "restricted") as world:
+        tenants = Tenants(world)
+        for name in ("tenant", "other"):
+            tenants.admit(name)
+            tenants.put(name, "secrets", secret_manifest(name, "login", {"username": name, "password": "secret"}))
+        yield tenants

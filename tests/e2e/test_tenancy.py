@@ -13,67 +13,13 @@ from typing import Any
 import pytest
 
 from api import names
-from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.kubectl import KubectlError
-from hack.control_plane.settings import Settings
-from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, exists, image
-from tests.support.installations import NAMESPACE, install
-from tests.support.private_sources import secret_manifest
-from tests.support.registry import LocalRegistry
+from tests.support.bundles import ROOT, Deployed, Manifest, config_map, exists, image
+from tests.support.installations import NAMESPACE
+from tests.support.tenants import ANN, BEN, OWN, Tenants
 
-ANN = ("--as=ann", "--as-group=tenant", "--as-group=system:authenticated")
-"""Of the tenant "tenant", whose namespace and group are called so."""
-BEN = ("--as=ben", "--as-group=other", "--as-group=system:authenticated")
 pytestmark = pytest.mark.timeout(300)
 RBAC = "rbac.authorization.k8s.io"
-
-
-class Tenants:
-    """Two tenants, `tenant` and `other`, each with its namespace, and what they do with kubectl."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._kubectl = world.cluster.kubectl
-
-    def admit(self, name: str) -> None:
-        """Do what the administrator does for a new tenant."""
-        self._kubectl("create", "namespace", name)
-        objects = self._kubectl("kustomize", str(ROOT / "config/restricted/tenant"))
-        renamed = objects.replace("namespace: tenant", f"namespace: {name}").replace("name: tenant", f"name: {name}")
-        self._kubectl("apply", "-f", "-", input=renamed)
-        self._kubectl(
-            "create", "clusterrolebinding", f"editor-{name}", "--clusterrole=rukpak-editor", f"--group={name}"
-        )
-
-    def apply(self, who: tuple[str, ...], name: str, ref: str = "", **spec: Any) -> Deployed:
-        """Apply a BundleDeployment as somebody."""
-        spec = {"format": "plain", "sources": [image(ref or self.push(name, config_map("settings")))], **spec}
-        manifest = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
-        self._kubectl("apply", *who, "-f", "-", input=json.dumps({**manifest, "spec": spec}))
-        return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)
-
-    def push(self, name: str, *objects: Manifest) -> str:
-        self.world.registry.push_image(f"tenants/{name}", "v1", [bundle_of(*objects)])
-        return f"{self.world.registry.host}/tenants/{name}:v1"
-
-    def may_not(self, who: tuple[str, ...], *arguments: str, saying: str) -> None:
-        with pytest.raises(KubectlError) as caught:
-            self._kubectl(*arguments, *who)
-        assert saying in caught.value.stderr
-
-    def put(self, namespace: str, plural: str, manifest: Manifest) -> None:
-        path = f"/api/v1/namespaces/{namespace}/{plural}/{manifest['metadata']['name']}"
-        self.world.client.apply(path, manifest, manager="tests", force=True)
-
-
-@pytest.fixture(scope="module")
-def tenants(fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[Tenants]:
-    with install(fresh_kwok_cluster, registry, settings.running, "restricted") as world:
-        tenants = Tenants(world)
-        for name in ("tenant", "other"):
-            tenants.admit(name)
-            tenants.put(name, "secrets", secret_manifest(name, "login", {"username": name, "password": "secret"}))
-        yield tenants
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +30,6 @@ def theirs(tenants: Tenants) -> Deployed:
     return deployed
 
 
-OWN = {"installNamespace": "tenant", "serviceAccountName": "installer"}
 LOGIN_OF_OTHERS = {"ref": "example.com/a:v1", "auth": {"secret": {"namespace": "other", "name": "login"}}}
 WITH_LOGIN_OF_OTHERS = [{"kind": "image", "image": LOGIN_OF_OTHERS}]
 OLDER_SPELLING = {"ref": "example.com/a:v1", "auth": {"namespace": "other", "name": "login"}}
