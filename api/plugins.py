@@ -68,7 +68,10 @@ class Network:
     allow_loopback: bool = True
     """Whether a source may be at a loopback address."""
     allowed_networks: tuple[str, ...] = ()
-    """Networks in CIDR notation that the address guard lets through though it would refuse them; never link-local."""
+    """Networks in CIDR notation that the address guard lets through though it would refuse them; never link-local or
+    metadata addresses."""
+    denied_networks: tuple[str, ...] = ()
+    """Networks in CIDR notation that no source may be in; the narrower of an allowed and a denied network counts."""
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     """Registry host to the host (and path prefix) that is asked instead."""
 

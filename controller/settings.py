@@ -62,7 +62,14 @@ class Settings:
         "ServiceAccount in the install namespace of a BundleDeployment that names none; installNamespace is required",
     )
     registry_mirror: str = _option("", "registries that are asked instead (HOST=MIRROR,…)")
-    allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that the address guard lets through")
+    denied_networks: str = _option(
+        "", "networks (10.0.0.0/8,…) that no source may be in: pods, services, nodes; in a pod the API server besides"
+    )
+    allowed_networks: str = _option(
+        "",
+        "networks (10.0.0.0/8,…) that sources may be in, though denied or loopback; the narrower of two counts; never "
+        "link-local or metadata addresses",
+    )
     allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
     workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
     apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
@@ -94,9 +101,16 @@ class Settings:
         Raises: ValueError for a mirror or a network that is none.
         """
         mirrors = dict(_parse_mirror(pair) for pair in _split(self.registry_mirror))
-        networks = tuple(_parse_network(text) for text in _split(self.allowed_networks))
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
-        return Network(allow_loopback=allow, allowed_networks=networks, registry_mirrors=mirrors)
+        return Network(
+            allow_loopback=allow,
+            allowed_networks=_parse_networks("--allowed-networks", self.allowed_networks),
+            denied_networks=(
+                *_parse_networks("--denied-networks", self.denied_networks),
+                *(_networks_of_api_server() if in_pod else ()),
+            ),
+            registry_mirrors=mirrors,
+        )
 
     def lease_times(self) -> LeaseTimes:
         """Return the times of the Lease."""
@@ -157,11 +171,23 @@ def _parse_mirror(pair: str) -> tuple[str, str]:
     return host, mirror
 
 
-def _parse_network(text: str) -> str:
+def _parse_networks(flag: str, texts: str) -> tuple[str, ...]:
+    return tuple(_parse_network(flag, text) for text in _split(texts))
+
+
+def _parse_network(flag: str, text: str) -> str:
     try:
         return str(ip_network(text))
     except ValueError as error:
-        raise ValueError(f'--allowed-networks: "{text}" is not a network like 10.0.0.0/8') from error
+        raise ValueError(f'{flag}: "{text}" is not a network like 10.0.0.0/8') from error
+
+
+def _networks_of_api_server() -> tuple[str, ...]:
+    """Return the address at which pods find the API server, of which no source has anything to ask."""
+    try:
+        return (str(ip_network(os.environ.get("KUBERNETES_SERVICE_HOST", ""))),)
+    except ValueError:  # a name, or nothing
+        return ()
 
 
 def parse_address(name: str, text: str) -> tuple[str, int] | None:

@@ -25,7 +25,7 @@ from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
 from controller.confinement import STARTING
 from controller.content.limits import quote
-from controller.sources.connections import forbidden
+from controller.sources.addresses import forbidden
 from controller.sources.git_reference import HTTP, SSH, Repository
 from controller.sources.transport import is_certificate_data
 

@@ -70,6 +70,9 @@ MISTAKES = [
         '--registry-mirror: "docker.io=https://mirror" is not HOST=MIRROR',
     ),
     Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),
+    Mistake(
+        "no network to deny", ["--denied-networks=x"], {}, '--denied-networks: "x" is not a network like 10.0.0.0/8'
+    ),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
     Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false ('),
     Mistake("no account", ["--default-service-account=a:b"], {}, '--default-service-account: "a:b" cannot be the name'),
@@ -186,6 +189,12 @@ WAYS = [
         Network(allowed_networks=("10.0.0.0/8", "fd00::/8")),
     ),
     Way(
+        "networks that no source may be in",
+        ["--denied-networks=10.0.0.0/8,fd00::/8"],
+        False,
+        Network(denied_networks=("10.0.0.0/8", "fd00::/8")),
+    ),
+    Way(
         "registries that are asked instead",
         ["--registry-mirror=docker.io=mirror.example.com/hub,quay.io=other:5000"],
         False,
@@ -195,5 +204,22 @@ WAYS = [
 
 
 @pytest.mark.parametrize("case", WAYS, ids=attrgetter("name"))
-def test_how_sources_may_be_reached(case: Way) -> None:
+def test_how_sources_may_be_reached(case: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert parse(case.arguments, {}).network(in_pod=case.in_pod) == case.expect
+
+
+@pytest.mark.parametrize(
+    ("host", "in_pod", "expect"),
+    [
+        ("10.96.0.1", True, ("172.16.0.0/12", "10.96.0.1/32")),
+        ("fd00::1", True, ("172.16.0.0/12", "fd00::1/128")),
+        ("10.96.0.1", False, ("172.16.0.0/12",)),
+        ("kubernetes.example.com", True, ("172.16.0.0/12",)),
+    ],
+)
+def test_no_source_is_the_api_server_of_a_pod(
+    host: str, in_pod: bool, expect: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    assert parse(["--denied-networks=172.16.0.0/12"], {}).network(in_pod=in_pod).denied_networks == expect

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 import requests
@@ -29,7 +29,7 @@ from api.errors import BundleError
 from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources import transport as module
-from controller.sources.connections import Guard, forbidden
+from controller.sources.connections import Guard
 from controller.sources.transport import LIBRARY_ERRORS, Transport, is_certificate_data, translate
 from tests.support.faulty_registry import Faults, FaultyRegistry
 
@@ -268,42 +268,6 @@ def test_one_connection_serves_several_requests(registry: FaultyRegistry, access
         assert len(transport._guard._connections) == 1
 
 
-ADDRESSES = [
-    ("169.254.169.254", True, False, "link-local"), ("::ffff:169.254.169.254", True, False, "link-local"),
-    ("fe80::1%eth0", True, False, "link-local"), ("fd00:ec2::254", True, False, "link-local"),
-    ("224.0.0.1", True, False, "nobody's"), ("0.0.0.0", True, False, "nobody's"),
-    ("127.0.0.1", False, False, "this machine's own"), ("::1", False, False, "this machine's own"),
-    ("::ffff:127.0.0.1", False, True, "this machine's own"), ("10.0.0.1", True, True, "plain http"),
-    ("8.8.8.8", False, True, "plain http"), ("127.0.0.1", True, True, ""), ("10.0.0.1", False, False, ""),
-    ("2606:4700::1", False, False, ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("address", "loopback", "plain", "message"), ADDRESSES)
-def test_which_addresses_are_talked_to(address: str, loopback: bool, plain: bool, message: str) -> None:
-    problem = forbidden(address, Network(allow_loopback=loopback), plain=plain)
-    assert message in problem
-    assert bool(problem) is bool(message)
-
-
-ALLOWED = [
-    ("127.0.0.1", "127.0.0.0/8", True), ("127.0.0.1", "10.0.0.0/8", False), ("::1", "127.0.0.0/8", False),
-    ("::ffff:127.0.0.1", "127.0.0.0/8", True), ("224.0.0.1", "224.0.0.0/4", True), ("169.254.1.1", "0.0.0.0/0", False),
-    ("fe80::1", "::/0", False), ("fd00:ec2::254", "fd00::/8", False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("address", "allowed", "expect"), ALLOWED)
-def test_which_addresses_an_administrator_can_let_through(address: str, allowed: str, expect: bool) -> None:
-    network = Network(allow_loopback=False, allowed_networks=(allowed,))
-    assert (forbidden(address, network, plain=False) == "") is expect
-
-
-def test_plain_http_to_an_admitted_network_is_still_for_loopback_only() -> None:
-    network = Network(allowed_networks=("10.0.0.0/8",))
-    assert "plain http" in forbidden("10.0.0.1", network, plain=True)
-
-
 def test_an_administrator_forbids_loopback(registry: FaultyRegistry, access: Access) -> None:
     strict = replace(access, network=Network(allow_loopback=False))
     with pytest.raises(BundleError, match="this machine's own"):
@@ -312,13 +276,25 @@ def test_an_administrator_forbids_loopback(registry: FaultyRegistry, access: Acc
 
 
 def test_plain_http_beyond_loopback_takes_that_tls_was_given_up() -> None:
-    connection, peer = (
-        SimpleNamespace(host="10.0.0.1"),
-        SimpleNamespace(getpeername=lambda: ("10.0.0.1", 80), close=lambda: None),
-    )
-    Guard(PATH, Network(), plain=True).admit(connection, peer, plain=True)  # type: ignore[arg-type]
+    assert Guard(PATH, Network(), plain=True).admit("host", ["10.0.0.1"], plain=True) == ["10.0.0.1"]
     with pytest.raises(BundleError, match="plain http"):
-        Guard(PATH, Network()).admit(connection, peer, plain=True)  # type: ignore[arg-type]
+        Guard(PATH, Network()).admit("host", ["10.0.0.1"], plain=True)
+
+
+def test_of_the_addresses_of_a_name_those_that_may_be_talked_to_are_used() -> None:
+    guard = Guard(PATH, Network(denied_networks=("10.0.0.0/8",)))
+    assert guard.admit("host", ["10.0.0.1", "8.8.8.8", "169.254.169.254"], plain=False) == ["8.8.8.8"]
+
+
+def test_a_denied_address_is_not_even_knocked_at(access: Access) -> None:
+    denied = replace(access, network=Network(denied_networks=("127.0.0.0/8",)))
+    with socket.create_server(("127.0.0.1", 0)) as listener, Transport(denied, loopback=True) as transport:
+        with pytest.raises(BundleError, match="--denied-networks") as caught:
+            transport.send("GET", f"http://127.0.0.1:{listener.getsockname()[1]}/", {})
+        listener.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert caught.value.reason is Reason.INSECURE_REFUSED
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
