@@ -157,6 +157,15 @@ class Source(Protocol):
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what names the content, in normalised spelling: `specDigest` covers just this (DESIGN, rule 1)."""
 
+    def origin(self, parameters: Mapping[str, Any]) -> str:  # noqa: ARG002 - what those have who inherit
+        """Return who `resolve` asks for the content, in normalised spelling: registry and repository, a URL.
+
+        Stored content is shared only by references with one origin, since a server may claim to have any digest. A
+        source without this method, or with nothing to say, shares only among equal parameters. It may hold secrets:
+        what is kept of it is a digest.
+        """
+        return ""
+
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         """Ask the source what the parameters name now. It must answer for a digest, too: that authorises this caller.
 
@@ -164,7 +173,7 @@ class Source(Protocol):
         """
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
-        """Return the key of the content store: equal keys mean equal content."""
+        """Return what tells contents of one origin apart: equal keys mean equal content, wherever it comes from."""
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the entries of what was resolved, never of a floating name; every digest is verified by the end.

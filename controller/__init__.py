@@ -11,6 +11,7 @@
     assistance, secrets  what sources are given: credentials, a place to say how far they are
     retries              when what failed may be tried again
     desired              from a spec to a revision: resolve, fetch, assemble, render
+    origins              who gave a content, and who shares it
     capabilities         what a cluster serves, as a file: for renderings without one
     sources              where content comes from: names to digests, digests to entries
     content              what is fetched, on disk: written once, verified, by digest

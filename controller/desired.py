@@ -6,8 +6,6 @@ used only for what is not pinned (resolving) and for what is not stored (fetchin
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import time
 from collections import Counter
@@ -43,6 +41,7 @@ from controller.content.tree import assemble
 from controller.extensions import format_of, source_of
 from controller.formats.applicable import make_applicable, revision_digest, scopes_of_crds
 from controller.observer import DEAF, Observer, Phase, SourceResult, timed
+from controller.origins import content_key, digest_of_json, origin_of, resolution_of, store_key
 from controller.revision import Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
@@ -104,7 +103,9 @@ def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
 
 def spec_digest(source: Source) -> str:
     """Return the digest of what names a source's content: a new one, and only that, asks for a new resolution."""
-    return "v1:" + _digest({"kind": source.kind, "identity": source_of(source.kind).identity(source.parameters_json)})
+    return "v1:" + digest_of_json(
+        {"kind": source.kind, "identity": source_of(source.kind).identity(source.parameters_json)}
+    )
 
 
 def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
@@ -116,7 +117,7 @@ def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
 
 def inputs_digest(request: Request) -> str:
     """Return the digest of all that a rendering depends on, but for the capabilities (DESIGN, rule 9)."""
-    return _digest(
+    return digest_of_json(
         {
             **_inputs(request),
             "installNamespace": request.spec.install_namespace or "",
@@ -150,7 +151,7 @@ def _rendering_digest(request: Request, install_namespace: str, capabilities: Ca
     kinds = sorted([*kind, scope] for kind, scope in capabilities.kinds.items())
     cluster = {"version": capabilities.kubernetes_version, "kinds": kinds}
     named = {"name": request.name, "installNamespace": install_namespace}
-    return _digest({**_inputs(request), **named, "capabilities": cluster})
+    return digest_of_json({**_inputs(request), **named, "capabilities": cluster})
 
 
 def _inputs(request: Request) -> dict[str, Any]:
@@ -160,11 +161,6 @@ def _inputs(request: Request) -> dict[str, Any]:
         "config": request.spec.config,
         "sources": list(zip(targets, _content_keys(request), strict=True)),
     }
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +178,14 @@ class Aid:
 
 
 _NO_AID = Aid()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """One call of the builder, as those see it who do a part of it."""
+
+    cancelled: threading.Event
+    aid: Aid
 
 
 class Builder:
@@ -216,10 +220,10 @@ class Builder:
 
     def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid = _NO_AID) -> Resolved:
         """Resolve the sources that have no pin, at the same time; what succeeds is pinned even if others fail."""
+        work = _Work(cancelled=cancelled, aid=aid)
         with ThreadPoolExecutor(max(len(spec.sources), 1)) as pool:
             jobs = [
-                pool.submit(self._resolve, index, source, cancelled, aid) if pin is None else None
-                for index, (source, pin) in enumerate(zip(spec.sources, pins, strict=True))
+                pool.submit(self._resolve, spec, index, work) if pin is None else None for index, pin in enumerate(pins)
             ]
         found: list[SourcePin | None] = []
         failures: list[BundleError] = []
@@ -232,11 +236,14 @@ class Builder:
             found.append(None if error else job.result() if job else pin)
         return Resolved(pins=tuple(found), failure=_first(failures))
 
-    def _resolve(self, index: int, source: Source, cancelled: threading.Event, aid: Aid) -> SourcePin:
-        with self._asking(Phase.RESOLVE, index, source, aid), self._store.scratch() as scratch:
-            access = self._access(index, source, scratch, cancelled, aid)
-            keep = partial(self._keep, source, access.path)
-            resolution = source_of(source.kind).resolve(source.parameters_json, replace(access, keep=keep))
+    def _resolve(self, spec: Spec, index: int, work: _Work) -> SourcePin:
+        source = spec.sources[index]
+        plugin = source_of(source.kind)
+        origin = origin_of(plugin, source, spec.install_namespace)
+        with self._asking(Phase.RESOLVE, index, source, work), self._store.scratch() as scratch:
+            access = self._access(index, source, scratch, work)
+            keep = partial(self._keep, source, origin, access.path)
+            resolution = plugin.resolve(source.parameters_json, replace(access, keep=keep))
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._observer.source_asked(source.kind, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
         return SourcePin(
@@ -245,6 +252,7 @@ class Builder:
             resolved=resolution.pinned,
             digest=resolution.digest,
             spec_digest=spec_digest(source),
+            origin=origin,
             resolved_at=self._now(),
             validator=resolution.validator,
         )
@@ -265,9 +273,9 @@ class Builder:
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
-        spec = request.spec
-        with self._using(_content_keys(request)), self._store.scratch() as scratch:
-            tree = assemble(self._parts(request, cancelled, aid), scratch / "tree")
+        spec, work = request.spec, _Work(cancelled=cancelled, aid=aid)
+        with self._using(_store_keys(request)), self._store.scratch() as scratch:
+            tree = assemble(self._parts(request, work), scratch / "tree")
 
             def make() -> Revision:
                 with self._store.scratch() as own:
@@ -298,13 +306,10 @@ class Builder:
                 in_use = set(+self._in_use)
             self._store.collect(in_use, self._store_bytes)
 
-    def _parts(self, request: Request, cancelled: threading.Event, aid: Aid) -> list[tuple[str, str, Path]]:
-        sources = request.spec.sources
+    def _parts(self, request: Request, work: _Work) -> list[tuple[str, str, Path]]:
+        sources, keys = request.spec.sources, _store_keys(request)
         with ThreadPoolExecutor(len(sources)) as pool:
-            jobs = [
-                pool.submit(self._fetch, index, source, pin, cancelled, aid)
-                for index, (source, pin) in enumerate(zip(sources, request.pins, strict=True))
-            ]
+            jobs = [pool.submit(self._fetch, request, index, key, work) for index, key in enumerate(keys)]
         failures = [error for job in jobs if isinstance(error := job.exception(), BundleError)]
         if failure := _first(failures):
             raise failure
@@ -313,50 +318,51 @@ class Builder:
             for i, (source, job) in enumerate(zip(sources, jobs, strict=True))
         ]
 
-    def _fetch(self, index: int, source: Source, pin: SourcePin, cancelled: threading.Event, aid: Aid) -> Path:
-        plugin, resolution = source_of(source.kind), _resolution(pin)
-        key = _content_key(source, resolution)
+    def _fetch(self, request: Request, index: int, key: str, work: _Work) -> Path:
+        source, resolution = request.spec.sources[index], resolution_of(request.pins[index])
+        plugin = source_of(source.kind)
         if stored := self._store.get(key):
             self._observer.source_asked(source.kind, SourceResult.REUSED)
             return stored
 
         def write(folder: Path) -> None:
             with self._store.scratch() as scratch:
-                access = self._access(index, source, scratch, cancelled, aid)
+                access = self._access(index, source, scratch, work)
                 entries = plugin.fetch(source.parameters_json, resolution, access)
                 write_entries(entries, folder, self._limits, access.path)
 
-        with self._asking(Phase.FETCH, index, source, aid):
+        with self._asking(Phase.FETCH, index, source, work):
             folder = self._store.put(key, write)
         self._observer.source_asked(source.kind, SourceResult.FETCHED)
         return folder
 
     @contextmanager
-    def _asking(self, phase: Phase, index: int, source: Source, aid: Aid) -> Iterator[None]:
+    def _asking(self, phase: Phase, index: int, source: Source, work: _Work) -> Iterator[None]:
         """Tell how long asking a source takes, and how it ends if it fails."""
         try:
-            with timed(self._observer, phase), _telling(index, aid):
+            with timed(self._observer, phase), _telling(index, work.aid):
                 yield
         except BundleError:
             self._observer.source_asked(source.kind, SourceResult.ERROR)
             raise
 
-    def _keep(self, source: Source, path: str, resolution: Resolution, entries: Iterator[Entry]) -> None:
+    def _keep(self, source: Source, origin: str, path: str, resolution: Resolution, entries: Iterator[Entry]) -> None:
         """Store content that resolving had to read."""
-        key = _content_key(source, resolution)
+        key = store_key(content_key(source_of(source.kind), source, resolution), origin, origin)
         self._store.put(key, lambda folder: write_entries(entries, folder, self._limits, path))
 
-    def _access(self, index: int, source: Source, scratch: Path, cancelled: threading.Event, aid: Aid) -> Access:
+    def _access(self, index: int, source: Source, scratch: Path, work: _Work) -> Access:
+        aid = work.aid
         previous = aid.previous[index] if aid.previous else None
         return Access(
             path=f"spec.sources[{index}].{source.block}",
             deadline=time.monotonic() + self._timeout,
-            cancelled=cancelled,
+            cancelled=work.cancelled,
             scratch=scratch,
             limits=self._limits,
             network=self._network,
             credentials=aid.credentials(index, source),
-            previous=_resolution(previous) if previous else None,
+            previous=resolution_of(previous) if previous else None,
             progress=lambda done, total: aid.progress(index, done, total),
         )
 
@@ -428,17 +434,18 @@ def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _resolution(pin: SourcePin) -> Resolution:
-    return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator)
-
-
-def _content_key(source: Source, resolution: Resolution) -> str:
-    return f"{source.kind}|{source_of(source.kind).content_key(source.parameters_json, resolution)}"
-
-
 def _content_keys(request: Request) -> list[str]:
     pairs = zip(request.spec.sources, request.pins, strict=True)
-    return [_content_key(source, _resolution(pin)) for source, pin in pairs]
+    return [content_key(source_of(source.kind), source, resolution_of(pin)) for source, pin in pairs]
+
+
+def _store_keys(request: Request) -> list[str]:
+    spec = request.spec
+    asked = [origin_of(source_of(source.kind), source, spec.install_namespace) for source in spec.sources]
+    return [
+        store_key(key, origin, pin.origin or f"BundleDeployment/{request.name}")
+        for key, origin, pin in zip(_content_keys(request), asked, request.pins, strict=True)
+    ]
 
 
 @contextmanager

@@ -53,6 +53,10 @@ class SourcePin(Api):
     """Digest of the content: of the image's manifest, of the http body, or sha1:<commit>."""
     spec_digest: Digest
     """Digest of what names the content in the spec: only when this changes is the source resolved again."""
+    origin: Digest = ""
+    """Digest of who answered for it, and of how that was trusted: registry and repository, URL or git repository,
+    certificateData, insecureSkipTLSVerify, and the Secret that auth names. Only content with the same origin is shared.
+    Empty: recorded by an older release, and shared with nobody."""
     resolved_at: Timestamp
     """When the source was resolved."""
     validator: Annotated[str, Field(max_length=1024)] = ""

@@ -8,8 +8,8 @@ also at start, and only as long as it is so.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
-Not here: what content may look like (archive.py), and who may use which content (a pin is recorded only after the
-source answered for it, DESIGN rule 1).
+Not here: what content may look like (archive.py), and who may use which content (origins.py makes the keys; a pin is
+recorded only after the source answered for it).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class ContentStore:
             try:
                 with locks.entry:
                     found = self._reuse(name)
-                return found or self._create(name, key, write, locks.entry)
+                return found or self._create(name, write, locks.entry)
             finally:
                 if is_alone:
                     locks.writing.release()
@@ -216,14 +216,14 @@ class ContentStore:
             os.utime(entry, ns=(record.used, record.used))
         return entry / "content"
 
-    def _create(self, name: str, key: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
+    def _create(self, name: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
         with full_disk_reported(_SUBJECT):
             self._open()
             staged = Path(tempfile.mkdtemp(dir=self._staging))
             try:
                 (staged / "content").mkdir()
                 write(staged / "content")
-                size = _write_index(staged, key)
+                size = _write_index(staged)
                 with entry_lock:
                     return self._reuse(name) or self._bring_in(staged, name, size)
             finally:
@@ -285,12 +285,12 @@ def _lock(root: Path) -> int:
 # The index: a line about the entry, with the digest of the second line; then everything in it, with sizes and digests.
 
 
-def _write_index(entry: Path, key: str) -> int:
-    """Write what an entry holds beside it. Returns: bytes of all files."""
+def _write_index(entry: Path) -> int:
+    """Write what an entry holds beside it, and not its key, which may tell a secret. Returns: bytes of all files."""
     listing = _list(entry / "content")
     body = json.dumps(listing, sort_keys=True).encode()
     size = sum(int(item[0]) for item in listing.values() if item)
-    head = json.dumps({"key": key, "bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
+    head = json.dumps({"bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
     (entry / "index").write_bytes(head.encode() + b"\n" + body)
     return size
 

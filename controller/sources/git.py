@@ -55,6 +55,10 @@ class GitSource:
         """Return repository and ref; `directory` is a part of what they name."""
         return {"repository": parse_repository(parameters["repository"]).normal, "ref": _ref(parameters)}
 
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the repository."""
+        return parse_repository(parameters["repository"]).normal
+
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         """Ask the repository what the ref names now; for a full commit, whether it answers this caller at all.
 

@@ -55,6 +55,10 @@ class HttpSource:
         """Return URL and sha256; `stripComponents` is about what to do with what they name."""
         return {"url": parse_address(parameters["url"]).url, "sha256": _sha256(parameters)}
 
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the whole URL: often it is the query that names the file."""
+        return parse_address(parameters["url"]).url
+
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         """Read what the URL names now, unless it has not changed; with a sha256, ask whether the server gives it.
 

@@ -55,6 +55,11 @@ class ImageSource:
         """Return the reference in normal form, and the platform."""
         return {"ref": parse_reference(parameters["ref"]).normal, "platform": _platform(parameters)}
 
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return registry and repository as they are named: a mirror that is asked instead is the administrator's."""
+        reference = parse_reference(parameters["ref"])
+        return f"{reference.registry}/{reference.repository}"
+
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         """Ask the registry what the reference names now; for a digest, whether it has it for this caller.
 

@@ -333,6 +333,58 @@ def test_what_is_stored_is_not_fetched_again(builder: Builder, shelf: Shelf) -> 
     assert sorted(shelf.calls) == ["fetch a", "fetch b"]
 
 
+class Claiming(Shelf):
+    """Servers that all claim to have what has this digest; parameter `name` says which one is asked."""
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
+        return resolution.digest
+
+
+def asked(name: str, **parameters: Any) -> Spec:
+    return spec({"kind": "example.com/shelf", "parameters": {"name": name, **parameters}})
+
+
+class Claim(NamedTuple):
+    name: str
+    resolved: Spec
+    """That the pin is of."""
+    built: Spec
+    fetches: list[str]
+
+
+SECRET = {"auth": {"secret": {"name": "own"}}}
+CLAIMS = [
+    Claim("by the same", asked("a"), asked("a"), []),
+    Claim("by another server", asked("b"), asked("b"), ["fetch b"]),
+    Claim("by one that nobody verified", asked("a", insecureSkipTLSVerify=True), asked("a"), ["fetch a"]),
+    Claim("by one that an own authority vouches for", asked("a", certificateData="own"), asked("a"), ["fetch a"]),
+    Claim("to another Secret", asked("a", **SECRET), asked("a"), ["fetch a"]),
+    Claim("and is asked as somebody else now", asked("a"), asked("a", **SECRET), ["fetch a"]),
+]
+
+
+@pytest.mark.parametrize("case", CLAIMS, ids=attrgetter("name"))
+def test_what_is_stored_serves_whose_pin_was_answered(
+    case: Claim, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claiming = Claiming(CONTENTS)
+    monkeypatch.setattr(desired, "source_of", lambda _kind: claiming)
+    for resolved, built in ((asked("a"), asked("a")), (case.resolved, case.built)):
+        claiming.calls.clear()
+        pins = builder.resolve(resolved, (None,), threading.Event()).found
+        builder.build(request(built, pins=pins), CAPABILITIES, threading.Event())
+    assert [call for call in claiming.calls if call.startswith("fetch")] == case.fetches
+
+
+def test_a_pin_of_an_older_release_makes_no_other_rendering_and_shares_nothing(builder: Builder, shelf: Shelf) -> None:
+    pins = builder.resolve(shelved("a"), (None,), threading.Event()).found
+    older = tuple(each.model_copy(update={"origin": ""}) for each in pins)
+    requests = [request(shelved("a"), pins=each) for each in (pins, older, older)]
+    made = [builder.build(each, CAPABILITIES, threading.Event()) for each in requests]
+    assert shelf.calls == ["resolve a", "fetch a", "fetch a"]
+    assert made[0].terms.inputs == made[1].terms.inputs
+
+
 def test_what_is_not_in_use_goes_when_the_store_is_full(shelf: Shelf, tmp_path: Path) -> None:
     small = Builder(ContentStore(tmp_path / "store"), 0, Limits(), 60, lambda: NOW)
     build(small, "a")
@@ -438,8 +490,8 @@ def test_content_that_was_read_to_resolve_it_is_not_fetched_again(
 ) -> None:
     reading = Reading(CONTENTS)
     monkeypatch.setattr(desired, "source_of", lambda _kind: reading)
-    builder.resolve(shelved("a"), (None,), threading.Event())
-    build(builder, "a")
+    resolved = builder.resolve(shelved("a"), (None,), threading.Event())
+    builder.build(request(shelved("a"), pins=resolved.found), CAPABILITIES, threading.Event())
     assert reading.calls == ["resolve a", "fetch a"]
 
 

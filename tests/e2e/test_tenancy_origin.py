@@ -1,0 +1,108 @@
+"""What a tenant fetches with credentials is nobody else's, whoever claims to have it, too.
+
+BEN installs private content from servers that want to know who asks. ANN knows its digest, and has servers of her own
+that say that they have it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.bundles import Manifest, config_map, exists
+from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
+from tests.support.faulty_server import FaultyServer
+from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.private_sources import BASIC, FORGE, archive_of, commit_bundle, secret_manifest
+from tests.support.registries import PASSWORD, USER, Authority
+from tests.support.tarballs import tarball
+from tests.support.tenants import ANN, BEN, OWN, Tenants
+
+pytestmark = pytest.mark.timeout(300)
+THEIRS = {"installNamespace": "other", "serviceAccountName": "installer"}
+AUTH = {"auth": {"secret": {"namespace": "other", "name": "private"}}}
+CONFIDENTIAL = config_map("confidential", key="of the other tenant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A source of BEN's, and one by which ANN asks her own server for the same content."""
+
+    theirs: Manifest
+    mine: Manifest
+    reason: str
+    """Why ANN gets nothing."""
+
+
+@pytest.fixture(scope="module")
+def claims(tenants: Tenants, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Claim]]:
+    folder = tmp_path_factory.mktemp("authority")
+    authority = Authority.make(folder)
+    values = {"username": USER, "password": PASSWORD, "ca.crt": authority.pem}
+    tenants.put("other", "secrets", secret_manifest("other", "private", values))
+    with FaultyRegistry(authority.server_context()) as theirs, FaultyRegistry() as mine:
+        image = claim_image(theirs, mine)
+        with FaultyServer(authority.server_context()) as private_files, FaultyServer() as files:
+            file = claim_file(private_files, files)
+            roots = [tmp_path_factory.mktemp(name) for name in ("private", "own")]
+            with GitHttpServer(roots[0], authority.server_context()) as private_git, GitHttpServer(roots[1]) as git:
+                yield {"image": image, "http": file, "git": claim_commit(private_git, git)}
+
+
+def claim_image(private: FaultyRegistry, own: FaultyRegistry) -> Claim:
+    private.logins = {USER: PASSWORD}
+    digest = private.add_image("v1", tarball(("manifests/a.json", json.dumps(CONFIDENTIAL).encode())))
+    own.manifests[digest] = (OCI_MANIFEST, b"")
+    return Claim(
+        theirs={"kind": "image", "image": {"ref": f"{private.host}/private:v1", **AUTH}},
+        mine={"kind": "image", "image": {"ref": f"{own.host}/own@{digest}"}},
+        reason="DigestMismatch",
+    )
+
+
+def claim_file(private: FaultyServer, own: FaultyServer) -> Claim:
+    body = archive_of(CONFIDENTIAL)
+    private.add("/private.tar.gz", body, authorization=BASIC)
+    own.add("/own.tar.gz", archive_of(config_map("own")))
+    sha256 = hashlib.sha256(body).hexdigest()
+    return Claim(
+        theirs={"kind": "http", "http": {"url": f"{private.address}/private.tar.gz", **AUTH}},
+        mine={"kind": "http", "http": {"url": f"{own.address}/own.tar.gz", "sha256": sha256}},
+        reason="DigestMismatch",
+    )
+
+
+def claim_commit(private: GitHttpServer, own: GitHttpServer) -> Claim:
+    private.wants_basic(USER, PASSWORD)
+    commit = commit_bundle(make_repository(private.root, "private"), CONFIDENTIAL)
+    commit_bundle(make_repository(own.root, "own"), config_map("own"))
+    repository = {"repository": f"{private.url}/private.git", "ref": "main", "directory": "deploy"}
+    return Claim(
+        theirs={"kind": "git", "git": {**repository, **AUTH}},
+        mine={"kind": "git", "git": {**repository, "repository": f"{own.url}/own.git", "ref": commit}},
+        reason="PinnedContentGone",
+    )
+
+
+def make_repository(root: Path, name: str) -> GitRepository:
+    return GitRepository(root / f"{name}.git", config=FORGE)
+
+
+@pytest.mark.parametrize("kind", ["image", "http", "git"])
+def test_who_claims_to_have_a_digest_opens_nothing_of_others(
+    tenants: Tenants, claims: dict[str, Claim], kind: str
+) -> None:
+    claim = claims[kind]
+    theirs = tenants.apply(BEN, f"private-{kind}", "unused", sources=[claim.theirs], **THEIRS)
+    theirs.wait_ready()
+    mine = tenants.apply(ANN, f"claims-{kind}", "unused", sources=[claim.mine], **OWN)
+    mine.wait_for("Ready", "False", claim.reason)
+    assert not exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/confidential")
+    for who, deployed in ((ANN, mine), (BEN, theirs)):
+        tenants.world.cluster.kubectl("delete", "bd", deployed.name, *who)
+        deployed.wait_gone()
