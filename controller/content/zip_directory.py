@@ -93,7 +93,7 @@ def find_end(file: Seekable) -> End:
         raise Unsupported("the archive is in the format zip64, which is not read; publish a smaller one, or a tar.gz")
     if disk or first_disk or here != count:
         raise Unsupported("the archive is one part of several, which is not read; publish it in one")
-    if offset + size > start + at:
+    if offset + size != start + at:  # with a gap, other readers find another directory in it
         raise Rejection(_DAMAGED)
     return End(count=count, directory=offset, size=size)
 

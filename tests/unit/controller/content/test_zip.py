@@ -116,6 +116,7 @@ REFUSED = [
     ("bytes behind the end", GOOD + b"x", "cut short"),
     ("a directory that is not where it should be", crafted(Crafted(), offset=3), "damaged|cut short"),
     ("a directory behind its end", crafted(Crafted(), offset=90), "damaged"),
+    ("another archive before the end", GOOD[:-22] + zipped(("g", b"2"))[:-22] + GOOD[-22:], "damaged"),
     ("a directory that is longer", crafted(Crafted(), Crafted(name=b"hidden"), count=1), "damaged"),
     ("a directory that is shorter", crafted(Crafted(), count=2), "damaged|cut short"),
     ("a body with another checksum", crafted(Crafted(checksum=1)), 'entry "f" of the archive is damaged'),
