@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from api.v1alpha2.policies import CrdCheck, Enforcement
-from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
+from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence
 from controller.apply.crd_upgrade.finding import compact, listed, same
 
 WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
@@ -123,7 +123,7 @@ def _enum(old: Schema, new: Schema) -> Iterator[Change]:
 
 def _at_most(check: CrdCheck) -> Rule:
     def rule(old: Schema, new: Schema) -> Iterator[Change]:
-        before, after = _number(old.get(check)), _number(new.get(check))
+        before, after = number(old.get(check)), number(new.get(check))
         if after is not None and before is None:
             yield Change(check, _added(check, after))
         elif after is not None and before is not None and after < before:
@@ -141,7 +141,7 @@ def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
     """
 
     def rule(old: Schema, new: Schema) -> Iterator[Change]:
-        before, after = _number(old.get(check)), _number(new.get(check))
+        before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
             return
         if before is None:
@@ -156,12 +156,8 @@ def _added(check: str, value: Any) -> str:
     return f"{check} constraint added when there was none previously : {compact(value)}"
 
 
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _multiple_of(old: Schema, new: Schema) -> Iterator[Change]:
-    before, after = _number(old.get("multipleOf")), _number(new.get("multipleOf"))
+    before, after = number(old.get("multipleOf")), number(new.get("multipleOf"))
     if after and not before:
         yield Change("multipleOf", _added("multipleOf", after))
     elif after and before and _exact(before) % _exact(after):

@@ -102,6 +102,16 @@ def sequence(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def number(value: Any) -> float | None:
+    """Return a value that has to be a number; None for anything else."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def text(value: Any) -> str:
+    """Return a value that has to be a text; an empty one for anything else."""
+    return value if isinstance(value, str) else ""
+
+
 def properties(schema: Schema) -> Iterator[tuple[str, Schema]]:
     """Yield the names and schemas of the properties of an object."""
     for name, value in mapping(schema.get("properties")).items():

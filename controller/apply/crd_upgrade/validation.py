@@ -16,7 +16,7 @@ from typing import Any
 
 from controller.apply.crd_upgrade.admission import EMBEDDED, TYPE_META
 from controller.apply.crd_upgrade.checks import INT_OR_STRING
-from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
+from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence, text
 from controller.apply.crd_upgrade.finding import compact, listed, same
 from controller.apply.crd_upgrade.formats import has_format, has_range, matches
 from controller.apply.crd_upgrade.schema import ROOT
@@ -90,7 +90,7 @@ def _validate(value: Any, schema: Schema, place: _Place) -> Iterator[Violation]:
 def _wrong_type(value: Any, schema: Schema) -> str:
     if schema.get(INT_OR_STRING) is True:
         return "" if isinstance(value, str) or _is_integer(value) else "has to be an integer or a string"
-    wanted = schema.get("type", "")
+    wanted = text(schema.get("type"))
     return "" if _TYPES.get(wanted, lambda _: True)(value) else f"has to be of type {wanted}"
 
 
@@ -117,21 +117,21 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 def _text(value: str, schema: Schema, place: _Place) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Length", "characters")
-    if (pattern := schema.get("pattern")) and not matches(value, pattern):
+    if (pattern := text(schema.get("pattern"))) and not matches(value, pattern):
         yield place.found(f"does not match the pattern {compact(pattern)}")
-    if (name := schema.get("format")) and not has_format(value, name):
+    if (name := text(schema.get("format"))) and not has_format(value, name):
         yield place.found(f"does not have the format {name}")
 
 
 def _numeric(value: float, schema: Schema, place: _Place) -> Iterator[Violation]:
-    most, least, step = (schema.get(name) for name in ("maximum", "minimum", "multipleOf"))
+    most, least, step = (number(schema.get(name)) for name in ("maximum", "minimum", "multipleOf"))
     if most is not None and (value > most or (value == most and schema.get("exclusiveMaximum"))):
         yield place.found(f"is above the maximum {compact(most)}" if value > most else f"is not below {compact(most)}")
     if least is not None and (value < least or (value == least and schema.get("exclusiveMinimum"))):
         yield place.found(
             f"is below the minimum {compact(least)}" if value < least else f"is not above {compact(least)}"
         )
-    if not has_range(value, schema.get("type", ""), schema.get("format", "")):
+    if not has_range(value, text(schema.get("type")), text(schema.get("format"))):
         yield place.found(f"does not have the format {schema['format']}")
     if step and Fraction(str(value)) % Fraction(str(step)):
         yield place.found(f"is no multiple of {compact(step)}")
@@ -142,9 +142,9 @@ def _array(value: list[Any], schema: Schema, place: _Place) -> Iterator[Violatio
     if (schema.get("uniqueItems") or schema.get("x-kubernetes-list-type") == "set") and _has_duplicates(value):
         yield place.found("has an item twice")
     if schema.get("x-kubernetes-list-type") == "map":
-        keys = sequence(schema.get("x-kubernetes-list-map-keys"))
+        keys = list(map(text, sequence(schema.get("x-kubernetes-list-map-keys"))))
         if _has_duplicates([{key: mapping(item).get(key) for key in keys} for item in value]):
-            yield place.found(f"has two items with the same {' and '.join(map(str, keys))}")
+            yield place.found(f"has two items with the same {' and '.join(keys)}")
     items = schema.get("items")
     if isinstance(items, dict):
         for index, item in enumerate(value):
@@ -153,7 +153,7 @@ def _array(value: list[Any], schema: Schema, place: _Place) -> Iterator[Violatio
 
 def _object(value: Mapping[str, Any], schema: Schema, place: _Place) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Properties", "fields")
-    for name in sequence(schema.get("required")):
+    for name in map(text, sequence(schema.get("required"))):
         if name not in value:
             yield place.at(name).found("is required")
     if schema.get(EMBEDDED) is True:
@@ -167,7 +167,7 @@ def _object(value: Mapping[str, Any], schema: Schema, place: _Place) -> Iterator
 
 
 def _sized(size: int, schema: Schema, place: _Place, suffix: str, unit: str) -> Iterator[Violation]:
-    most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
+    most, least = number(schema.get(f"max{suffix}")), number(schema.get(f"min{suffix}"))
     if most is not None and size > most:
         yield place.found(f"has more than {compact(most)} {unit}")
     if least is not None and size < least:
