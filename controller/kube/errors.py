@@ -89,7 +89,8 @@ class ApiError(Exception):
         """The causes in `details`: fields that were refused, managers that conflict."""
         return tuple(
             Cause(*(str(cause.get(key) or "") for key in ("reason", "field", "message")))
-            for cause in self.details.get("causes") or []
+            for cause in _list(self.details.get("causes"))
+            if isinstance(cause, dict)
         )
 
     @property
@@ -108,7 +109,7 @@ def unanswered(error: Exception) -> ApiError:
 def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """Return the error that a reply other than 2xx stands for. A body that is no Status is a proxy's: not shown."""
     value = _parse_status(body)
-    details = value.get("details") or {}
+    details = _mapping(value.get("details"))
     after = _parse_retry_after(headers.get("Retry-After", ""))
     return ApiError(
         status,
@@ -121,7 +122,7 @@ def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
 
 def status_error(value: Mapping[str, Any]) -> ApiError:
     """Return the error that an object of kind Status stands for, as an ERROR event of a watch brings it."""
-    details = value.get("details") or {}
+    details = _mapping(value.get("details"))
     return ApiError(
         int(value.get("code") or 0),
         str(value.get("reason") or ""),
@@ -129,6 +130,15 @@ def status_error(value: Mapping[str, Any]) -> ApiError:
         details=details,
         retry_after=details.get("retryAfterSeconds"),
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a value that has to be an object: proxies and extension servers send what they like."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _parse_status(body: bytes) -> Mapping[str, Any]:
