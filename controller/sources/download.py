@@ -28,7 +28,7 @@ _CUTS = 3  # in a row without progress; then it is the work queue's to try again
 _PROGRESS = MEBIBYTE
 
 _ENTITY_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,500}"')
-_DATE_LENGTH = 64
+_DATE = re.compile(r"[\x20-\x7e]{1,64}")
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 _LENGTH = re.compile(r"\d{1,18}")
 
@@ -201,7 +201,8 @@ def _validator(response: Response) -> str:
     tag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
     if _ENTITY_TAG.fullmatch(tag):
         return tag
-    return date if len(date) <= _DATE_LENGTH and email.utils.parsedate(date) else ""
+    # The parser takes anything behind a date, and this goes into status and into the next request.
+    return date if _DATE.fullmatch(date) and email.utils.parsedate(date) else ""
 
 
 def _strong_tag(response: Response) -> str:

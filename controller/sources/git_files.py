@@ -100,7 +100,7 @@ class _Body:
         self._child, self._missing = child, missing
         self._head = b""
         name, kind, size = (child.read_line().split() + [b""] * 3)[:3]
-        if name.decode() != item.name or kind != b"blob":
+        if name != item.name.encode() or kind != b"blob" or not size.isdigit():
             raise child.stopped or missing
         self.size = self._left = int(size)
 

@@ -72,7 +72,8 @@ def _split(text: bytes) -> Iterator[_Part]:
     found = list(_SOURCE.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)]
     for match, end in zip(found, ends, strict=False):
-        yield _Part(match[1].decode(errors="replace"), text[match.end() : end])
+        # Templates may write such a comment themselves, with whatever name.
+        yield _Part("".join(filter(str.isprintable, match[1].decode(errors="replace"))), text[match.end() : end])
 
 
 def _annotations(value: Any) -> dict[str, Any]:
