@@ -1,0 +1,92 @@
+"""`hack/fuzz [TARGET…] [--seconds N] [--list]`: look for inputs that break a parser.
+
+Exit status: 0 if nothing was found, 1 if something was, 2 for misuse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hack.control_plane.settings import read_settings
+from hack.fuzzing.corpus import keep, kept_inputs
+from hack.fuzzing.drawing import draw_for
+from hack.fuzzing.findings import Findings
+from hack.fuzzing.table import TARGETS
+from hack.fuzzing.target import Target
+
+_COUNTED = re.compile(r"^#(\d+)\s.*cov: (\d+)", re.MULTILINE)
+_FOUND = re.compile(r"kept as .*/found-", re.MULTILINE)
+_SECONDS = 60.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command. Returns: its exit status."""
+    options = _parse(arguments)
+    if options.list:
+        width = max(map(len, TARGETS))
+        for target in TARGETS.values():
+            print(f"{target.name:{width}}  {target.covers} ({len(kept_inputs(target.name))} inputs kept)")
+        return 0
+    fuzz = _fuzz_guided if importlib.util.find_spec("atheris") else _fuzz_drawn
+    if fuzz is _fuzz_drawn:
+        print("there is no atheris here: inputs come from hypothesis, which knows of no coverage", file=sys.stderr)
+    return 1 if sum(fuzz(TARGETS[name], options.seconds) for name in options.targets or TARGETS) else 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="hack/fuzz", description="Look for inputs that break a parser.")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="see --list; all of them, if none is given")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="for each target (default: %(default)g)")
+    parser.add_argument("--list", action="store_true", help="list the targets")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.targets if name not in TARGETS]:
+        parser.error(f'there is no target "{unknown[0]}"; hack/fuzz --list names them')
+    return options
+
+
+def _fuzz_drawn(target: Target, seconds: float) -> int:
+    findings = Findings(target, print)
+    draw_for(target, seconds, findings, print)
+    return len(findings)
+
+
+def _fuzz_guided(target: Target, seconds: float) -> int:
+    """Fuzz a target in a process of its own, which may be ended by an input. Returns: how much was found."""
+    folder = read_settings().cache / "fuzz" / target.name
+    (folder / "left").mkdir(parents=True, exist_ok=True)
+    log = folder / "log"
+    with log.open("w") as file:
+        command = [sys.executable, "-P", "-m", "hack.fuzzing.guided", target.name, str(seconds), str(folder)]
+        status = subprocess.run(command, stdout=file, stderr=file, check=False, env=os.environ).returncode
+    text = log.read_text(errors="replace")
+    found = len(_FOUND.findall(text)) + _keep_what_is_left(target, folder / "left")
+    counted = _COUNTED.findall(text) or [("0", "0")]
+    runs, edges = (int(number) for number in counted[-1])
+    print(
+        f"{target.name}: {runs:,} inputs in {seconds:g} s, {edges:,} edges covered, {found} found; see {log}",
+        flush=True,
+    )
+    if status and not found:
+        print(f"{target.name}: the fuzzer itself ended with status {status}; see {log}", file=sys.stderr)
+        return 1
+    return found
+
+
+def _keep_what_is_left(target: Target, folder: Path) -> int:
+    """Keep the inputs that ended the process: of time, of memory, of a crash below Python."""
+    left = [path for path in folder.iterdir() if path.name.startswith(("timeout-", "oom-", "crash-"))]
+    for path in left:
+        print(f"{target.name}: {path.name.partition('-')[0]}, kept as {keep(target.name, path.read_bytes())}")
+        path.unlink()
+    return len(left)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
