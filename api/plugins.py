@@ -106,7 +106,8 @@ class Access:
     previous: Resolution | None = None
     """When polling: what it was resolved to last, to be returned again if nothing has changed."""
     progress: Callable[[int, int], None] = lambda done, total: None
-    """Call it with bytes done and bytes in all (0: not known)."""
+    """Call it with bytes done and bytes in all (0: not known), before many more come: it counts them for all sources
+    together, and raises BundleError where they are over their budget, or over a share of the disk."""
     keep: Callable[[Resolution, Iterator[Entry]], None] = lambda resolution, entries: None
     """While resolving, where that had to read the content itself: call it with what `fetch` would yield, verified
     already, and `fetch` is not called for it. It may leave the entries alone, and raises what they raise."""
@@ -215,6 +216,9 @@ class Means:
     """Set when nobody waits for the result any more: stop soon, by any exception."""
     limits: Limits = Limits()
     """Of archives that the content holds."""
+    occupy: Callable[[int], None] = lambda size: None
+    """Call it with the bytes that are to be written to scratch: it raises BundleError where the share of the disk is
+    used up."""
     seconds: float = 60.0
     """What one run of a program may take; its processor time is bounded accordingly."""
     memory_bytes: int = 1024 * MEBIBYTE

@@ -49,6 +49,16 @@ def account_in(spec: Spec) -> Account | None:
     return Account(spec.install_namespace or "", spec.service_account_name) if spec.service_account_name else None
 
 
+def tenant_of(deployment: BundleDeployment) -> str:
+    """Return who shares with whom what there is for one tenant, as a message names it.
+
+    All BundleDeployments of a namespace that act as an account are one tenant; each of those with the controller's
+    rights, which no tenant has, is its own.
+    """
+    account = account_in(deployment.spec)
+    return f'namespace "{account.namespace}"' if account else f'BundleDeployment "{deployment.metadata.name}"'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountPolicy:
     """What the administrator says about accounts."""

@@ -14,6 +14,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
+from controller.accounts import tenant_of
 from controller.desired import Aid
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.secrets import SecretReader
@@ -117,7 +118,7 @@ class Assistant:
             if attempt.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
-        return Aid(credentials=read, progress=report, ended=attempt.note_end)
+        return Aid(credentials=read, progress=report, ended=attempt.note_end, tenant=tenant_of(deployment))
 
     def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
         """Watch the Secrets that the sources of a BundleDeployment fail for, and no others any more."""

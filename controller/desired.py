@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from api.plugins import (
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Drift, Source, SourcePin, Spec
 from controller.content.archive import write_entries
+from controller.content.shares import Shares, Use
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
 from controller.extensions import format_of, source_of
@@ -175,6 +175,8 @@ class Aid:
     """Told the index of a source that was asked, and what it failed with."""
     previous: Pins = ()
     """When polling: the pins in use, one for each source."""
+    tenant: str = ""
+    """Whose share of the disk is used, as a message names it."""
 
 
 _NO_AID = Aid()
@@ -186,6 +188,8 @@ class _Work:
 
     cancelled: threading.Event
     aid: Aid
+    use: Use
+    """What it takes of the disk."""
 
 
 class Builder:
@@ -197,6 +201,7 @@ class Builder:
         now: the time of day, for `resolvedAt`.
         network: what the administrator says about reaching sources.
         means: what rendering may use; scratch, cancel token and limits are those of each call.
+        shares: of the disk, while content is fetched and rendered.
         observer: is told how long the phases take, and what is asked of sources.
     """
 
@@ -210,18 +215,18 @@ class Builder:
         *,
         network: Network = _ANYWHERE,
         means: Means = _USUAL,
+        shares: Shares | None = None,
         observer: Observer = DEAF,
     ) -> None:
         self._store, self._store_bytes = store, store_bytes
         self._limits, self._timeout, self._now, self._network = limits, timeout, now, network
-        self._means, self._observer = means, observer
+        self._means, self._shares, self._observer = means, shares or Shares(), observer
         self._in_use: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid = _NO_AID) -> Resolved:
         """Resolve the sources that have no pin, at the same time; what succeeds is pinned even if others fail."""
-        work = _Work(cancelled=cancelled, aid=aid)
-        with ThreadPoolExecutor(max(len(spec.sources), 1)) as pool:
+        with self._work(cancelled, aid) as work, ThreadPoolExecutor(max(len(spec.sources), 1)) as pool:
             jobs = [
                 pool.submit(self._resolve, spec, index, work) if pin is None else None for index, pin in enumerate(pins)
             ]
@@ -242,7 +247,11 @@ class Builder:
         origin = origin_of(plugin, source, spec.install_namespace)
         with self._asking(Phase.RESOLVE, index, source, work), self._store.scratch() as scratch:
             access = self._access(index, source, scratch, work)
-            keep = partial(self._keep, source, origin, access.path)
+
+            def keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
+                key = store_key(content_key(plugin, source, resolution), origin, origin)
+                self._store.put(key, lambda to: write_entries(entries, to, self._limits, access.path, work.use))
+
             resolution = plugin.resolve(source.parameters_json, replace(access, keep=keep))
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._observer.source_asked(source.kind, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
@@ -273,13 +282,15 @@ class Builder:
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
-        spec, work = request.spec, _Work(cancelled=cancelled, aid=aid)
-        with self._using(_store_keys(request)), self._store.scratch() as scratch:
+        spec = request.spec
+        with self._work(cancelled, aid) as work, self._using(_store_keys(request)), self._store.scratch() as scratch:
             tree = assemble(self._parts(request, work), scratch / "tree")
 
             def make() -> Revision:
                 with self._store.scratch() as own:
-                    means = replace(self._means, scratch=own, cancelled=cancelled, limits=self._limits)
+                    means = replace(
+                        self._means, scratch=own, cancelled=cancelled, limits=self._limits, occupy=work.use.occupy
+                    )
                     return render(spec.format, _render_request(request, tree, capabilities, means))
 
             with timed(self._observer, Phase.RENDER):
@@ -292,6 +303,11 @@ class Builder:
             if same and made.digest != same.digest and made.digest != make().digest:
                 return replace(same, terms=terms)
         return replace(made, terms=terms)
+
+    @contextmanager
+    def _work(self, cancelled: threading.Event, aid: Aid) -> Iterator[_Work]:
+        with self._shares.use(aid.tenant, self._limits) as use:
+            yield _Work(cancelled=cancelled, aid=aid, use=use)
 
     @contextmanager
     def _using(self, keys: Sequence[str]) -> Iterator[None]:
@@ -322,17 +338,23 @@ class Builder:
         source, resolution = request.spec.sources[index], resolution_of(request.pins[index])
         plugin = source_of(source.kind)
         if stored := self._store.get(key):
+            work.use.add_stored(stored)
             self._observer.source_asked(source.kind, SourceResult.REUSED)
             return stored
 
+        written: list[Path] = []
+
         def write(folder: Path) -> None:
+            written.append(folder)
             with self._store.scratch() as scratch:
                 access = self._access(index, source, scratch, work)
                 entries = plugin.fetch(source.parameters_json, resolution, access)
-                write_entries(entries, folder, self._limits, access.path)
+                write_entries(entries, folder, self._limits, access.path, work.use)
 
         with self._asking(Phase.FETCH, index, source, work):
             folder = self._store.put(key, write)
+            if not written:  # somebody else has
+                work.use.add_stored(folder)
         self._observer.source_asked(source.kind, SourceResult.FETCHED)
         return folder
 
@@ -346,14 +368,14 @@ class Builder:
             self._observer.source_asked(source.kind, SourceResult.ERROR)
             raise
 
-    def _keep(self, source: Source, origin: str, path: str, resolution: Resolution, entries: Iterator[Entry]) -> None:
-        """Store content that resolving had to read."""
-        key = store_key(content_key(source_of(source.kind), source, resolution), origin, origin)
-        self._store.put(key, lambda folder: write_entries(entries, folder, self._limits, path))
-
     def _access(self, index: int, source: Source, scratch: Path, work: _Work) -> Access:
         aid = work.aid
         previous = aid.previous[index] if aid.previous else None
+
+        def advance(done: int, total: int) -> None:
+            work.use.receive(index, done)
+            aid.progress(index, done, total)
+
         return Access(
             path=f"spec.sources[{index}].{source.block}",
             deadline=time.monotonic() + self._timeout,
@@ -363,7 +385,7 @@ class Builder:
             network=self._network,
             credentials=aid.credentials(index, source),
             previous=resolution_of(previous) if previous else None,
-            progress=lambda done, total: aid.progress(index, done, total),
+            progress=advance,
         )
 
 
@@ -460,7 +482,8 @@ def _telling(index: int, aid: Aid) -> Iterator[None]:
 
 
 def _first(failures: Sequence[BundleError]) -> BundleError | None:
-    """The first failure by spec order, saying how many more there are."""
+    """The first failure by spec order, saying how many others there are."""
+    failures = list({failure.message: failure for failure in reversed(failures)}.values())[::-1]
     if len(failures) < 2:  # noqa: PLR2004 - one failure speaks for itself
         return failures[0] if failures else None
     first = failures[0]

@@ -52,7 +52,11 @@ class Settings:
     metrics_key: str = _option("", "file of its key, in PEM")
     probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; off: none")
     store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
-    store_mebibytes: int = _option(2048, "what the content store may hold, in MiB, before unused content goes")
+    store_mebibytes: int = _option(
+        2048,
+        "what the content store may hold, in MiB, before unused content goes; as much again, and room for one bundle, "
+        "may be taken by what is being fetched and rendered, half of it by one tenant",
+    )
     secret_namespaces: str = _option(
         "", "namespaces (a,b) whose Secrets sources may use, besides --namespace and the install namespace"
     )

@@ -199,8 +199,8 @@ class Reason(str, Enum):
     STORAGE_FULL = (
         "StorageFull",
         Retry.TRANSIENT,
-        "the disk of the content store is full",
-        "give it more room; it is tried again by itself",
+        "the disk of the content store is full, or a tenant's share of it",
+        "give it more room, or wait until less is fetched at the same time; it is tried again",
     )
     UNKNOWN_SOURCE_KIND = (
         "UnknownSourceKind",

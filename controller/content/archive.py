@@ -22,14 +22,16 @@ from api.plugins import Entry, EntryKind, Limits, Readable
 from controller.content import nodes
 from controller.content.compression import CHUNK
 from controller.content.disk import full_disk_reported
-from controller.content.limits import Budget, Rejection, check_link, check_path, leaving, quote
+from controller.content.limits import Budget, Meter, Rejection, check_link, check_path, leaving, quote
 from controller.content.nodes import Node
 
 log = logging.getLogger(__name__)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
-def write_entries(entries: Iterable[Entry], destination: Path, limits: Limits, path: str) -> None:
+def write_entries(
+    entries: Iterable[Entry], destination: Path, limits: Limits, path: str, meter: Meter | None = None
+) -> None:
     """Write entries into an empty folder, whiteouts and links carried out.
 
     Links to files and folders of the tree become copies; a link that dangles or leads into itself is left out.
@@ -40,12 +42,13 @@ def write_entries(entries: Iterable[Entry], destination: Path, limits: Limits, p
         destination: exists and is empty; what it holds after an error is of no use.
         limits: budgets of all entries together.
         path: of the source in the spec; messages begin with it.
+        meter: counts what is written of all sources together.
 
     Raises: BundleError (ContentRejected, StorageFull); whatever `entries` raises.
     """
     with full_disk_reported(path):
         try:
-            _write(entries, _Writer(destination, limits))
+            _write(entries, _Writer(destination, limits, meter))
         except Rejection as rejection:
             raise rejection.at(path) from None
 
@@ -65,9 +68,9 @@ def _write(entries: Iterable[Entry], writer: _Writer) -> None:
 class _Writer:
     """The destination, and the tree that it mirrors."""
 
-    def __init__(self, destination: Path, limits: Limits) -> None:
+    def __init__(self, destination: Path, limits: Limits, meter: Meter | None) -> None:
         self._destination, self._limits = destination, limits
-        self._budget = Budget(limits)
+        self._budget = Budget(limits, meter)
         self._root = nodes.make_root()
 
     def add(self, entry: Entry) -> None:

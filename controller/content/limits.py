@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from typing import Protocol
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Limits
@@ -91,11 +92,26 @@ def leaving(path: str, target: str) -> Rejection:
     return Rejection(f"entry {quote(path)} links out of the tree, to {quote(target)}; link to something inside")
 
 
-class Budget:
-    """What one piece of content has used of its limits. Every charge is made before what it pays for."""
+class Meter(Protocol):
+    """Counts what is written for all sources of a BundleDeployment together (shares.py)."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def add_node(self) -> None:
+        """Count a file or folder; raises BundleError if there are too many."""
+
+    def add_file(self, size: int) -> None:
+        """Count the bytes of a file; raises BundleError if there are too many."""
+
+
+class Budget:
+    """What one piece of content has used of its limits. Every charge is made before what it pays for.
+
+    Args:
+        limits: of this content.
+        meter: is told, too, of what is made and written.
+    """
+
+    def __init__(self, limits: Limits, meter: Meter | None = None) -> None:
+        self._limits, self._meter = limits, meter
         self._entries = self._nodes = self._bytes = 0
 
     def charge_entry(self) -> None:
@@ -105,6 +121,8 @@ class Budget:
     def charge_node(self) -> None:
         """Count one file or directory that is made, also a directory that no entry names."""
         self._nodes = self._count(self._nodes)
+        if self._meter:
+            self._meter.add_node()
 
     def charge_file(self, path: str, size: int) -> None:
         """Count the bytes of one file, also of a copy that stands for a link."""
@@ -115,6 +133,8 @@ class Budget:
         if self._bytes > self._limits.total_bytes:
             budget = describe_bytes(self._limits.total_bytes)
             raise Rejection(f"entry {quote(path)} brings the content over the budget of {budget}; make it smaller")
+        if self._meter:
+            self._meter.add_file(size)
 
     def _count(self, used: int) -> int:
         if used >= self._limits.entries:

@@ -18,6 +18,7 @@ from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
 from controller.appraisal import Appraiser
 from controller.assistance import Assistant
+from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.deletion import Deleter
 from controller.desired import Builder
@@ -210,14 +211,16 @@ def make_manager(settings: Settings) -> Manager:
     watches = Watches(client, discovery, dispatcher)
     store = ContentStore(settings.store_folder())
     elected = threading.Event()
+    limits, store_bytes = Limits(), settings.store_mebibytes << 20
     builder = Builder(
         store,
-        settings.store_mebibytes << 20,
-        Limits(),
+        store_bytes,
+        limits,
         settings.fetch_timeout,
         lambda: datetime.now(UTC),
         network=settings.network(in_pod=is_in_pod()),
         means=settings.means(),
+        shares=Shares.of_store(store_bytes, limits),
         observer=metrics,
     )
     preparations = Preparations(settings.fetch_workers, queue.add)

@@ -1,7 +1,7 @@
-"""What a tenant fetches with credentials is nobody else's, whoever claims to have it, too.
+"""What a tenant fetches is his own: its content is nobody else's, and nor is the disk that it takes.
 
 BEN installs private content from servers that want to know who asks. ANN knows its digest, and has servers of her own
-that say that they have it.
+that say that they have it. And she has bundles that fill the disk, and the store of revisions.
 """
 
 from __future__ import annotations
@@ -106,3 +106,21 @@ def test_who_claims_to_have_a_digest_opens_nothing_of_others(
     for who, deployed in ((ANN, mine), (BEN, theirs)):
         tenants.world.cluster.kubectl("delete", "bd", deployed.name, *who)
         deployed.wait_gone()
+
+
+MANY = 26_000
+"""Files of one source: half of what a BundleDeployment may bring, and some."""
+
+
+def test_the_budgets_of_many_sources_do_not_add_up(tenants: Tenants) -> None:
+    files = [(f"manifests/{index}", b"") for index in range(MANY)]
+    with FaultyServer() as server:
+        server.add("/many.tar", tarball(*files))
+        address = f"{server.address}/many.tar"
+        sources = [
+            {"kind": "http", "destination": f"d{index}", "http": {"url": f"{address}?{index}"}} for index in range(2)
+        ]
+        mine = tenants.apply(ANN, "many", "unused", sources=sources, **OWN)
+        mine.wait_for("Ready", "False", "ContentRejected", "spec.sources: together they bring more than the budget")
+        tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
+        mine.wait_gone()

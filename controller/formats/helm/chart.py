@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.disk import ForeignFileError, walk
 from controller.content.limits import Rejection, check_path, quote
+from controller.content.shares import BLOCK
 from controller.content.tar import read_tar
 from controller.formats.recognition import (
     is_chart_archive,
@@ -68,8 +69,17 @@ def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     return found[0]
 
 
-def gather_chart(root: Path, chart: Chart, folder: Path, limits: Limits) -> Path:
+def gather_chart(
+    root: Path, chart: Chart, folder: Path, limits: Limits, occupy: Callable[[int], None] = lambda _size: None
+) -> Path:
     """Write the files of a chart to a new folder, with its packed dependencies unpacked.
+
+    Args:
+        root: of the content.
+        chart: in it.
+        folder: is made.
+        limits: of archives.
+        occupy: told of bytes before they are written; raises BundleError.
 
     Returns: the folder.
     Raises: BundleError (InvalidBundle for links, special files, damaged archives and budgets; StorageFull).
@@ -77,7 +87,8 @@ def gather_chart(root: Path, chart: Chart, folder: Path, limits: Limits) -> Path
     folder.mkdir()
     place = quote(chart.path)
     try:
-        write_entries(_unpack_dependencies(_entries(root, chart, limits), limits, 0), folder, limits, place)
+        entries = _unpack_dependencies(_entries(root, chart, limits), limits, 0)
+        write_entries(entries, folder, limits, place, _Scratch(occupy))
     except ForeignFileError as error:
         problem = f"{quote(str(error))} is a link, or no file; put the file itself there"
         raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}") from None
@@ -86,6 +97,19 @@ def gather_chart(root: Path, chart: Chart, folder: Path, limits: Limits) -> Path
             raise
         raise BundleError(Reason.INVALID_BUNDLE, error.message) from None
     return folder
+
+
+class _Scratch:
+    """Counts what is written to scratch."""
+
+    def __init__(self, occupy: Callable[[int], None]) -> None:
+        self._occupy = occupy
+
+    def add_node(self) -> None:
+        self._occupy(BLOCK)
+
+    def add_file(self, size: int) -> None:
+        self._occupy(size)
 
 
 # finding

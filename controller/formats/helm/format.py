@@ -64,7 +64,7 @@ class HelmFormat:
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
         chart = find_chart(request.tree, means.limits)
-        folder = gather_chart(request.tree.root, chart, scratch_of(means) / "chart", means.limits)
+        folder = gather_chart(request.tree.root, chart, scratch_of(means) / "chart", means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
         files = find_values_files(request.tree.root, configuration.values_files)
         arguments = [

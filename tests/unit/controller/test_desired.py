@@ -26,6 +26,7 @@ from api.plugins import (
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
 from controller import desired
+from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest
 from controller.extensions import source_of
@@ -470,6 +471,38 @@ def test_content_that_breaks_a_budget_is_refused(tmp_path: Path) -> None:
         build(strict, "a")
     assert caught.value.reason is Reason.CONTENT_REJECTED
     assert caught.value.message.startswith("spec.sources[0].parameters")
+
+
+# how much it may be
+
+BYTES = len(config_map("a"))
+
+
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize("stored", [(), ("a",), ("a", "b")], ids=["nothing", "one of them", "both"])
+def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str, ...]) -> None:
+    """Wherever their content comes from: what is stored is written down for nobody, but assembled as well."""
+    strict = Builder(ContentStore(tmp_path / "store"), 1 << 20, Limits(total_bytes=2 * BYTES - 1), 60, lambda: NOW)
+    for name in stored:
+        build(strict, name)
+    with pytest.raises(BundleError) as caught:
+        build(strict, "a", "b")
+    assert caught.value.reason is Reason.CONTENT_REJECTED
+    assert caught.value.message.startswith("spec.sources: together they bring more than the budget")
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_tenant_whose_share_of_the_disk_is_used_up_waits_for_his_own(tmp_path: Path) -> None:
+    limits, shares = Limits(), Shares(total=1 << 20, share=1 << 16)
+    full = Builder(ContentStore(tmp_path / "store"), 1 << 20, limits, 60, lambda: NOW, shares=shares)
+    with shares.use("ann", limits) as other:
+        other.occupy((1 << 16) - BYTES)
+        with pytest.raises(BundleError) as caught:
+            full.build(request(shelved("a")), CAPABILITIES, threading.Event(), Aid(tenant="ann"))
+        assert caught.value.reason is Reason.STORAGE_FULL
+        full.build(request(shelved("a")), CAPABILITIES, threading.Event(), Aid(tenant="ben"))
+    full.build(request(shelved("b")), CAPABILITIES, threading.Event(), Aid(tenant="ann"))
+    assert shares.taken() == 0
 
 
 # what goes in and out while sources are asked
