@@ -2,6 +2,6 @@
 
 Reading order: `target` (what a target is, and what holds for all) → `archives`, `documents`, `texts`, `records` (the
 targets) → `table` → `corpus` (the inputs that are kept) → `drawing` (more of them by hypothesis) → `findings` (what
-broke a property, made small and kept) → `guided` (atheris, in a process of its own). `__main__` is the command
+failed, minimized and kept) → `guided` (atheris, in a process of its own). `__main__` is the command
 `hack/fuzz`; `tests/unit/hack/fuzzing` replays the corpus, and draws a few inputs for each target.
 """

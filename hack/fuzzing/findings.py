@@ -1,4 +1,4 @@
-"""What broke a property: told once, made small, and kept with the corpus."""
+"""Failing inputs: each defect is reported once, minimized, and kept with the corpus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Findings:
         return len(self._known)
 
     def try_input(self, data: bytes) -> None:
-        """Run the target on an input; what breaks is made small, told and kept."""
+        """Run the target on an input; a new failure is minimized, reported and kept."""
         error = failure(self._target, data)
         if error is None or signature(error) in self._known:
             return

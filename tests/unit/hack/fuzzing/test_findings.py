@@ -1,4 +1,4 @@
-"""What breaks a property is told once, made small, and kept."""
+"""A defect is reported once, minimized, and kept."""
 
 from __future__ import annotations
 
