@@ -226,6 +226,9 @@ class _Header:
         name = records.get("path", self._name())
         kind = self._kind(name)
         size = _decimal(records["size"]) if "size" in records else self.size
+        if kind is EntryKind.DIRECTORY and self.type in _FILES and size:
+            # Go and tarfile take what follows for its content; others, for the next entry.
+            raise Rejection(f"entry {quote(_decode(name))} is a file with the name of a folder; rename it")
         if kind is not EntryKind.FILE:
             size = 0  # as every reader does: no data follows, whatever the field says
         return _Member(

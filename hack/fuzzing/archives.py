@@ -74,6 +74,7 @@ def _expect_equal(ours: Listing, theirs: Listing | None) -> None:
 
 def _normal(entry: tuple[str, EntryKind, bytes]) -> tuple[str, EntryKind, bytes]:
     path, kind, body = entry
+    kind = EntryKind.DIRECTORY if path.endswith("/") and not body else kind
     return path.rstrip("/"), kind, body if kind is EntryKind.FILE else b""
 
 

@@ -112,6 +112,11 @@ DAMAGED = [
     ("a size of digits 8 and 9", lying(slice(124, 136), b"00000000089"), "damaged"),
     ("a negative size", lying(slice(124, 136), b"\xff" * 12), "damaged"),
     ("a size beyond all disks", lying(slice(124, 136), b"\x80" + b"\xff" * 11), "cut short"),
+    (
+        "a file with the name of a folder, which hides another",
+        tarball(("d/", tarball(("f", b"1")))),
+        "name of a folder",
+    ),
     ("an unknown type", lying(slice(156, 157), b"Z"), "type that is not known"),
     ("a GNU sparse file", lying(slice(156, 157), b"S"), "sparse file"),
     ("a pax sparse file", pax(GNU_sparse_major="1") + FILE + END, "sparse file"),
