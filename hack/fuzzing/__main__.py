@@ -11,12 +11,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from hack.control_plane.settings import read_settings
 from hack.fuzzing.corpus import keep, kept_inputs
-from hack.fuzzing.drawing import draw_for
+from hack.fuzzing.drawing import draw_until
 from hack.fuzzing.findings import Findings
 from hack.fuzzing.table import TARGETS
 from hack.fuzzing.target import Target
@@ -53,7 +54,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _fuzz_drawn(target: Target, seconds: float) -> int:
     findings = Findings(target, print)
-    draw_for(target, seconds, findings, print)
+    end = time.monotonic() + seconds
+    count = draw_until(lambda: time.monotonic() >= end, target, findings)
+    print(f"{target.name}: {count:,} inputs in {seconds:g} s, {len(findings)} found", flush=True)
     return len(findings)
 
 

@@ -6,7 +6,6 @@ there is no atheris.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from hypothesis import HealthCheck, given, seed, settings
@@ -40,21 +39,20 @@ def inputs(draw: st.DrawFn, target: Target) -> bytes:
     return bytes(data[:_LARGEST])
 
 
-def draw_for(target: Target, seconds: float, findings: Findings, tell: Callable[[str], None]) -> int:
-    """Try drawn inputs for so long, and note what breaks. Returns: how many inputs were tried."""
-    count, batch, end = 0, 0, time.monotonic() + seconds
+def draw_until(is_over: Callable[[], bool], target: Target, findings: Findings) -> int:
+    """Try generated inputs, and note which fail. Returns: how many inputs were tried."""
+    count, batch = 0, 0
 
     def one_input(data: bytes) -> None:
         nonlocal count
         count += 1
-        if time.monotonic() < end:
+        if not is_over():
             findings.try_input(data)
 
     many = settings(
         max_examples=_BATCH, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
     )
-    while time.monotonic() < end:
+    while not is_over():
         batch += 1
         seed(batch)(many(given(inputs(target))(one_input)))()
-    tell(f"{target.name}: {count:,} inputs of hypothesis")
     return count

@@ -9,7 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from hack.fuzzing.corpus import kept_inputs
-from hack.fuzzing.drawing import draw_for
+from hack.fuzzing.drawing import draw_until
 from hack.fuzzing.findings import Findings, failure, shrink, signature
 from hack.fuzzing.target import BrokenError, Target, check_message, expect, refusals
 
@@ -47,8 +47,7 @@ def test_a_smaller_input_fails_in_the_same_way() -> None:
 
 def test_inputs_that_are_drawn_find_what_words_lead_to(tmp_path: Path) -> None:
     findings = Findings(TARGET, lambda text: None, tmp_path)
-    assert draw_for(TARGET, 1.0, findings, lambda text: None) > 0
-    assert len(findings) == 2
+    assert draw_until(lambda: len(findings) == 2, TARGET, findings) > 1
 
 
 @pytest.mark.parametrize("message", ["", "two\rlines", "x" * 40_000])
