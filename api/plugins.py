@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Protocol
 
-MEBIBYTE = 1 << 20
+KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,10 @@ class Network:
     metadata addresses."""
     denied_networks: tuple[str, ...] = ()
     """Networks in CIDR notation that no source may be in; the narrower of an allowed and a denied network counts."""
+    idle_seconds: float = 120.0
+    """How long a server may take until it has sent the header of an answer."""
+    bytes_per_second: int = 16 * KIBIBYTE
+    """What a server has to send at least from then on, measured over 30 s."""
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     """Registry host to the host (and path prefix) that is asked instead."""
 

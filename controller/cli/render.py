@@ -33,7 +33,8 @@ from controller.formats.manifests import read_documents
 from controller.revision import Revision
 
 OPTIONS = (
-    *("registry_mirror", "denied_networks", "allowed_networks", "allow_loopback", "fetch_timeout"),
+    *("registry_mirror", "denied_networks", "allowed_networks", "allow_loopback"),
+    *("fetch_timeout", "fetch_idle_timeout", "min_fetch_rate"),
     *("helm", "render_timeout", "render_mebibytes"),
 )
 NAME = "bundle"

@@ -114,6 +114,8 @@ class Download:
         return response
 
     def _failure(self, response: Response) -> BundleError:
+        if response.place.is_elsewhere:
+            return response.place.unusable()
         host, path, subject = quote(response.host), quote(self._address.path), self._access.path
         if response.status in _GONE:
             remedy = "correct url, or put the file there"

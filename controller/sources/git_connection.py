@@ -27,6 +27,7 @@ from controller.confinement import STARTING
 from controller.content.limits import quote
 from controller.sources.addresses import forbidden
 from controller.sources.git_reference import HTTP, SSH, Repository
+from controller.sources.pace import RATE_SECONDS
 from controller.sources.transport import is_certificate_data
 
 _OPENSSH_KEY = b"openssh-key-v1\0"
@@ -76,8 +77,8 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
         "remote.origin.url": repository.url,
         "http.followRedirects": "false" if header or insecure or repository.scheme == HTTP else "initial",
         "http.sslVerify": "false" if insecure else "true",
-        "http.lowSpeedLimit": "1000",
-        "http.lowSpeedTime": "30",
+        "http.lowSpeedLimit": str(access.network.bytes_per_second),
+        "http.lowSpeedTime": f"{RATE_SECONDS:.0f}",
         **_pin(repository, addresses),
         **_trust(authority, access),
     }

@@ -3,8 +3,8 @@
 To know what a URL names now is to read it, so resolving hands the content on to whoever keeps it (`Access.keep`). With
 a sha256 in the spec one request is enough, which authorises the caller.
 
-Invariants: nothing of a body is looked at before its digest is known to be the recorded one; credentials go over https
-only, to the host of the URL only.
+Invariants: nothing of a body is looked at before its digest is known to be the recorded one; credentials go over
+verified https only, to the host of the URL only.
 
 Not here: getting the file (download.py), what it is (http_body.py).
 """
@@ -15,6 +15,7 @@ import base64
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from api import names
@@ -27,6 +28,7 @@ from controller.sources.deadline import check_deadline
 from controller.sources.download import Download
 from controller.sources.http_address import HTTPS, Address, parse_address
 from controller.sources.http_body import is_file_name, read_body
+from controller.sources.http_failures import unverified
 from controller.sources.transport import Transport, is_certificate_data
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -68,7 +70,8 @@ class HttpSource:
         address, previous = _parse(parameters, access), access.previous
         validator = previous.validator if previous else ""
         with _connect(address, parameters, access) as transport:
-            download = Download(transport, address, _authorization(address, access), access, Reason.NOT_FOUND)
+            headers = _authorization(address, parameters, access)
+            download = Download(transport, address, headers, access, Reason.NOT_FOUND)
             if not _sha256(parameters):
                 return _read_now(download, address, validator, parameters, access)
             answer = download.ask(validator)
@@ -89,7 +92,7 @@ class HttpSource:
         """
         address = _parse(parameters, access)
         with _connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
-            headers = _authorization(address, access)
+            headers = _authorization(address, parameters, access)
             Download(transport, address, headers, access, Reason.PINNED_CONTENT_GONE).fetch(spool)
             if spool.digest != resolution.digest:
                 raise _mismatch(address, parameters, access)
@@ -171,17 +174,17 @@ def _connect(address: Address, parameters: Mapping[str, Any], access: Access) ->
         message = f"{access.path}.auth: key ca.crt of the Secret is not a bundle of PEM certificates; correct it"
         raise BundleError(Reason.SECRET_INVALID, message)
     return Transport(
-        access,
+        replace(access, path=f"{access.path}.url"),
         certificate_data=parameters.get("certificateData") or authority,
         verify=not parameters.get("insecureSkipTLSVerify", False),
         loopback=address.is_loopback,
     )
 
 
-def _authorization(address: Address, access: Access) -> dict[str, str]:
+def _authorization(address: Address, parameters: Mapping[str, Any], access: Access) -> dict[str, str]:
     """Return the header that carries the credentials; none without credentials.
 
-    Raises: BundleError (InsecureRefused for plain http, also to loopback; SecretInvalid).
+    Raises: BundleError (InsecureRefused for plain http, also to loopback, and unverified https; SecretInvalid).
     """
     credentials = access.credentials or Credentials()
     if not (credentials.bearer_token or credentials.username):
@@ -189,6 +192,8 @@ def _authorization(address: Address, access: Access) -> dict[str, str]:
     if address.scheme != HTTPS:
         message = f"{access.path}.auth: credentials must not go over plain http; use https"
         raise BundleError(Reason.INSECURE_REFUSED, message)
+    if parameters.get("insecureSkipTLSVerify"):
+        raise unverified(access.path)
     if not credentials.bearer_token:
         pair = f"{credentials.username}:{credentials.password}"
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

@@ -1,7 +1,7 @@
 """Images and other OCI artifacts: a tag is resolved by one HEAD, and the layers of exactly that digest are streamed.
 
 Https is spoken; plain http to loopback registries where neither a certificate nor credentials are given, and, where
-insecureSkipTLSVerify is set, to those that do not speak TLS. Credentials never go over plain http.
+insecureSkipTLSVerify is set, to those that do not speak TLS. Credentials go over verified https only.
 
 Not here: the protocol (registry.py), logging in (logins.py), what manifests and layers mean (manifest.py, layers.py).
 """
@@ -20,6 +20,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
 from controller.sources.endpoint import find_endpoint
+from controller.sources.http_failures import unverified
 from controller.sources.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.logins import Login, choose_credentials
 from controller.sources.manifest import Image, Index, check_size, choose, parse_manifest
@@ -164,11 +165,13 @@ def _connected(
         loopback=endpoint.is_loopback,
     )
     candidates = choose_credentials(credentials, endpoint)
+    if candidates and not verify:
+        raise unverified(access.path)
     with connection as transport:
         yield Registry(
             transport,
             endpoint,
-            Login(TokenServer(transport, endpoint, access.path), candidates),
+            Login(TokenServer(transport, endpoint, access.path, verify=verify), candidates),
             schemes=_schemes(verify=verify, loopback=endpoint.is_loopback, wants_tls=bool(certificates or candidates)),
             path=access.path,
             missing=missing,

@@ -16,10 +16,11 @@ from api.plugins import MEBIBYTE
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.endpoint import Endpoint
+from controller.sources.http_failures import PlainServerError
 from controller.sources.logins import Login
 from controller.sources.manifest import ACCEPT, Descriptor
 from controller.sources.reference import DIGEST
-from controller.sources.transport import PlainServerError, Response, Transport
+from controller.sources.transport import Response, Transport
 
 _MANIFEST_BYTES = 4 * MEBIBYTE  # what registries must take at least, and most take at most
 _CHUNK = 64 * 1024
@@ -86,7 +87,7 @@ class Registry:
     def _request(self, method: str, kind: str, name: str, *, also: int = _OK) -> Response:
         response = self._send(method, kind, name)
         # A refusal by another host, to which a redirect led, is none of ours to answer.
-        while response.status not in (_OK, also) and response.host == self._endpoint.host:
+        while response.status not in (_OK, also) and not response.place.is_elsewhere:
             response.discard()
             if not self._login.answer(response):
                 break
@@ -124,8 +125,8 @@ class Registry:
     def _failure(self, response: Response, kind: str, name: str) -> BundleError:
         word = {"blobs": "blob"}.get(kind, "manifest" if DIGEST.fullmatch(name) else "tag")
         what = f"{word} {quote(name)}"
-        if response.host != self._endpoint.host:
-            return self._failure_elsewhere(response, what)
+        if response.place.is_elsewhere:
+            return response.place.unusable()
         where = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND:
             remedy = f"; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
@@ -136,15 +137,6 @@ class Registry:
             return BundleError(Reason.UNAUTHORIZED, self._unauthorized(where))
         problem = f"answers with status {response.status} when asked for {what}; check the address"
         return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {where} {problem}")
-
-    def _failure_elsewhere(self, response: Response, what: str) -> BundleError:
-        """Return the failure of a host that the registry has redirected to: a store of blobs."""
-        message = (
-            f"{self._path}.ref: {quote(response.host)}, where {quote(self._endpoint.host)} sends for {what}, answers "
-            f"with status {response.status}; see to the registry"
-        )
-        reasons = {_NOT_FOUND: self._missing, _UNAUTHORIZED: Reason.UNAUTHORIZED, _FORBIDDEN: Reason.UNAUTHORIZED}
-        return BundleError(reasons.get(response.status, Reason.UNREACHABLE), message)
 
     def _unauthorized(self, where: str) -> str:
         if self._login.has_credentials:

@@ -3,7 +3,8 @@
 The first two exchanges are oras', which is given no session of requests but one that goes through the transport, so
 that deadline, caps and address guard hold for token servers, too; it reads no configuration and runs no credential
 helper. A token server must belong to the registry by name; one that is to see credentials more strictly so, and by
-https.
+https. What does not speak verified https must be the registry's own host and port: the registry chooses the address,
+and gets what is found there as a token. So nothing is told of what another address answers, either.
 
 The exchanges: https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -27,6 +28,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.sources.challenge import Challenge
 from controller.sources.endpoint import Endpoint
+from controller.sources.redirects import ElsewhereError
 from controller.sources.transport import Response, Transport
 
 _ANSWER_BYTES = 64 * 1024
@@ -62,11 +64,12 @@ class TokenServer:
         transport: the way there.
         endpoint: the registry.
         path: of the source in the spec; messages begin with it.
+        verify: whether the transport verifies certificates.
     """
 
-    def __init__(self, transport: Transport, endpoint: Endpoint, path: str) -> None:
+    def __init__(self, transport: Transport, endpoint: Endpoint, path: str, *, verify: bool) -> None:
         oras.logger.logger.log_handler.clear()  # it writes to stderr by itself, answers of token servers included
-        self._transport, self._endpoint, self._path = transport, endpoint, path
+        self._transport, self._endpoint, self._path, self._verify = transport, endpoint, path, verify
 
     def request(self, challenge: Challenge, credentials: RegistryCredentials | None) -> str:
         """Return a token for what a challenge asks for; '' if it names no server, or that gives none.
@@ -77,9 +80,12 @@ class TokenServer:
         if not asked["realm"]:
             return ""
         self._check(asked["realm"], is_secret=credentials is not None)
-        if credentials and credentials.identity_token:
-            return self._refresh(asked, credentials.identity_token)
-        return self._exchange(asked, credentials)
+        try:
+            if credentials and credentials.identity_token:
+                return self._refresh(asked, credentials.identity_token)
+            return self._exchange(asked, credentials)
+        except ElsewhereError as error:
+            raise self._refused(error.reason, "an address that cannot be used; see to the registry") from None
 
     def _asked(self, challenge: Challenge) -> dict[str, str]:
         scope = f"repository:{self._endpoint.repository}:pull"
@@ -88,7 +94,7 @@ class TokenServer:
 
     def _exchange(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
         exchange = oras.auth.TokenAuth()
-        exchange.session = _Session(self._transport)
+        exchange.session = _Session(self._send)
         exchange._tls_verify = True  # noqa: SLF001 - oras passes it on, and our session knows better
         header = oras.auth.utils.authHeader(asked)
         if credentials is None:
@@ -106,29 +112,37 @@ class TokenServer:
             "refresh_token": identity_token,
         }
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        answer = _Answer.of(self._transport.send("POST", asked["realm"], headers, body=urlencode(form).encode()))
+        answer = self._send("POST", asked["realm"], headers, urlencode(form).encode())
         found = answer.json() if answer.status_code == _OK else {}
         return found.get("access_token") or found.get("token") or ""
 
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> _Answer:
+        own = urlsplit(url).netloc == self._endpoint.host
+        named = "" if own else f"https://{self._endpoint.host}"
+        return _Answer.of(self._transport.send(method, url, headers, body=body, named=named))
+
     def _check(self, realm: str, *, is_secret: bool) -> None:
-        scheme, host = _split_realm(realm)
+        scheme, host, authority = _split_realm(realm)
         if is_secret and scheme == "http":
             problem = "by plain http, over which no credentials are sent; let it name an https address"
-        # Without credentials plain http is refused by the transport, where it is not admitted.
         elif scheme not in ("https", "http") or not is_related(host, self._endpoint.host_name, is_secret=is_secret):
             problem = "which does not belong to it by name; use another registry"
+        elif authority != self._endpoint.host and (scheme == "http" or not self._verify):
+            problem = "which is not verified, and another address; use https and certificateData"
         else:
             return
+        raise self._refused(Reason.INSECURE_REFUSED, f"{quote(host)}, {problem}")
+
+    def _refused(self, reason: Reason, where: str) -> BundleError:
         registry = quote(self._endpoint.host)
-        message = f"{self._path}.ref: registry {registry} sends for a token to {quote(host)}, {problem}"
-        raise BundleError(Reason.INSECURE_REFUSED, message)
+        return BundleError(reason, f"{self._path}.ref: registry {registry} sends for a token to {where}")
 
 
 class _Session:
     """As much of a session of requests as oras uses for a token."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, send: Callable[[str, str, Mapping[str, str]], _Answer]) -> None:
+        self._send = send
 
     def get(self, realm: str, *, headers: Mapping[str, str], **options: Any) -> _Answer:
         own = {name: value for name, value in headers.items() if name == "Authorization"}
@@ -144,7 +158,7 @@ class _Session:
         verify: bool,  # noqa: ARG002 - oras' signature
     ) -> _Answer:
         separator = "&" if urlsplit(realm).query else "?"
-        return _Answer.of(self._transport.send(method, f"{realm}{separator}{urlencode(params)}", headers or {}))
+        return self._send(method, f"{realm}{separator}{urlencode(params)}", headers or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +186,13 @@ class _Answer:
         return {key: value for key, value in found if isinstance(value, str) and _TOKEN.fullmatch(value)}
 
 
-def _split_realm(realm: str) -> tuple[str, str]:
-    """Return scheme and host of a realm; nothing for what is no plain URL."""
+def _split_realm(realm: str) -> tuple[str, str, str]:
+    """Return scheme, host, and host with port of a realm; nothing for what is no plain URL."""
     try:
         url = urlsplit(realm)
     except ValueError:
-        return "", ""
-    return ("", "") if "@" in url.netloc else (url.scheme, url.hostname or "")
+        return "", "", ""
+    return ("", "", "") if "@" in url.netloc else (url.scheme, url.hostname or "", url.netloc)
 
 
 def is_related(host: str, registry: str, *, is_secret: bool) -> bool:

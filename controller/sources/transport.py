@@ -1,34 +1,34 @@
 """HTTP to sources: the one place where requests is used, and where its errors and those of urllib3 end.
 
-Invariants: every call has connect and read timeouts, and none outlives `Access.deadline`, however slowly the peer
-sends; nothing is read beyond its cap, nothing is decoded; nothing comes from the environment (no netrc, no proxy);
-`Authorization` goes to the host that it is for.
+Invariants: no call outlives `Access.deadline`, and none goes on with a server that is silent or too slow, whatever it
+sends in whichever phase; nothing is read beyond its cap, nothing is decoded; nothing comes from the environment (no
+netrc, no proxy); `Authorization` goes to the origin that it is for. Messages name host and status, never a URL, and
+nothing of a place that only a redirect has named.
 
-Not here: which addresses may be talked to (connections.py), what the answers mean (registry.py), tokens (tokens.py).
-Name resolution has the resolver's own timeout. Messages name host and status, never a URL.
+Not here: which addresses may be talked to (connections.py), which redirects are followed (redirects.py), how slow is
+too slow (pace.py), what the answers mean (registry.py), tokens (tokens.py). Name resolution has the resolver's own
+timeout.
 """
 
 from __future__ import annotations
 
 import email.utils
-import http.client
-import socket
+import http
+import logging
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 import requests.utils
 import tenacity
-import urllib3
-import urllib3.util.ssl_match_hostname
 from requests.adapters import HTTPAdapter
 
 from api.errors import BundleError
@@ -37,9 +37,15 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools
 from controller.sources.deadline import check_deadline
+from controller.sources.http_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
+from controller.sources.pace import Pace
+from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
-_CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
+_CONNECT_SECONDS = 5.0
+_TICK = 0.1  # seconds between two looks at the deadline, the cancel token and the pace
 _ATTEMPTS = 3
 _LONGEST_WAIT = 5.0  # seconds; what takes longer is the work queue's to wait for
 _REDIRECTS = 5
@@ -48,79 +54,6 @@ _DISCARDED_BYTES = 64 * 1024  # of a body that nobody wants, read so that the co
 
 _REDIRECT_STATUS = (301, 302, 303, 307, 308)
 _TRANSIENT_STATUS = (408, 429)
-
-LIBRARY_ERRORS = (
-    requests.RequestException,
-    urllib3.exceptions.HTTPError,
-    urllib3.exceptions.ProxySchemeUnsupported,
-    http.client.HTTPException,
-    OSError,
-)
-"""All that requests and what is below it raise."""
-
-_UNUSABLE = (
-    requests.exceptions.InvalidURL,
-    requests.exceptions.InvalidSchema,
-    requests.exceptions.MissingSchema,
-    requests.exceptions.URLRequired,
-    urllib3.exceptions.LocationValueError,
-)
-_NOT_VERIFIED = (ssl.SSLCertVerificationError, urllib3.util.ssl_match_hostname.CertificateError)
-_NO_TLS = "it does not speak TLS as it should"
-_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # OpenSSL 3.0, and from 3.5 on
-_PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((urllib3.exceptions.NameResolutionError, socket.gaierror), "its name cannot be resolved"),
-    ((ConnectionRefusedError,), "it refuses the connection"),
-    ((ssl.SSLError, requests.exceptions.SSLError, urllib3.exceptions.SSLError), _NO_TLS),
-    ((TimeoutError, requests.exceptions.Timeout, urllib3.exceptions.TimeoutError), "it does not answer in time"),
-)
-
-
-class PlainServerError(BundleError):
-    """A server was spoken to in TLS and answers in plain http."""
-
-
-def translate(error: BaseException, subject: str, host: str) -> BundleError:
-    """Return the error of ours for one of `LIBRARY_ERRORS`.
-
-    Args:
-        error: the text of it is never used: it holds URLs, ports and object addresses.
-        subject: field path that the message begins with.
-        host: the one that was talked to.
-    """
-    causes = tuple(_causes(error))
-    for cause in causes:
-        if isinstance(cause, _NOT_VERIFIED):
-            why = getattr(cause, "verify_message", "") or "it is for another name"
-            message = f"{subject}: the certificate of {quote(host)} cannot be verified: {why}; see to certificateData"
-            return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
-        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") in _PLAIN_ANSWERS:
-            return PlainServerError(Reason.UNREACHABLE, _unreachable(subject, host, _NO_TLS).message)
-    if isinstance(error, _UNUSABLE):
-        return BundleError(Reason.INVALID_REFERENCE, f"{subject}: {quote(host)} leads to an unusable URL; correct it")
-    problem = next(
-        (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes)),
-        "the connection was cut",
-    )
-    return _unreachable(subject, host, problem)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it was made from, by whichever way it keeps them."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        current = waiting.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        below = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        waiting.extend(item for item in below if isinstance(item, BaseException))
-
-
-def _unreachable(subject: str, host: str, problem: str, retry_after: float | None = None) -> BundleError:
-    message = f"{subject}: {quote(host)} cannot be used: {problem}; check address and network"
-    return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
 
 
 def is_certificate_data(pem: str) -> bool:
@@ -159,26 +92,41 @@ class Transport:
         adapter = _Adapter(self._guard, _context(certificate_data, verify=verify))
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, adapter)
-        self._timer = threading.Timer(max(access.deadline - time.monotonic(), 0), self._guard.cut)
-        self._timer.daemon = True
+        self._pace = Pace(access.network)
+        self._responses: list[Response] = []
+        self._done = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="transport", daemon=True)
 
     def __enter__(self) -> Self:
-        self._timer.start()
+        self._watcher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        self._done.set()
+        self._watcher.join()
+        for response in self._responses:  # those that nobody read to the end, too
+            response.close()
         self._session.close()
         self._guard.close()
 
-    def send(self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None) -> Response:
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, named: str = ""
+    ) -> Response:
         """Send a request and return the answer, its body not read yet.
 
-        Redirects are followed, from https to https only, unless there is a body, which nobody else is to see; transient
-        failures are tried again for a few seconds.
+        Redirects are followed as redirects.py says, unless there is a body, which nobody else is to see; transient
+        failures are retried for a few seconds.
+
+        Args:
+            method: of the request.
+            url: to be asked.
+            headers: of the request.
+            body: of a POST.
+            named: URL that the user named, if that is another one: of what happens elsewhere nothing is told.
 
         Raises: BundleError (Unreachable, with what Retry-After asked for; TLSVerificationFailed; InsecureRefused;
-            InvalidReference; UnsupportedContent for an encoded body).
+            InvalidReference; UnsupportedContent for an encoded body); ElsewhereError, whatever it is, if it did not
+            happen at the origin that was named.
         """
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._is_worth_retrying),
@@ -187,7 +135,7 @@ class Transport:
             sleep=tenacity.sleep_using_event(self._access.cancelled),
             reraise=True,
         )
-        return retrying(self._follow, method, url, headers, body)
+        return retrying(self._follow, _Request(method=method, url=url, headers=headers, body=body, named=named or url))
 
     def _is_worth_retrying(self, error: BaseException) -> bool:
         return (
@@ -195,99 +143,161 @@ class Transport:
             and error.reason is Reason.UNREACHABLE
             and not isinstance(error, PlainServerError)
             and not self._access.cancelled.is_set()
+            and not self._pace.problem()
         )
 
     def _gives_up(self, state: tenacity.RetryCallState) -> bool:
         time_to_wait = min(_LONGEST_WAIT, self._access.deadline - time.monotonic())
         return state.attempt_number >= _ATTEMPTS or state.upcoming_sleep > time_to_wait
 
-    def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        origin = _origin(urlsplit(url))
+    def _follow(self, first: _Request) -> Response:
+        request, place = first, place_of(self._access.path, first.named, first.url)
         for _ in range(_REDIRECTS + 1):
-            parts = urlsplit(url)
-            own = _origin(parts) == origin
-            sent = {name: value for name, value in headers.items() if own or name.lower() != "authorization"}
-            response = self._send_once(method, url, sent, body)
-            if response.status not in _REDIRECT_STATUS or body is not None:
+            response = self._send_once(request, place)
+            if response.status not in _REDIRECT_STATUS or request.body is not None:
                 return response
             response.discard()
-            url = self._redirected(parts, url, response)
-        raise _unreachable(self._access.path, _host(urlsplit(url)), f"it redirects more than {_REDIRECTS} times")
+            url = follow(request.url, response.headers.get("Location", ""))
+            if not url:
+                raise place.not_followed()
+            is_same = origin_of(url) == origin_of(request.url)
+            request = replace(request, url=url, headers=request.headers if is_same else _without_authorization(request))
+            place = place_of(self._access.path, request.named, url)
+        raise place.show(unreachable(place.subject, place.host, f"it redirects more than {_REDIRECTS} times"))
 
-    def _redirected(self, parts: SplitResult, url: str, response: Response) -> str:
+    def _send_once(self, request: _Request, place: Place) -> Response:
+        self.check(place)
+        self._pace.ask()
         try:
-            target = urljoin(url, response.headers.get("Location", ""))
-            there = urlsplit(target)
-            usable = there.scheme in ("https", parts.scheme) and there.hostname and "@" not in there.netloc
-        except ValueError:
-            usable = None
-        if not usable:
-            raise BundleError(
-                Reason.INSECURE_REFUSED,
-                f"{self._access.path}: {quote(_host(parts))} redirects to an address that is not plainly https; "
-                "correct it there",
-            )
-        return target
-
-    def _send_once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        self.check()
-        host = _host(urlsplit(url))
-        left = max(self._access.deadline - time.monotonic(), 0.001)
-        timeout = (min(_CONNECT_SECONDS, left), min(_READ_SECONDS, left))
-        try:
-            raw = self._session.request(
-                method, url, headers=dict(headers), data=body, stream=True, timeout=timeout, allow_redirects=False
-            )
+            response = Response(self._exchange(request), self, place)
+            self._responses.append(response)
+            self._judge(response)
         except LIBRARY_ERRORS as error:
-            self.check()
-            raise translate(error, self._access.path, host) from error
-        response = Response(raw, self, self._access.path, host)
+            self.check(place)
+            raise _shown(translate(error, place.subject, host_of(request.url)), place) from None
+        except BundleError as error:
+            raise _shown(error, place) from None
+        finally:
+            self._pace.answered()
+        return response
+
+    def _exchange(self, request: _Request) -> requests.Response:
+        left = max(self._access.deadline - time.monotonic(), 0.001)
+        return self._session.request(
+            request.method,
+            request.url,
+            headers=dict(request.headers),
+            data=request.body,
+            stream=True,
+            timeout=(min(_CONNECT_SECONDS, left), min(self._access.network.idle_seconds, left)),
+            allow_redirects=False,
+        )
+
+    def _judge(self, response: Response) -> None:
         try:
-            self._judge(raw, host)
+            _check_answer(response)
         except BundleError:
             response.discard()
             raise
-        return response
 
-    def _judge(self, raw: requests.Response, host: str) -> None:
-        if raw.status_code in _TRANSIENT_STATUS or raw.status_code >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-            wait = read_retry_after(raw.headers.get("Retry-After", ""), time.time())
-            raise _unreachable(self._access.path, host, f"it answers with status {raw.status_code}", wait)
-        if sum(len(name) + len(value) for name, value in raw.headers.items()) > _HEADER_BYTES:
-            problem = f"the header of its answer is over {describe_bytes(_HEADER_BYTES)}"
-            raise _unreachable(self._access.path, host, problem)
-        if raw.headers.get("Content-Encoding", "identity").lower() != "identity":
-            message = f"{self._access.path}: {quote(host)} encodes what was asked for as it is; correct it there"
-            raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
+    def read(self, raw: requests.Response, size: int) -> bytes:
+        """Return what the server sends next of a body.
 
-    def check(self) -> None:
-        """Raise BundleError (Unreachable) once the deadline has passed, or nobody waits any more."""
+        Raises: those of `LIBRARY_ERRORS`.
+        """
+        data: bytes | None = b""
+        self._pace.begin_read()
+        try:
+            # read1, for read waits until all `size` bytes have come, at whatever pace
+            data = raw.raw.read1(size, decode_content=False)
+        finally:
+            self._pace.end_read(len(data or b""))
+        return data or b""
+
+    # the watcher
+
+    def _watch(self) -> None:
+        """Cut the connections once the call must not go on: whoever waits for a server then learns why by `check`."""
+        while not self._done.wait(_TICK):
+            if self._access.cancelled.is_set() or time.monotonic() >= self._access.deadline or self._pace.problem():
+                self._guard.cut()
+
+    def check(self, place: Place) -> None:
+        """Raise BundleError (Unreachable) once the call must not go on with a place."""
         check_deadline(self._access)
+        if problem := self._pace.problem():
+            raise place.show(unreachable(place.subject, place.host, problem))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """A request, and what led to it."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    named: str
+    """URL that the user named."""
+
+
+def _shown(error: BundleError, place: Place) -> BundleError:
+    """Return an error as the user may see it; whoever reads the log may see all of it."""
+    if place.is_elsewhere:
+        log.debug("redirected request failed", extra={"host": place.host, "problem": error.message})
+    return place.show(error)
+
+
+def _without_authorization(request: _Request) -> Mapping[str, str]:
+    return {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
+
+
+def _check_answer(response: Response) -> None:
+    """Refuse what no caller can use.
+
+    Raises: BundleError (Unreachable, UnsupportedContent).
+    """
+    subject, host, status, headers = response.place.subject, response.place.host, response.status, response.headers
+    if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        wait = read_retry_after(headers.get("Retry-After", ""), time.time())
+        raise unreachable(subject, host, f"it answers with status {status}", wait)
+    if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
+        problem = f"the header of its answer is over {describe_bytes(_HEADER_BYTES)}"
+        raise unreachable(subject, host, problem)
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        message = f"{subject}: {quote(host)} encodes what was asked for as it is; correct it there"
+        raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
 
 
 class Response:
-    """An answer. `status`, `headers` (any spelling of case), `host` that gave it in the end, and the body to read."""
+    """An answer: `status`, `headers` (any spelling of case), the `place` that gave it, and the body to read."""
 
-    def __init__(self, raw: requests.Response, transport: Transport, subject: str, host: str) -> None:
+    def __init__(self, raw: requests.Response, transport: Transport, place: Place) -> None:
         self.status = raw.status_code
         self.headers: Mapping[str, str] = raw.headers
-        self.host = host
+        self.place = place
         self._is_head = raw.request.method == "HEAD"
-        self._raw, self._transport, self._subject = raw, transport, subject
+        self._raw, self._transport = raw, transport
+
+    @property
+    def host(self) -> str:
+        """Host and port as they were named, for messages."""
+        return self.place.host
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes as soon as there are some; nothing at the end.
 
         Raises: BundleError (Unreachable), also if the body ends before its Content-Length.
         """
-        self._transport.check()
+        self._transport.check(self.place)
         try:
-            # read1, for read waits until all `size` bytes have come, at whatever pace
-            data: bytes | None = self._raw.raw.read1(size, decode_content=False)
+            data = self._transport.read(self._raw, size)
         except LIBRARY_ERRORS as error:
-            self._transport.check()
-            raise translate(error, self._subject, self.host) from error
-        return data or b""
+            self._transport.check(self.place)
+            raise self.place.show(translate(error, self.place.subject, self.host)) from None
+        if not data:
+            self._transport.check(self.place)  # a connection that was cut looks like the end of the body
+        return data
 
     def read_all(self, limit: int) -> bytes:
         """Return the whole body.
@@ -298,7 +308,7 @@ class Response:
         while data := self.read(_CHUNK):
             body += data
             if len(body) > limit:
-                message = f"{self._subject}: an answer of {quote(self.host)} is over {describe_bytes(limit)}"
+                message = f"{self.place.subject}: an answer of {quote(self.host)} is over {describe_bytes(limit)}"
                 raise BundleError(Reason.CONTENT_REJECTED, message)
         self.close()
         return bytes(body)
@@ -336,14 +346,6 @@ def read_retry_after(retry_after: str, now: float) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - now)
     except (ValueError, OverflowError):
         return None
-
-
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-
-
-def _host(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2]
 
 
 # TLS

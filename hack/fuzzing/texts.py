@@ -25,6 +25,7 @@ from controller.sources.git_failures import NotServedError, check_served, transl
 from controller.sources.git_files import Item, parse_listing, read_items
 from controller.sources.git_reference import candidates, check_ref, parse_repository
 from controller.sources.http_address import parse_address
+from controller.sources.redirects import Place
 from controller.sources.reference import parse_reference
 from controller.sources.tokens import TokenServer, is_related
 from controller.sources.transport import read_retry_after
@@ -106,7 +107,8 @@ def check_token(data: bytes) -> None:
     header, _, body = data.partition(b"\n\n")
     credentials = RegistryCredentials(registry="r.example.com", username="u", password="p")  # noqa: S106 - made up
     for given in (None, credentials, RegistryCredentials(registry="r.example.com", identity_token="t")):  # noqa: S106
-        servers = TokenServer(_Servers(body, is_secret=given is not None), _ENDPOINT, _PATH)  # type: ignore[arg-type]
+        transport: Any = _Servers(body, is_secret=given is not None)
+        servers = TokenServer(transport, _ENDPOINT, _PATH, verify=True)
         for challenge in parse_challenges(header.decode("latin-1")):
             with refusals():
                 token = servers.request(challenge, given)
@@ -122,8 +124,13 @@ class _Servers:
     def __init__(self, body: bytes, *, is_secret: bool) -> None:
         self._body, self._is_secret = body, is_secret
 
-    def send(self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None) -> Any:
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, named: str = ""
+    ) -> Any:
         parts = urlsplit(url)
+        is_own = parts.netloc == "r.example.com"
+        expect(is_own or parts.scheme == "https", f"{url!r} is asked in plain http")
+        expect(is_own or bool(named), f"what {url!r} answers is told")
         expect(is_related(parts.hostname or "", "r.example.com", is_secret=self._is_secret), f"{url!r} is asked")
         expect(not (self._is_secret and parts.scheme != "https"), f"credentials are sent by {parts.scheme}")
         expect(not re.search(r"[\r\n]", "".join(headers.values())), f"a header of several lines: {method}")
@@ -153,6 +160,7 @@ class _Answer:
         status, *lines = head.decode("latin-1").split("\n")
         self.status = int(status) if re.fullmatch("[1-5][0-9][0-9]", status) else 200
         self.headers, self.host = Message(), "example.com"
+        self.place = Place(subject=_PATH, host=self.host)
         for line in lines:
             name, _, value = line.partition(":")
             if re.fullmatch(r"[A-Za-z-]+", name):

@@ -381,11 +381,6 @@ def test_the_authority_may_stand_in_the_secret(guarded: GuardedRegistry, place: 
     assert client.resolve().digest == place.digest
 
 
-def test_an_unverified_registry_gets_credentials_if_it_speaks_tls(guarded: GuardedRegistry, place: Place) -> None:
-    client = place.client(guarded.host, OWN, certificateData="", insecureSkipTLSVerify=True)
-    assert client.resolve().digest == place.digest
-
-
 def test_the_second_of_two_sets_of_credentials_is_tried(guarded: GuardedRegistry, place: Place) -> None:
     old, new = entry(guarded.host, "old").registries, entry(guarded.host).registries
     client = place.client(guarded.host, Credentials(registries=(*old, *new)))
@@ -476,12 +471,18 @@ def test_the_digest_of_private_content_opens_no_door(guarded: GuardedRegistry, p
     assert failure(stranger.resolve).reason is Reason.UNAUTHORIZED
 
 
-@pytest.mark.parametrize("unverified", [False, True])
-def test_credentials_never_go_over_plain_http(unverified: bool, registry: LocalRegistry, place: Place) -> None:
-    client = place.client(registry.host, OWN, insecureSkipTLSVerify=unverified)
-    error = failure(client.resolve)
+def test_credentials_never_go_over_plain_http(registry: LocalRegistry, place: Place) -> None:
+    error = failure(place.client(registry.host, OWN).resolve)
     assert error.reason is Reason.INSECURE_REFUSED
     assert error.message.startswith(f'{PATH}.auth: registry "{registry.host}" speaks plain http, over which no ')
+
+
+def test_credentials_never_go_to_a_registry_that_nobody_has_verified(guarded: GuardedRegistry, place: Place) -> None:
+    before = len(guarded.requests)
+    error = failure(place.client(guarded.host, OWN, certificateData="", insecureSkipTLSVerify=True).resolve)
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert f"{PATH}.auth: credentials must not go over a connection that insecureSkipTLSVerify" in error.message
+    assert len(guarded.requests) == before
 
 
 def test_without_credentials_an_unverified_registry_may_speak_plain_http(registry: LocalRegistry, place: Place) -> None:

@@ -195,6 +195,12 @@ WAYS = [
         Network(denied_networks=("10.0.0.0/8", "fd00::/8")),
     ),
     Way(
+        "how slow a server may be",
+        ["--fetch-idle-timeout=10", "--min-fetch-rate=1"],
+        False,
+        Network(idle_seconds=10, bytes_per_second=1024),
+    ),
+    Way(
         "registries that are asked instead",
         ["--registry-mirror=docker.io=mirror.example.com/hub,quay.io=other:5000"],
         False,

@@ -17,7 +17,7 @@ import pytest
 import trustme
 
 from api.errors import BundleError
-from api.plugins import Access, Credentials
+from api.plugins import Access, Credentials, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources.git_connection import Connection, connect
 from controller.sources.git_reference import parse_repository
@@ -120,6 +120,13 @@ def test_a_header_goes_to_its_host_and_over_no_redirect(credentials: Credentials
     config = connected("https://h/x", access, credentials).config
     assert config["http.https://h/.extraHeader"] == header
     assert config["http.followRedirects"] == "false"
+
+
+@pytest.mark.usefixtures("names")
+def test_a_slow_server_is_given_up_as_by_http(access: Access) -> None:
+    slow = replace(access, network=Network(bytes_per_second=2048))
+    config = connected("https://h/x", slow).config
+    assert (config["http.lowSpeedLimit"], config["http.lowSpeedTime"]) == ("2048", "30")
 
 
 @pytest.mark.usefixtures("names")

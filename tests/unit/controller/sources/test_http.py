@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import itertools
 import logging
 import socket
 import ssl
@@ -379,8 +380,8 @@ BAD = [
         Reason.UNSUPPORTED_CONTENT,
         "encodes what was asked for",
     ),
-    ("a redirect to nowhere", {"redirect": "http://["}, Reason.INSECURE_REFUSED, "not plainly https"),
-    ("a redirect to a file", {"redirect": "file:///etc/passwd"}, Reason.INSECURE_REFUSED, "not plainly https"),
+    ("a redirect to nowhere", {"redirect": "http://["}, Reason.INSECURE_REFUSED, "from https to https only"),
+    ("a redirect to a file", {"redirect": "file:///etc/passwd"}, Reason.INSECURE_REFUSED, "from https to https only"),
     ("a redirect to itself", {"redirect": FILE}, Reason.UNREACHABLE, "redirects more than 5 times"),
 ]  # fmt: skip
 
@@ -519,6 +520,47 @@ def test_credentials_never_go_over_plain_http(
     assert server.requests == []
 
 
+@pytest.mark.parametrize("credentials", [BASIC, BEARER], ids=["basic", "bearer"])
+def test_credentials_never_go_to_whom_nobody_has_verified(
+    credentials: Credentials, secured: FaultyServer, access: Access
+) -> None:
+    parameters, own = at(secured, insecureSkipTLSVerify=True), replace(access, credentials=credentials)
+    for call in (lambda: SOURCE.resolve(parameters, own), lambda: fetch(parameters, pin(BODY), own)):
+        error = failure(call)
+        assert error.reason is Reason.INSECURE_REFUSED
+        assert error.message == (
+            f"{PATH}.auth: credentials must not go over a connection that insecureSkipTLSVerify leaves unverified; use "
+            "https and certificateData"
+        )
+    assert secured.requests == []
+
+
+@pytest.mark.parametrize("status", [401, 404, 418, 503])
+def test_what_a_redirect_brought_is_not_told(
+    status: int, secured: FaultyServer, certificates: Path, trusted: Mapping[str, str], access: Access
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "kube-apiserver.crt", certificates / "kube-apiserver.key")
+    with FaultyServer(context) as other:
+        other.add(FILE, BODY, status=status, headers={"Retry-After": "0"})
+        secured.add(FILE, redirect=other.address + FILE)
+        error = failure(lambda: SOURCE.resolve(at(secured, **trusted), access))
+    assert error.reason is Reason.UNREACHABLE
+    assert error.message == (
+        f'{PATH}.url: "{secured.host}" redirects to an address that cannot be used; see to that server'
+    )
+
+
+def test_plain_http_does_not_redirect_to_another_port(server: FaultyServer, access: Access) -> None:
+    with FaultyServer() as other:
+        other.add(FILE, BODY)
+        server.add(FILE, redirect=other.address + FILE)
+        error = failure(lambda: SOURCE.resolve(at(server), access))
+        assert other.requests == []
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert other.host not in error.message
+
+
 def test_credentials_are_not_for_another_host(
     secured: FaultyServer, certificates: Path, trusted: Mapping[str, str], access: Access
 ) -> None:
@@ -574,19 +616,19 @@ LEAKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", LEAKS)
-@pytest.mark.parametrize("credentials", [BASIC, BEARER], ids=["basic", "bearer"])
+@pytest.mark.parametrize("case", list(itertools.product([BASIC, BEARER], LEAKS)), ids=map(str, range(2 * len(LEAKS))))
 def test_no_failure_shows_a_secret(
-    credentials: Credentials,
-    options: dict[str, Any],
+    case: tuple[Credentials, dict[str, Any]],
     secured: FaultyServer,
+    trusted: Mapping[str, str],
     access: Access,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    credentials, options = case
     secured.add("/a", **{"body": BODY, **options})
     limited = replace(access, credentials=credentials, limits=SMALL)
-    parameters = at(secured, "/a?token=canary-query", insecureSkipTLSVerify=True)
+    parameters = at(secured, "/a?token=canary-query", **trusted)
     with pytest.raises(BundleError) as caught:
         fetch(parameters, pin(options.get("body", BODY)), limited)
     shown = "".join(traceback.format_exception(caught.value)) + repr(limited) + caplog.text

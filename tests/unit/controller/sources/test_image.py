@@ -28,6 +28,7 @@ from tests.support.faulty_registry import (
     FaultyRegistry,
     digest_of,
 )
+from tests.support.registries import Authority
 from tests.support.tarballs import tarball
 
 PATH = "spec.sources[0].image"
@@ -126,12 +127,22 @@ def test_an_index_leads_to_the_image_of_the_platform(docker: bool, registry: Fau
     assert fetch(registry, digest, access, platform="linux/arm64") == {"arm64": ""}
 
 
-def test_blobs_may_be_elsewhere(registry: FaultyRegistry, access: Access) -> None:
+def test_blobs_may_be_elsewhere_by_https(access: Access, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    with FaultyRegistry(authority.server_context()) as registry, FaultyRegistry(authority.server_context()) as other:
+        digest = registry.add_image("v1", *LAYERS)
+        other.blobs = dict(registry.blobs)
+        registry.faults = Faults(where="/blobs/", redirect=f"https://{other.host}")
+        assert len(fetch(registry, digest, access, certificateData=authority.pem)) == 2
+
+
+def test_blobs_of_a_plain_registry_are_nowhere_else(registry: FaultyRegistry, access: Access) -> None:
     digest = registry.add_image("v1", *LAYERS)
     with FaultyRegistry() as other:
         other.blobs = dict(registry.blobs)
         registry.faults = Faults(where="/blobs/", redirect=f"http://{other.host}")
-        assert len(fetch(registry, digest, access)) == 2
+        assert failure(lambda: fetch(registry, digest, access)).reason is Reason.INSECURE_REFUSED
+        assert other.requests == []
 
 
 def test_progress_is_told_in_bytes_of_all_layers(registry: FaultyRegistry, access: Access) -> None:

@@ -202,9 +202,9 @@ def test_where_blobs_are_redirected_to_nothing_is_said(
         assert said(other) == ["", ""]
 
 
-@pytest.mark.parametrize(("status", "reason"), [(401, Reason.UNAUTHORIZED), (404, Reason.PINNED_CONTENT_GONE)])
-def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge(
-    status: int, reason: Reason, registry: FaultyRegistry, access: Access, authority: Authority
+@pytest.mark.parametrize("status", [401, 403, 404, 418])
+def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge_and_not_told(
+    status: int, registry: FaultyRegistry, access: Access, authority: Authority
 ) -> None:
     registry.logins = {"u": "p"}
     with FaultyRegistry(authority.server_context()) as other:
@@ -212,8 +212,51 @@ def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge(
         other.faults = Faults(status=status, headers={"WWW-Authenticate": 'Basic realm="x"'})
         with pytest.raises(BundleError) as caught:
             fetch(registry, access)
-        assert caught.value.reason is reason
         assert said(other) == [""]
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert caught.value.message == (
+        f'{PATH}.ref: "{registry.host}" redirects to an address that cannot be used; see to that server'
+    )
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_what_another_token_server_answers_is_not_told(
+    status: int, registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.sources.tokens.is_related", lambda *_, **__: True)
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.wants_token, registry.realm = True, f"https://{other.host}/v2/token"
+        other.faults = Faults(status=status)
+        with pytest.raises(BundleError) as caught:
+            resolve(registry, access)
+        assert other.requests
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert caught.value.message == (
+        f'{PATH}.ref: registry "{registry.host}" sends for a token to an address that cannot be used; '
+        "see to the registry"
+    )
+
+
+def test_an_unverified_registry_gets_no_credentials(registry: FaultyRegistry, access: Access) -> None:
+    registry.logins = {"u": "p"}
+    parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
+    with pytest.raises(BundleError, match="insecureSkipTLSVerify leaves unverified") as caught:
+        SOURCE.resolve(parameters, access)
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+    assert registry.requests == []
+
+
+def test_an_unverified_registry_names_no_other_place_for_tokens(
+    registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.sources.tokens.is_related", lambda *_, **__: True)
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.wants_token, registry.realm = True, f"https://{other.host}/token"
+        parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
+        with pytest.raises(BundleError, match="not verified, and another address") as caught:
+            SOURCE.resolve(parameters, replace(access, credentials=None))
+        assert other.requests == []
+    assert caught.value.reason is Reason.INSECURE_REFUSED
 
 
 def choose(ref: str, credentials: Credentials | None, **mirrors: Any) -> list[str]:

@@ -108,15 +108,15 @@ def test_another_challenge_is_unauthorized(challenge: str, registry: FaultyRegis
     assert len(registry.requests) == 1
 
 
-def test_a_challenge_of_another_host_is_not_answered(registry: FaultyRegistry, access: Access) -> None:
-    registry.wants_token = False
+@pytest.mark.parametrize("realm", ["http://127.0.0.1:{port}/token", "http://localhost:{port}/token"])
+def test_no_other_place_is_asked_in_plain_http(realm: str, registry: FaultyRegistry, access: Access) -> None:
+    """What it answers would be told to the registry as a token."""
     with FaultyRegistry() as other:
-        other.wants_token = True
-        registry.faults = Faults(redirect=f"http://{other.host}")
+        registry.realm = realm.format(port=other.host.split(":")[1])
         with pytest.raises(BundleError) as caught:
             resolve(registry, access)
-        assert [path for _, path, _ in other.requests] == ["/v2/bundle/manifests/v1"]
-    assert caught.value.reason is Reason.UNAUTHORIZED
+        assert other.requests == []
+    assert caught.value.reason is Reason.INSECURE_REFUSED
 
 
 def test_nothing_is_written_to_stderr(

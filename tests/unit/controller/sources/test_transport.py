@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -28,9 +29,11 @@ from cryptography.x509.oid import NameOID
 from api.errors import BundleError
 from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
+from controller.sources import pace
 from controller.sources import transport as module
 from controller.sources.connections import Guard
-from controller.sources.transport import LIBRARY_ERRORS, Transport, is_certificate_data, translate
+from controller.sources.http_failures import LIBRARY_ERRORS, translate
+from controller.sources.transport import Transport, is_certificate_data
 from tests.support.faulty_registry import Faults, FaultyRegistry
 
 PATH = "spec.sources[0]"
@@ -156,6 +159,43 @@ def test_a_trickling_peer_does_not_outlive_the_deadline(where: str, registry: Fa
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("where", ["header", "body"])
+@pytest.mark.parametrize("headers", [{}, {"Connection": "close"}], ids=["kept open", "closed"])
+def test_a_trickling_peer_is_given_up_long_before(
+    where: str, headers: dict[str, str], registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "RATE_SECONDS", 0.5)
+    registry.blobs["x"] = bytes(10_000)
+    registry.faults = Faults(trickle=where, headers=headers)
+    message = {"header": "it does not answer in time", "body": "it sends less than 16 KiB a second"}[where]
+    started = time.monotonic()
+    with pytest.raises(BundleError, match=message) as caught:
+        get(registry, replace(access, network=Network(idle_seconds=0.5)), limit=100_000)
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert time.monotonic() - started < 5
+    assert len(registry.requests) == 1
+
+
+def test_the_end_of_a_connection_that_was_cut_is_no_end_of_a_body(
+    registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a length the body lasts as long as the connection."""
+    monkeypatch.setattr(pace, "RATE_SECONDS", 0.5)
+    registry.faults = Faults(trickle="body", headers={"Content-Length": ""})
+    registry.blobs["x"] = bytes(10_000)
+    with pytest.raises(BundleError, match="it sends less than"):
+        get(registry, access, limit=100_000)
+
+
+def test_a_cancelled_call_does_not_wait_for_a_silent_peer(registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(trickle="header")
+    threading.Timer(0.2, access.cancelled.set).start()
+    started = time.monotonic()
+    with pytest.raises(BundleError, match="not needed any more"):
+        get(registry, access)
+    assert time.monotonic() - started < 5
+
+
 def test_a_cancelled_call_sends_nothing(registry: FaultyRegistry, access: Access) -> None:
     access.cancelled.set()
     with pytest.raises(BundleError, match="not needed any more"):
@@ -197,13 +237,18 @@ BAD_BODIES = [
     ),
     ("an endless header line", Faults(headers={"X": "x" * 70_000}), Reason.UNREACHABLE, "the connection was cut"),
     ("an endless redirect", Faults(redirect="/v2"), Reason.UNREACHABLE, "redirects more than 5 times"),
-    ("a redirect to another scheme", Faults(redirect="ftp://127.0.0.1"), Reason.INSECURE_REFUSED, "not plainly https"),
-    ("a redirect to nowhere", Faults(redirect="http://["), Reason.INSECURE_REFUSED, "not plainly https"),
+    (
+        "a redirect to another scheme",
+        Faults(redirect="ftp://127.0.0.1"),
+        Reason.INSECURE_REFUSED,
+        "from https to https only",
+    ),
+    ("a redirect to nowhere", Faults(redirect="http://["), Reason.INSECURE_REFUSED, "from https to https only"),
     (
         "a redirect with a password",
         Faults(redirect="http://a:b@127.0.0.1"),
         Reason.INSECURE_REFUSED,
-        "not plainly https",
+        "from https to https only",
     ),
 ]
 
@@ -238,15 +283,20 @@ def test_an_encoded_body_is_not_decoded(registry: FaultyRegistry, access: Access
     assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
 
 
-def test_authorization_stays_with_its_host(registry: FaultyRegistry, access: Access) -> None:
-    with FaultyRegistry() as other, Transport(access, loopback=True) as transport:
+def test_plain_http_is_not_redirected_to_another_origin(registry: FaultyRegistry, access: Access) -> None:
+    with FaultyRegistry() as other:
         other.blobs["x"] = b"1"
-        registry.faults = Faults(redirect=f"http://{other.host}")
-        headers = {"Authorization": "Bearer secret", "Accept": "x"}
-        assert transport.send("GET", f"http://{registry.host}/v2/blobs/x", headers).read_all(10) == b"1"
-    assert registry.requests[0][2]["Authorization"] == "Bearer secret"
-    assert "Authorization" not in other.requests[0][2]
-    assert other.requests[0][2]["Accept"] == "x"
+        for redirect in (
+            f"http://{other.host}",
+            f"https://{other.host}",
+            f"http://localhost:{other.host.split(':')[1]}",
+        ):
+            registry.faults = Faults(redirect=redirect)
+            with pytest.raises(BundleError, match="from plain http to the same host and port only") as caught:
+                get(registry, access)
+            assert caught.value.reason is Reason.INSECURE_REFUSED
+            assert other.host not in caught.value.message
+        assert other.requests == []
 
 
 def test_nothing_comes_from_the_environment(
@@ -381,9 +431,33 @@ def test_https_is_not_redirected_to_http(registry: FaultyRegistry, access: Acces
     pem, context = make_certificate(tmp_path)
     with secure(context) as secured:
         secured.faults = Faults(redirect=f"http://{registry.host}")
-        with pytest.raises(BundleError, match="not plainly https"):
+        with pytest.raises(BundleError, match="from https to https only"):
             get(secured, access, scheme="https", certificate_data=pem)
     assert registry.requests == []
+
+
+def serve_handshake_slowly(listener: socket.socket, stop: threading.Event) -> None:
+    peer = listener.accept()[0]
+    with peer, suppress(OSError):
+        peer.sendall(b"\x16\x03\x03\x40\x00")  # a handshake message of 16 KiB begins
+        while not stop.wait(0.05):
+            peer.sendall(b"\0")
+
+
+def test_a_deadline_holds_while_tls_is_agreed_upon(access: Access) -> None:
+    started, stop = time.monotonic(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve_handshake_slowly, args=(listener, stop))
+        server.start()
+        hurried, url = replace(access, deadline=started + 0.5), f"https://127.0.0.1:{listener.getsockname()[1]}/"
+        with (
+            Transport(hurried, loopback=True) as transport,
+            pytest.raises(BundleError, match="within the time allowed"),
+        ):
+            transport.send("GET", url, {})
+        stop.set()
+        server.join()
+    assert time.monotonic() - started < 5
 
 
 def test_a_deadline_holds_within_tls(access: Access, tmp_path: Path) -> None:
