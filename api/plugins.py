@@ -72,6 +72,8 @@ class Network:
     metadata addresses."""
     denied_networks: tuple[str, ...] = ()
     """Networks in CIDR notation that no source may be in; the narrower of an allowed and a denied network counts."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Hosts that a source may name (example.com, example.com:5000, *.example.com); none: all."""
     idle_seconds: float = 120.0
     """How long a server may take until it has sent the header of an answer."""
     bytes_per_second: int = 16 * KIBIBYTE

@@ -19,6 +19,7 @@ from api import names
 from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
 from controller.accounts import AccountPolicy
 from controller.kube.lease import LeaseTimes
+from controller.sources.hosts import parse_pattern
 
 MAX_PORT = 65535
 # A DNS subdomain (RFC 1123).
@@ -74,6 +75,9 @@ class Settings:
         "networks (10.0.0.0/8,…) that sources may be in, though denied or loopback; the narrower of two counts; never "
         "link-local or metadata addresses",
     )
+    allowed_hosts: str = _option(
+        "", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all"
+    )
     allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
     workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
     apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
@@ -115,6 +119,7 @@ class Settings:
                 *_parse_networks("--denied-networks", self.denied_networks),
                 *(_networks_of_api_server() if in_pod else ()),
             ),
+            allowed_hosts=tuple(_parse_host(text) for text in _split(self.allowed_hosts)),
             idle_seconds=self.fetch_idle_timeout,
             bytes_per_second=self.min_fetch_rate * KIBIBYTE,
             registry_mirrors=mirrors,
@@ -188,6 +193,13 @@ def _parse_network(flag: str, text: str) -> str:
         return str(ip_network(text))
     except ValueError as error:
         raise ValueError(f'{flag}: "{text}" is not a network like 10.0.0.0/8') from error
+
+
+def _parse_host(text: str) -> str:
+    try:
+        return parse_pattern(text)
+    except ValueError as error:
+        raise ValueError(f"--allowed-hosts: {error}") from error
 
 
 def _networks_of_api_server() -> tuple[str, ...]:

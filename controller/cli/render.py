@@ -33,7 +33,7 @@ from controller.formats.manifests import read_documents
 from controller.revision import Revision
 
 OPTIONS = (
-    *("registry_mirror", "denied_networks", "allowed_networks", "allow_loopback"),
+    *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
     *("fetch_timeout", "fetch_idle_timeout", "min_fetch_rate"),
     *("helm", "render_timeout", "render_mebibytes"),
 )

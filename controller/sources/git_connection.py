@@ -27,6 +27,7 @@ from controller.confinement import STARTING
 from controller.content.limits import quote
 from controller.sources.addresses import forbidden
 from controller.sources.git_reference import HTTP, SSH, Repository
+from controller.sources.hosts import check_host
 from controller.sources.pace import RATE_SECONDS
 from controller.sources.transport import is_certificate_data
 
@@ -62,6 +63,7 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
 
     Raises: BundleError (Unreachable, InsecureRefused, Unauthorized, HostKeyUnknown, SecretInvalid).
     """
+    check_host(f"{access.path}.repository", repository.host, repository.port, repository.usual_port, access.network)
     credentials = access.credentials or Credentials()
     insecure = bool(parameters.get("insecureSkipTLSVerify"))
     addresses = _admitted(repository, access, plain=repository.scheme == HTTP and not insecure)

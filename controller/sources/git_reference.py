@@ -60,6 +60,11 @@ class Repository:
         return is_loopback(self.host)
 
     @property
+    def usual_port(self) -> int:
+        """The scheme's own."""
+        return _PORTS[self.scheme]
+
+    @property
     def authority(self) -> str:
         """Host, and port if it is not the usual one, as URLs and messages have it."""
         return _authority(self.scheme, self.host, self.port)

@@ -26,6 +26,7 @@ from controller.content.limits import Rejection, quote
 from controller.content.spool import Spool
 from controller.sources.deadline import check_deadline
 from controller.sources.download import Download
+from controller.sources.hosts import check_host
 from controller.sources.http_address import HTTPS, Address, parse_address
 from controller.sources.http_body import is_file_name, read_body
 from controller.sources.http_failures import unverified
@@ -169,6 +170,7 @@ def _strip(parameters: Mapping[str, Any]) -> int:
 
 
 def _connect(address: Address, parameters: Mapping[str, Any], access: Access) -> Transport:
+    check_host(f"{access.path}.url", address.host, address.port, address.usual_port, access.network)
     authority = access.credentials.certificate_authority if access.credentials else ""
     if not is_certificate_data(authority):
         message = f"{access.path}.auth: key ca.crt of the Secret is not a bundle of PEM certificates; correct it"

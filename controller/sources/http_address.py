@@ -27,10 +27,15 @@ class Address:
     query: str
 
     @property
+    def usual_port(self) -> int:
+        """The scheme's own."""
+        return _PORTS[self.scheme]
+
+    @property
     def authority(self) -> str:
         """Host, and the port unless it is the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == self.usual_port else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:

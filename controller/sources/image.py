@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Entry, Resolution
@@ -20,6 +21,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
 from controller.sources.endpoint import find_endpoint
+from controller.sources.hosts import check_host
 from controller.sources.http_failures import unverified
 from controller.sources.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.logins import Login, choose_credentials
@@ -32,6 +34,7 @@ from controller.sources.transport import Transport, is_certificate_data
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
 _CHART_CONFIG_BYTES = MEBIBYTE
+_HTTPS_PORT = 443
 
 
 class ImageSource:
@@ -155,6 +158,7 @@ def _connected(
 ) -> Iterator[Registry]:
     """Hand out the repository that a reference names, for one call."""
     credentials = access.credentials
+    _check_registry(reference, access)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
     certificates = parameters.get("certificateData") or (credentials.certificate_authority if credentials else "")
     verify = not parameters.get("insecureSkipTLSVerify", False)
@@ -176,6 +180,12 @@ def _connected(
             path=access.path,
             missing=missing,
         )
+
+
+def _check_registry(reference: ImageReference, access: Access) -> None:
+    parts = urlsplit(f"//{reference.registry}")
+    port = parts.port or _HTTPS_PORT
+    check_host(f"{access.path}.ref", parts.hostname or "", port, _HTTPS_PORT, access.network)
 
 
 def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:

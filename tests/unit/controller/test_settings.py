@@ -73,6 +73,9 @@ MISTAKES = [
     Mistake(
         "no network to deny", ["--denied-networks=x"], {}, '--denied-networks: "x" is not a network like 10.0.0.0/8'
     ),
+    Mistake(
+        "no host", ["--allowed-hosts=a,https://b"], {}, '--allowed-hosts: "https://b" is not a host like example.com'
+    ),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
     Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false ('),
     Mistake("no account", ["--default-service-account=a:b"], {}, '--default-service-account: "a:b" cannot be the name'),
@@ -193,6 +196,12 @@ WAYS = [
         ["--denied-networks=10.0.0.0/8,fd00::/8"],
         False,
         Network(denied_networks=("10.0.0.0/8", "fd00::/8")),
+    ),
+    Way(
+        "hosts that sources may name",
+        ["--allowed-hosts=Example.com, *.example.org:5000"],
+        False,
+        Network(allowed_hosts=("example.com", "*.example.org:5000")),
     ),
     Way(
         "how slow a server may be",

@@ -493,6 +493,17 @@ def test_loopback_can_be_forbidden(server: FaultyServer, access: Access) -> None
     assert SOURCE.resolve(at(server), allowed).digest == pin(BODY).digest
 
 
+def test_a_host_that_is_not_allowed_is_not_asked(server: FaultyServer, access: Access) -> None:
+    limited = replace(access, network=Network(allowed_hosts=("example.com",)))
+    for call in (lambda: SOURCE.resolve(at(server), limited), lambda: fetch(at(server), pin(BODY), limited)):
+        error = failure(call)
+        assert error.reason is Reason.INSECURE_REFUSED
+        assert error.message.startswith(f'{PATH}.url: host "{server.host}" is not one of --allowed-hosts')
+    assert server.requests == []
+    allowed = replace(access, network=Network(allowed_hosts=(server.host,)))
+    assert SOURCE.resolve(at(server), allowed).digest == pin(BODY).digest
+
+
 # credentials
 
 

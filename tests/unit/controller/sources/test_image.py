@@ -145,6 +145,24 @@ def test_blobs_of_a_plain_registry_are_nowhere_else(registry: FaultyRegistry, ac
         assert other.requests == []
 
 
+def test_a_registry_that_is_not_allowed_is_not_asked(registry: FaultyRegistry, access: Access) -> None:
+    registry.add_image("v1", *LAYERS)
+    limited = replace(access, network=Network(allowed_hosts=("quay.io",)))
+    error = failure(lambda: SOURCE.resolve(parameters(registry), limited))
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert f'.ref: host "{registry.host}" is not one of --allowed-hosts' in error.message
+    assert registry.requests == []
+
+
+def test_a_mirror_is_not_for_users_to_name_and_always_allowed(registry: FaultyRegistry, access: Access) -> None:
+    digest = registry.add_image("v1", *LAYERS)
+    network = Network(allowed_hosts=("quay.io", "docker.io"), registry_mirrors={"quay.io": registry.host})
+    mirrored = replace(access, network=network)
+    assert SOURCE.resolve({"ref": "quay.io/org/bundle:v1"}, mirrored).digest == digest
+    error = failure(lambda: SOURCE.resolve(parameters(registry), mirrored))
+    assert error.reason is Reason.INSECURE_REFUSED
+
+
 def test_progress_is_told_in_bytes_of_all_layers(registry: FaultyRegistry, access: Access) -> None:
     told: list[tuple[int, int]] = []
     digest = registry.add_image("v1", *LAYERS)

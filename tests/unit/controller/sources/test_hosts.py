@@ -1,0 +1,68 @@
+"""Which hosts sources may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Network
+from api.v1alpha2.conditions import Reason
+from controller.sources.hosts import check_host, parse_pattern
+
+CASES = [  # pattern, host, port, whether it is allowed
+    ("example.com", "example.com", 443, True), ("example.com", "EXAMPLE.com", 443, True),
+    ("Example.com", "example.com", 443, True), ("example.com", "example.com.", 443, True),
+    ("example.com", "example.com", 5000, False), ("example.com:5000", "example.com", 5000, True),
+    ("example.com:5000", "example.com", 443, False), ("example.com:443", "example.com", 443, True),
+    ("example.com", "a.example.com", 443, False), ("example.com", "example.com.evil.com", 443, False),
+    ("example.com", "evilexample.com", 443, False), ("*.example.com", "a.example.com", 443, True),
+    ("*.example.com", "a.b.example.com", 443, True), ("*.example.com", "example.com", 443, False),
+    ("*.example.com", "evilexample.com", 443, False), ("*.example.com", "a.example.com.evil.com", 443, False),
+    ("*.example.com:5000", "a.example.com", 5000, True), ("*.example.com", "a.example.com", 5000, False),
+    ("10.0.0.1", "10.0.0.1", 443, True), ("10.0.0.1", "167772161", 443, False), ("10.0.0.1", "10.1", 443, False),
+    ("[fd00::1]:5000", "fd00::1", 5000, True), ("[fd00::1]", "fd00::2", 443, False),
+    ("*.1", "10.0.0.1", 443, True),
+]  # fmt: skip
+
+
+def refusal(call: Callable[[], None]) -> BundleError | None:
+    try:
+        call()
+    except BundleError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("pattern", "host", "port", "expect"), CASES)
+def test_which_hosts_a_pattern_allows(pattern: str, host: str, port: int, expect: bool) -> None:
+    network = Network(allowed_hosts=("other.example.org", parse_pattern(pattern)))
+    assert (refusal(lambda: check_host("spec", host, port, 443, network)) is None) is expect
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "shown"),
+    [("example.com", 443, "example.com"), ("example.com", 8443, "example.com:8443"), ("fd00::1", 1, "[fd00::1]:1")],
+)
+def test_what_is_refused_is_named_with_the_option(host: str, port: int, shown: str) -> None:
+    error = refusal(lambda: check_host("spec.url", host, port, 443, Network(allowed_hosts=("a",))))
+    assert error is not None
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert error.message == (
+        f'spec.url: host "{shown}" is not one of --allowed-hosts; use one of these, or ask the administrator to add it'
+    )
+
+
+def test_without_patterns_every_host_is_allowed() -> None:
+    check_host("spec", "example.com", 1, 443, Network())
+
+
+BAD = ["", "*", "*.", "https://example.com", "example.com/a", "a@b", "a b", "example.com:", "example.com:99999", "[x]",
+       "a.*.b", "-a", "*example.com"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", BAD)
+def test_what_is_no_pattern(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a host like|Port out of range"):
+        parse_pattern(pattern)
