@@ -214,6 +214,19 @@ def test_the_deployment_names_the_release_and_what_it_listens_on(fresh_kwok_clus
     assert f"--probe-address=:{ports['probes']}" in container["args"]
 
 
+def test_restricted_lets_the_controller_out_by_few_ports(fresh_kwok_cluster: ControlPlane) -> None:
+    for folder, others in (("manager", None), ("restricted", 22)):
+        policies = [each for each in kustomize(fresh_kwok_cluster, folder) if each["kind"] == "NetworkPolicy"]
+        fresh_kwok_cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(in_default(policies[0])))
+        rules = policies[0]["spec"]["egress"]
+        ports = {port["port"] for rule in rules for port in rule.get("ports", [{"port": None}])}
+        assert ports == {53, 5353, 443, 6443, 8443} | {others}
+
+
+def in_default(manifest: Manifest) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": "default"}}
+
+
 def test_seeing_is_part_of_view_and_writing_of_nothing(fresh_kwok_cluster: ControlPlane) -> None:
     labels = {
         each["metadata"]["name"]: each["metadata"]["labels"]
