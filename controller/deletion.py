@@ -6,8 +6,8 @@ Nothing is repaired any more. What goes when is apply/teardown.py's to say; what
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
 
@@ -15,28 +15,46 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import Account, Accounts, account_in, account_of
+from controller.accounts import Accounts, account_in, account_of
 from controller.apply.hooks import Event
 from controller.apply.ownership import loses_reference
+from controller.apply.possession import Named, find_strays
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
+from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.kube.client import ApiError, User
 from controller.memory import Memory
-from controller.observe.records import Record
+from controller.notes import note_on_hindrance, notes_on_abandoned, notes_on_strays
+from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
 from controller.questions import owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions import RevisionStore
-from controller.status import note_on_absence, notes_on_abandoned, notes_on_removals, summarize_deletion
+from controller.status import notes_on_removals, summarize_deletion
 from controller.wanted import Finder
 
 log = logging.getLogger(__name__)
 
 ORPHAN_FINALIZER = "orphan"
 LOOK_AGAIN_SECONDS = 1.0
+_LOST = "none of its revisions can be read, so that nothing says which objects it has installed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mandate:
+    """As whom objects are taken away, and which."""
+
+    user: User | None
+    """None: as the controller."""
+    named: Mapping[ObjectKey, Named] | None
+    """What revisions name; None: none can be read, and only the marks say anything."""
+    hindrance: BundleError | None = None
+    """Why nobody may act."""
+    without_hooks: bool = False
+    """There is nobody to run them."""
 
 
 class Deleter:
@@ -54,6 +72,7 @@ class Deleter:
         accounts: Accounts,
         remover: Remover,
         hooks: Hooks,
+        holdings: Holdings,
         revisions: RevisionStore,
         publisher: Publisher,
         retries: Retries,
@@ -61,6 +80,7 @@ class Deleter:
     ) -> None:
         self._watches, self._finder, self._accounts = watches, finder, accounts
         self._remover, self._hooks, self._revisions = remover, hooks, revisions
+        self._holdings = holdings
         self._publisher, self._retries, self._now = publisher, retries, now
 
     def tear_down(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
@@ -84,32 +104,91 @@ class Deleter:
             self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
             return Requeue(failed=True)
         orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
-        account = self._account(deployment, memory)
-        absence = self._accounts.absence(name, account)
-        observed = self._watches.managed(name)
-        if absence and not orphan:
-            memory.abandoned |= {key for key, record in observed.items() if _goes_by_itself(record)}
-        left = {key: record for key, record in observed.items() if key not in memory.abandoned}
+        mandate = self._mandate(deployment, memory)
+        if mandate.hindrance:
+            return self._leave(deployment, mandate, orphan=orphan)
+        unreadable = self._holdings.look(deployment, mandate.named or {}, mandate.user)
+        memory.abandoned |= self._give_up_unreadable(deployment, unreadable, memory)
+        left = self._left(deployment, mandate, memory)
         teardown = plan_teardown(left, owner_of(deployment), orphan=orphan)
         event = Event.PRE_DELETE if teardown.remaining else Event.POST_DELETE
-        # Hooks are run as the account: without it there is nobody to run them.
-        hook_failure = None if orphan or absence else self._hooks.around_teardown(deployment, event, memory)
-        if hook_failure:
+        runs_hooks = not (orphan or mandate.without_hooks)
+        if hook_failure := self._hooks.around_teardown(deployment, event, memory) if runs_hooks else None:
             return self._await_hook(deployment, teardown, hook_failure, memory)
-        if not teardown.remaining:
-            return self._let_go(deployment, absence)
+        error = next((each for each in unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
+        if not (teardown.remaining or error):
+            return self._let_go(deployment)
         deployment = self._announce(deployment, teardown)
         cause = Cause.ORPHAN if orphan else Cause.TEARDOWN
-        user = account.user if account and not absence else None
-        removals = self._remove(deployment, teardown, cause, user, memory)
+        removals = self._remove(deployment, teardown, cause, mandate.user, memory)
         self._publisher.say(deployment, notes_on_removals(removals))
-        deletion = self._deletion(deployment, teardown, removals)
+        deletion = self._deletion(deployment, teardown, removals, error)
         self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
         memory.waits = True
         if deletion.error:
             return Requeue(after=deletion.error.retry_after, failed=True)
         # What changed meanwhile was not deleted (409), and where only its status did no event says so.
         return Requeue(after=LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS)
+
+    # as whom, and what
+
+    def _mandate(self, deployment: BundleDeployment, memory: Memory) -> _Mandate:
+        """Return as whom objects go, and which.
+
+        As they were applied, whatever the spec has come to say since (DESIGN, rule 2); where that account cannot act,
+        nobody does for it, unless an administrator says that the controller is to.
+        """
+        named = self._holdings.all(deployment, memory)
+        revision = self._finder.last_good(deployment, memory)
+        account = account_of(revision.terms) if revision else account_in(deployment.spec)
+        absence = self._accounts.absence(deployment.metadata.name, account)
+        if deployment.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:
+            return _Mandate(user=None, named=named, without_hooks=absence is not None)
+        if absence is None and account is None and named is None and self._watches.managed(deployment.metadata.name):
+            return _Mandate(user=None, named=named, hindrance=BundleError(Reason.REVISION_LOST, _LOST))
+        return _Mandate(user=account.user if account else None, named=named, hindrance=absence)
+
+    def _left(self, deployment: BundleDeployment, mandate: _Mandate, memory: Memory) -> dict[ObjectKey, Record]:
+        """Return what a revision names, and is on the cluster; without any revision what carries the marks."""
+        observed = self._watches.managed(deployment.metadata.name)
+        named = observed if mandate.named is None else mandate.named
+        self._tell_strays(deployment, observed, named, memory)
+        return {key: each for key, each in observed.items() if key in named and key not in memory.abandoned}
+
+    def _tell_strays(
+        self,
+        deployment: BundleDeployment,
+        observed: Mapping[ObjectKey, Record],
+        named: Collection[ObjectKey],
+        memory: Memory,
+    ) -> None:
+        orphan = deployment.spec.deletion_policy == "Orphan"
+        strays = find_strays(observed, named, memory.strays, owner=owner_of(deployment), orphan=orphan)
+        memory.strays |= {record.key for record in strays}
+        self._publisher.say(deployment, notes_on_strays(strays))
+
+    def _give_up_unreadable(
+        self, deployment: BundleDeployment, failures: Mapping[ObjectKey, BundleError], memory: Memory
+    ) -> set[ObjectKey]:
+        """Return what its account may not even read, and say so once: it is the garbage collector's, or stays."""
+        denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
+        news = [
+            Removal(record=Record(key=key), error=each) for key, each in denied.items() if key not in memory.abandoned
+        ]
+        self._publisher.say(deployment, notes_on_abandoned(news))
+        return set(denied)
+
+    def _leave(self, deployment: BundleDeployment, mandate: _Mandate, *, orphan: bool) -> Requeue:
+        """Let a BundleDeployment go for which nobody may act: what the garbage collector does not take, stays."""
+        observed = self._watches.managed(deployment.metadata.name)
+        ours = plan_teardown(observed, owner_of(deployment), orphan=orphan).remaining
+        named = observed if mandate.named is None else mandate.named
+        staying = {record.key for record in ours if record.key in named and not _goes_by_itself(record)}
+        unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_unseen(*each.group_kind)}
+        staying |= {key for key, each in unseen.items() if not each.carries_reference}
+        if mandate.hindrance:
+            self._publisher.say(deployment, [note_on_hindrance(mandate.hindrance, staying)])
+        return self._let_go(deployment)
 
     def _announce(self, deployment: BundleDeployment, teardown: Teardown) -> BundleDeployment:
         """Say once, before the first object goes, that it is being deleted: many take a while."""
@@ -128,46 +207,46 @@ class Deleter:
         soon = SLOW_SECONDS if seconds is None else min(seconds, SLOW_SECONDS)
         return Requeue(after=soon, failed=failure.reason is not Reason.WAITING_FOR_HOOK)
 
-    def _account(self, deployment: BundleDeployment, memory: Memory) -> Account | None:
-        """Return as whom objects go: as they were applied, whatever the spec has come to say since (DESIGN, rule 2)."""
-        revision = self._finder.last_good(deployment, memory)
-        return account_of(revision.terms) if revision else account_in(deployment.spec)
-
     def _remove(
         self, deployment: BundleDeployment, teardown: Teardown, cause: Cause, user: User | None, memory: Memory
     ) -> list[Removal]:
         """Delete and release what goes now; what an account has no right to never blocks.
 
-        Then ordinary objects are left to the garbage collector. Those without ownerReference are released by the
-        controller, which deletes nothing that the account may not.
+        Then ordinary objects are left to the garbage collector. Those without ownerReference are released as that
+        account; what it may not even change stays as it is.
         """
         name = deployment.metadata.name
         removals = self._remover.remove(teardown.now, name, cause, user)
-        denied = [
-            removal for removal in removals if user and removal.error and removal.error.reason is Reason.FORBIDDEN
-        ]
+        denied = [each for each in removals if user and _is_denied(each)]
         if not denied or user is None:
             return removals
-        abandoned = [removal for removal in denied if cause is not Cause.ORPHAN and _goes_by_itself(removal.record)]
-        memory.abandoned |= {removal.record.key for removal in abandoned}
-        self._publisher.say(deployment, notes_on_abandoned(abandoned))
-        kept = [removal.record for removal in denied if removal not in abandoned]
-        released = self._remover.remove(kept, name, Cause.ORPHAN, None)
+        abandoned = [each for each in denied if cause is not Cause.ORPHAN and _goes_by_itself(each.record)]
+        kept = [each.record for each in denied if each not in abandoned]
+        released = self._remover.remove(kept, name, Cause.ORPHAN, user)
+        stuck = [each for each in released if _is_denied(each)]
+        memory.abandoned |= {each.record.key for each in (*abandoned, *stuck)}
+        self._publisher.say(deployment, notes_on_abandoned([*abandoned, *stuck]))
         why = f'kept, since "{user.name}" may not delete it'
         return [
-            *(removal for removal in removals if removal not in denied),
-            *(removal if removal.error else replace(removal, kept=why) for removal in released),
+            *(each for each in removals if each not in denied),
+            *(each if each.error else replace(each, kept=why) for each in released if each not in stuck),
         ]
 
-    def _deletion(self, deployment: BundleDeployment, teardown: Teardown, removals: Iterable[Removal]) -> Deletion:
+    def _deletion(
+        self,
+        deployment: BundleDeployment,
+        teardown: Teardown,
+        removals: Iterable[Removal],
+        unreadable: BundleError | None,
+    ) -> Deletion:
         begun = deployment.metadata.deletion_timestamp
         is_late = begun is not None and (self._now() - begun).total_seconds() >= BLOCKED_AFTER_SECONDS
-        error = next((removal.error for removal in removals if removal.error), None)
+        error = next((removal.error for removal in removals if removal.error), unreadable)
         return Deletion(
             remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error
         )
 
-    def _let_go(self, deployment: BundleDeployment, absence: BundleError | None) -> Requeue:
+    def _let_go(self, deployment: BundleDeployment) -> Requeue:
         """The revisions go last: until now they were needed; then nothing holds the BundleDeployment any more."""
         self._revisions.keep_only(deployment.metadata.name, ())
         finalizers = [finalizer for finalizer in deployment.metadata.finalizers if finalizer != names.FINALIZER]
@@ -176,10 +255,12 @@ class Deleter:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-        if absence:
-            self._publisher.say(deployment, [note_on_absence(absence)])
         log.info("BundleDeployment removed", extra={"BundleDeployment": deployment.metadata.name})
         return NEVER
+
+
+def _is_denied(removal: Removal) -> bool:
+    return removal.error is not None and removal.error.reason is Reason.FORBIDDEN
 
 
 def _goes_by_itself(record: Record) -> bool:

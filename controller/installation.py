@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import Accounts, account_of
@@ -20,13 +21,16 @@ from controller.apply.job import Job
 from controller.apply.ledger import Ledger
 from controller.apply.optional import leave_out_missing
 from controller.apply.outcome import Outcome
-from controller.apply.plan import Action, Plan, find_surplus, is_finished, make_plan
+from controller.apply.plan import Action, Plan, is_finished, make_plan
+from controller.apply.possession import find_strays, find_surplus
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, find_missing_labels, make_targets
 from controller.appraisal import Appraiser
+from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memory
+from controller.notes import describe_strays, notes_on_strays
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
@@ -37,7 +41,6 @@ from controller.questions import is_same_wish, own_records, owner_of, recorded_k
 from controller.report import Report
 from controller.retries import Retries
 from controller.revision import Revision
-from controller.revisions import RevisionStore
 from controller.status import notes_on_removals, notes_on_repairs, summarize
 from controller.wanted import Finder, Wanted, requested_at
 
@@ -58,10 +61,10 @@ class Installer:
         applier: Applier,
         remover: Remover,
         hooks: Hooks,
+        holdings: Holdings,
         accounts: Accounts,
         appraiser: Appraiser,
         publisher: Publisher,
-        revisions: RevisionStore,
         retries: Retries,
         contested: ContestedWatches,
         now: Callable[[], datetime],
@@ -69,7 +72,7 @@ class Installer:
     ) -> None:
         self._watches, self._finder, self._applier, self._remover = watches, finder, applier, remover
         self._hooks, self._accounts, self._appraiser, self._publisher = hooks, accounts, appraiser, publisher
-        self._revisions, self._retries, self._contested = revisions, retries, contested
+        self._holdings, self._retries, self._contested = holdings, retries, contested
         self._now, self._observer = now, observer
 
     def work_on(
@@ -84,7 +87,10 @@ class Installer:
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *recorded_kinds(deployment)}
         if unknown := self._watches.need(deployment.metadata.name, kinds):
             return replace(wanted.report(deployment), unknown=tuple(unknown)), deployment
-        job = self._job(deployment, revision, targets, warnings, memory)
+        job = replace(
+            self._job(deployment, revision, targets, warnings, memory),
+            older=self._holdings.older(deployment, revision, memory),
+        )
         plan = make_plan(job, leftovers, self._watches.managed(job.owner.name))
         if deployment.spec.paused or not self._accounts.policy.allows(revision.terms):
             return self._survey(deployment, wanted, plan, job, memory), deployment
@@ -218,12 +224,17 @@ class Installer:
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
         # As it is after applying: what was only in the revision before may just have been repaired from it.
-        surplus = find_surplus(job.wanted, self._watches.managed(job.owner.name), job.owner, orphan=job.orphan)
-        removals = self._prune(surplus, job) if prune_now else []
+        unreadable = self._holdings.look(deployment, job.older, job.user)
+        observed = self._watches.managed(job.owner.name)
+        surplus = find_surplus(job.wanted.by_key, job.older, observed, job.owner, orphan=job.orphan)
+        removals = self._prune(surplus, unreadable, job) if prune_now else []
+        surplus += [Record(key=key) for key in unreadable]
         self._publisher.say(deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
+        strays = self._tell_strays(deployment, job, observed, memory)
         memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
         waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
         observed = self._watches.managed(job.owner.name)
+        memory.older = frozenset(record.key for record in waiting)
         finished = (
             applied
             and (not waiting or deployment.spec.prune == "Never")
@@ -252,19 +263,37 @@ class Installer:
             if finished
             else deployment.status.managed_state,
             skipped_kinds=job.wanted.skipped_kinds,
-            warnings=_warnings(outcomes, job, wanted.revision),
+            warnings=_warnings(outcomes, [*self._unseen(job), *strays], job, wanted.revision),
         )
         if not finished:
             return report
         memory.rest(() if wanted.current else (job.wanted.revision, wanted.pending))
         return replace(report, managed_kinds=_merge_kinds((), kinds))
 
-    def _prune(self, surplus: list[Record], job: Job) -> list[Removal]:
-        if not surplus:
+    def _tell_strays(
+        self, deployment: BundleDeployment, job: Job, observed: Mapping[ObjectKey, Record], memory: Memory
+    ) -> list[str]:
+        """Say once of each object with our marks that no revision names it; returns a warning about all of them."""
+        strays = find_strays(observed, job.wanted.by_key, job.older, owner=job.owner, orphan=job.orphan)
+        self._publisher.say(deployment, notes_on_strays(r for r in strays if r.key not in memory.strays))
+        memory.strays = frozenset(record.key for record in strays)
+        return [describe_strays(memory.strays)] if strays else []
+
+    def _unseen(self, job: Job) -> list[str]:
+        """Return warnings about the kinds whose objects are applied, and not watched."""
+        kinds = (kind for kind in job.wanted.kinds if self._watches.is_unseen(kind.group, kind.kind))
+        return [
+            f"{kind}: drift of its objects is not seen, as the controller may not watch them; grant it list and watch"
+            for kind in sorted(map(str, kinds))
+        ]
+
+    def _prune(self, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], job: Job) -> list[Removal]:
+        if not (surplus or unreadable):
             self._retries.succeeded(job.owner.name, Cause.PRUNE)
             return []
         started = time.monotonic()
         removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user)
+        removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
         failures = [removal.error for removal in removals if removal.error]
         self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
         if failures:  # what ends by itself soon is not left until the net comes by
@@ -291,10 +320,11 @@ class Installer:
         records = {key: record for key, record in observed.items() if key in job.wanted.by_key}
         memory.ledger.expect_all(own_records(records, deployment))
         if not wanted.pending:
-            if deployment.status.installed_revision not in ("", job.wanted.revision) or len(memory.revisions) > 1:
-                # Where another one is wanted, status names it: it has been made, and waits.
-                awaited = set() if wanted.current else {deployment.status.revision}
-                self._revisions.keep_only(job.owner.name, {job.wanted.revision, *awaited})
+            # Where another one is wanted, status names it: it has been made, and waits.
+            kept = [job.wanted.revision, *([] if wanted.current else [deployment.status.revision])]
+            drops = deployment.status.installed_revision not in ("", kept[0]) or len(memory.revisions) > 1
+            left = {key: named for key, named in job.older.items() if key in memory.older}
+            self._holdings.keep_only(deployment, kept, left, memory, drops=drops)
             self._watches.need_only(job.owner.name, kinds)
         return managed_state(own_records(records, deployment))
 
@@ -353,10 +383,12 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
     ledger.used |= {key: record or ledger.used.get(key) for key, record in used.items()}
 
 
-def _warnings(outcomes: Iterable[Outcome], job: Job, revision: Revision | None) -> tuple[str, ...] | None:
+def _warnings(
+    outcomes: Iterable[Outcome], found: Iterable[str], job: Job, revision: Revision | None
+) -> tuple[str, ...] | None:
     """Return each warning once, ours first; None if nothing was sent, so that those of the last apply stay."""
     sent = [outcome for outcome in outcomes if outcome.tried]
     leeway = (text for target in job.wanted.targets for text in target.leeway.warnings)
     lacking = find_missing_labels(job.wanted, job.ledger.used)
-    ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway, *lacking]
+    ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway, *lacking, *found]
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if sent else None

@@ -39,6 +39,12 @@ class Memory:
     """By digest, while they are being worked on."""
     before: dict[str, str] = field(default_factory=dict)
     """The revision that was installed before another was, while its objects may be left; empty: none."""
+    kept: tuple[str, ...] | None = None
+    """Digests of the revisions that the store held when it was asked, or was known to hold; None: not known."""
+    older: frozenset[ObjectKey] = frozenset()
+    """Objects that only older revisions name, and that are left."""
+    strays: frozenset[ObjectKey] = frozenset()
+    """Objects that carry our marks though no revision names them, and of which that was told."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By revision and what of the spec they depend on, while they are being worked on."""
     drifting: Drifting = field(default_factory=Drifting)
@@ -82,7 +88,7 @@ class Memory:
         Args:
             working_on: digests of the revisions that every pass needs while the wanted one is not installed.
         """
-        self.unknown_since = self.resolved = None
+        self.unknown_since = self.resolved = self.kept = None
         self.before.clear()
         if not working_on:
             self.hooks = HookMemory()

@@ -16,6 +16,7 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import OF_RIGHTS, RIGHTS_SECONDS, Accounts
 from controller.apply.plan import Action
+from controller.apply.possession import find_strays
 from controller.appraisal import Appraiser
 from controller.deletion import Deleter
 from controller.hooks import Hooks
@@ -23,11 +24,12 @@ from controller.installation import Installer
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
+from controller.notes import notes_on_strays
 from controller.observe.contested import ContestedWatches
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
-from controller.questions import is_current, own_records, recorded_kinds
+from controller.questions import is_current, own_records, owner_of, recorded_kinds
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
@@ -144,17 +146,27 @@ class Reconciler:
             return None
         if any(self._watches.has_come(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds):
             return None
+        if len(observed) > len(ledger.left):
+            self._tell_strays(deployment, observed, memory)
         return Report(
             wanted=status.revision,
             revision=status.installed_revision,
             applied=True,
-            awaiting_prune=tuple(_kept(deployment, observed, ledger.left)),
+            awaiting_prune=tuple(_kept(deployment, observed, memory.older)),
             conflicts=tuple(ledger.conflicts()),
             progress=self._appraiser.judge(deployment, memory, status.revision, ledger.digests()),
             install_namespace=status.install_namespace,
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
         )
+
+    def _tell_strays(self, deployment: BundleDeployment, observed: Mapping[ObjectKey, Record], memory: Memory) -> None:
+        """Say once of each object with our marks that no revision names it."""
+        orphan = deployment.spec.deletion_policy == "Orphan"
+        known = (memory.ledger.left, memory.older, memory.strays)
+        strays = find_strays(observed, *known, owner=owner_of(deployment), orphan=orphan)
+        memory.strays |= {record.key for record in strays}
+        self._publisher.say(deployment, notes_on_strays(strays))
 
     # something to do
 
@@ -249,12 +261,12 @@ def _tells_of_failure(deployment: BundleDeployment) -> bool:
 
 
 def _kept(
-    deployment: BundleDeployment, observed: Mapping[ObjectKey, Record], wanted: Collection[ObjectKey]
+    deployment: BundleDeployment, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]
 ) -> list[Record]:
     """Return the objects of older revisions that stay for good, as spec.prune says."""
     if deployment.spec.prune != "Never":
         return []
-    return [record for record in own_records(observed, deployment) if record.key not in wanted and not record.deleting]
+    return [r for r in own_records(observed, deployment) if r.key in older and not r.deleting]
 
 
 def _waits(deployment: BundleDeployment, report: Report) -> bool:

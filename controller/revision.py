@@ -28,6 +28,8 @@ class Terms:
     pins: tuple[Mapping[str, str], ...] = ()
     drift: Mapping[str, Any] | None = None
     optional: tuple[Mapping[str, str], ...] = ()
+    left: tuple[str, ...] = ()
+    """Objects that older revisions left, and that no kept revision names, as `apiVersion/kind namespace name`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ def pack_terms(revision: Revision) -> bytes:
     """Return all of a revision but its objects and hooks, as canonical JSON."""
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
+    if not revision.terms.left:  # so that a release which does not know of it can read the rest
+        del fields["left"]
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -71,6 +75,7 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
             raise ValueError("format of the terms")
         warnings, namespace = tuple(fields.pop("warnings", ())), dict(fields.pop("namespace", {}))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
+        fields["left"] = tuple(fields.get("left", ()))
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
         return Revision(
             digest=digest,

@@ -134,22 +134,6 @@ def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
     return [Note(type="Normal", reason="Retained", action="Release", text=text) for text in kept]
 
 
-def notes_on_abandoned(removals: Iterable[Removal]) -> list[Note]:
-    """Return what to say in Events about objects that the account may not delete: once for an equal failure."""
-    errors = {removal.error.message: removal.error for removal in removals if removal.error}
-    return [_left_to_collector(error) for error in errors.values()]
-
-
-def note_on_absence(absence: BundleError) -> Note:
-    """Return what to say in an Event when a BundleDeployment goes whose account is gone."""
-    return _left_to_collector(absence)
-
-
-def _left_to_collector(error: BundleError) -> Note:
-    text = f"ordinary objects are left to the garbage collector; {error.message}"
-    return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
-
-
 def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
         return []

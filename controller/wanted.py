@@ -215,7 +215,8 @@ class Finder:
         elif status.managed_state:
             return None
         elif wanted not in memory.before:  # since a restart
-            memory.before[wanted] = next((each for each in self._revisions.digests(name) if each != wanted), "")
+            memory.kept = tuple(self._revisions.digests(name)) if memory.kept is None else memory.kept
+            memory.before[wanted] = next((each for each in memory.kept if each != wanted), "")
         return self.read(name, memory.before[wanted], memory)
 
     def _record(self, deployment: BundleDeployment, pins: tuple[SourcePin, ...]) -> BundleDeployment:
@@ -289,9 +290,7 @@ class Finder:
         made = self._prepare(
             deployment, ticket, memory, BUILD, lambda cancelled, aid: self._make(request, at_hand, cancelled, aid)
         )
-        if made:
-            self._keep(deployment, ticket, made, memory)
-        return made
+        return self._keep(deployment, ticket, made, memory) if made else None
 
     def _with_terms_of(self, request: Request, kept: Revision, memory: Memory) -> Revision:
         """Return a revision as the spec wants it treated now; what has changed is kept before it is acted upon.
@@ -299,6 +298,7 @@ class Finder:
         Objects and their digest stay: account, drift rules and optional kinds make no other revision (DESIGN, rule 2).
         """
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
+        terms = replace(terms, left=kept.terms.left)
         if terms == kept.terms:
             return kept
         revised = replace(kept, terms=terms)
@@ -306,14 +306,21 @@ class Finder:
         memory.learn(revised)
         return revised
 
-    def _keep(self, deployment: BundleDeployment, ticket: str, made: Revision, memory: Memory) -> None:
+    def _keep(self, deployment: BundleDeployment, ticket: str, made: Revision, memory: Memory) -> Revision:
+        """Keep what was made; the same objects may have been made before, and others be left of older ones."""
         name = deployment.metadata.name
+        status = deployment.status
+        is_midway = status.managed_kinds and not status.managed_state  # it may be one of several that are kept
+        same = self.read(name, made.digest, memory) if is_midway else memory.revisions.get(made.digest)
+        if same:
+            made = replace(made, terms=replace(made.terms, left=same.terms.left))
         try:
             self._revisions.write(name, made)
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         self._retries.succeeded(name, PREPARATION)
         memory.learn(made)
+        return made
 
     def _make(self, request: Request, at_hand: Sequence[Revision], cancelled: Event, aid: Aid) -> Revision:
         return self._builder.build(request, self._discovery.capabilities(), cancelled, aid, kept=at_hand)

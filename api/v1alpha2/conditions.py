@@ -323,6 +323,12 @@ class Reason(str, Enum):
         "the namespace of an object does not exist",
         "create it, or add it to the bundle",
     )
+    REVISION_LOST = (
+        "RevisionLost",
+        Retry.SLOW,
+        "no revision of what is to be taken away can be read, so that nothing says which objects are the bundle's",
+        "delete what is left yourself, or set the annotation core.rukpak.io/teardown-as to controller",
+    )
     API_UNAVAILABLE = (
         "APIUnavailable",
         Retry.TRANSIENT,

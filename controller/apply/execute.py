@@ -38,13 +38,15 @@ class Applier:
 
     Attributes:
         pool: sends these requests.
+        looker: reads objects.
     """
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
         haste = Haste(workers)
         self.pool = Pool(workers, haste)
-        self._looker = Looker(client, self.pool)
+        self.looker = self._looker = Looker(client, self.pool)
+        self._watches = watches
         self._reviewer = Reviewer(client, self.pool)
         self._waits, self._retries = Waits(watches, retries), retries
         self._sender = Sender(client, discovery, watches, retries, self._looker, haste=haste)
@@ -145,8 +147,15 @@ class Applier:
         unknown = [item for item in items if item[0].action is Action.LOOK]
         to_read = [(t.target.key, r) for t, r in unknown if t.target.key.namespace not in progress.created_namespaces]
         found = self._looker.look(to_read, job.user)
+        for record in found.values():
+            # What nobody watches is known from here alone; other marks than ours say nothing.
+            if isinstance(record, Record) and record.owner == job.owner.name and self._is_unseen(record):
+                self._watches.learn(record)
         settled = {task.target.key: self._sender.decide(task, found.get(task.target.key), job) for task, _ in unknown}
         return [(settled.get(task.target.key, task), resource) for task, resource in items]
+
+    def _is_unseen(self, record: Record) -> bool:
+        return self._watches.is_unseen(record.key.group, record.key.kind)
 
     def _compared(self, items: list[tuple[Task, Resource]], job: Job) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.ledger import Ledger
 from controller.apply.ownership import Exists, Owner
+from controller.apply.possession import Named
 from controller.apply.targets import Target, TargetSet
 from controller.kube.client import User
+from controller.observe.records import ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class Job:
     wish: str
     """Generation and annotation: another one lets everything that failed be tried again at once."""
     wanted: TargetSet
+    older: Mapping[ObjectKey, Named] = field(default_factory=dict)
+    """Objects that only older revisions name, and that may be left."""
     warnings: tuple[str, ...] = ()
     """About what the revision does, for status."""
     repairs: bool = True

@@ -16,8 +16,9 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.job import Job
 from controller.apply.ledger import Ledger
-from controller.apply.ownership import Owner, Situation, is_ours, judge, loses_reference
-from controller.apply.targets import Target, TargetSet
+from controller.apply.ownership import Situation, judge
+from controller.apply.possession import find_surplus
+from controller.apply.targets import Target
 from controller.observe.health import State, assess_absent
 from controller.observe.records import ObjectKey, Record
 
@@ -116,14 +117,8 @@ def make_plan(job: Job, leftovers: Iterable[Target], observed: Mapping[ObjectKey
     for planned in tasks:
         by_position.setdefault(order.step_of(planned.target.key), []).append(planned)
     steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
-    return Plan(steps=tuple(steps), prune=tuple(find_surplus(job.wanted, observed, job.owner, orphan=job.orphan)))
-
-
-def find_surplus(
-    wanted: TargetSet, observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan: bool
-) -> list[Record]:
-    """Return the objects of ours that a revision does not want."""
-    return [r for key, r in observed.items() if key not in wanted.by_key and _is_surplus(r, owner, orphan=orphan)]
+    surplus = find_surplus(job.wanted.by_key, job.older, observed, job.owner, orphan=job.orphan)
+    return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 
 def is_finished(target: Target, record: Record | None, *, installed: bool) -> bool:
@@ -182,8 +177,3 @@ def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
     if left.entry_hash in (record.entry_hash, record.scaled_hash):
         return Action.NONE
     return Action.COMPARE if record.wiped else Action.REPAIR
-
-
-def _is_surplus(record: Record, owner: Owner, *, orphan: bool) -> bool:
-    """Whether an object that no revision wants is really ours: operators copy labels to children."""
-    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan)) and not record.deleting

@@ -69,11 +69,22 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
         "resourceVersion": metadata["resourceVersion"],
         "labels": {names.OWNER_LABEL: None},
         "annotations": {**dict.fromkeys(_MARKS), **annotations},
-        "ownerReferences": _without_controller(metadata),
+        "ownerReferences": _without_ours(metadata, owner),
         # An empty list is ignored by the server, a list with one empty entry clears it (Kubernetes, server-side apply).
         "managedFields": entries or [{}],
     }
     client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
+
+
+def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[dict[str, Any]] | None:
+    """Return the owner references of everybody else: to give an object up takes it from nobody."""
+    references = metadata.get("ownerReferences") or []
+    return [each for each in references if not _is_ours(each, owner)] or None
+
+
+def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
+    group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+    return (group, reference.get("kind"), reference.get("name")) == (names.GROUP, names.KIND, owner)
 
 
 def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:

@@ -41,7 +41,7 @@ def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan:
     """Decide which objects go now.
 
     Args:
-        observed: what carries our label.
+        observed: what carries our label, and a kept revision names.
         owner: the BundleDeployment that is being deleted.
         orphan: its objects are released and stay.
     """

@@ -22,6 +22,7 @@ from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.deletion import Deleter
 from controller.desired import Builder
+from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.client import ApiError, Client, RequestHook, connect
@@ -250,16 +251,17 @@ def make_manager(settings: Settings) -> Manager:
     explainer = Explainer(client, lambda name: dispatcher.objects_changed(name, urgent=False))
     contested = ContestedWatches(client, discovery, dispatcher.contested_changed)
     appraiser = Appraiser(watches, explainer)
+    holdings = Holdings(finder=finder, revisions=revisions, watches=watches, discovery=discovery, looker=applier.looker)
     installer = Installer(
         watches=watches,
         finder=finder,
         applier=applier,
         remover=remover,
         hooks=hooks,
+        holdings=holdings,
         accounts=accounts,
         appraiser=appraiser,
         publisher=publisher,
-        revisions=revisions,
         retries=retries,
         contested=contested,
         now=_now,
@@ -275,6 +277,7 @@ def make_manager(settings: Settings) -> Manager:
             accounts=accounts,
             remover=remover,
             hooks=hooks,
+            holdings=holdings,
             revisions=revisions,
             publisher=publisher,
             retries=retries,

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -280,6 +281,13 @@ class Watches:
         failing = self._discovery.failed_groups()
         return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
 
+    def is_unseen(self, group: str, kind: str) -> bool:
+        """Return whether the objects of a kind are not seen, since the controller may not list it."""
+        with self._lock:
+            sight = self._kinds.get((group, kind))
+        error = sight.reflector.last_error if sight and sight.reflector.denied else None
+        return error is not None and error.status == HTTPStatus.FORBIDDEN
+
     def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:
         with self._lock:
             sight = self._kinds.get((kind.group, kind.kind))
@@ -499,6 +507,15 @@ class Watches:
             self._listener.objects_changed(before.owner, urgent=True)
         return record
 
+    def forget_object(self, key: ObjectKey) -> None:
+        """Take over that an object of a kind that nobody watches is gone, or carries our label no more."""
+        with self._lock:
+            sight = self._kinds.get((key.group, key.kind))
+        known = sight.reflector.get((key.namespace, key.name)) if sight else None
+        if sight and known:
+            sight.reflector.forget((key.namespace, key.name), known.uid)
+            self._index(key, sight.reflector)
+
     def _index(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
         """File what is known of an object now under its owner; returns what was filed before, and is now.
 
@@ -577,8 +594,8 @@ def _wish(seen: _Seen) -> tuple[object, ...]:
     if seen.deployment is None:
         return (seen.uid,)
     metadata = seen.deployment.metadata
-    requested = metadata.annotations.get(names.RECONCILE_REQUESTED_AT)
-    return (seen.uid, metadata.generation, requested, tuple(metadata.finalizers), metadata.deletion_timestamp is None)
+    orders = tuple(metadata.annotations.get(name) for name in names.ORDERS)
+    return (seen.uid, metadata.generation, orders, tuple(metadata.finalizers), metadata.deletion_timestamp is None)
 
 
 def _changes_sight(sight: _Sight, old: Definition | None, new: Definition) -> bool:

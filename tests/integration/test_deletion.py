@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from api import names
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
+from tests.support.bundles import STORE, Deployed, Manifest, World, config_map, definition, exists, image, new_name
 from tests.support.objects import (
     claim,
     custom,
@@ -267,6 +267,24 @@ def test_deletion_goes_on_after_a_kill(world: World) -> None:
     deployed.wait_gone()
     assert released(world, deployed, deployed.path_of("data", "persistentvolumeclaims"))
     assert deployed.revisions() == []
+
+
+def test_without_its_revisions_nothing_is_deleted_by_marks_alone(world: World) -> None:
+    goes = labelled(claim("data"), annotations={names.PRUNE: "true"})
+    deployed = world.deploy(config_map("a"), goes)
+    deployed.wait_for("Installed")
+    world.controller.kill()
+    for secret in deployed.revisions():
+        world.client.delete(f"{STORE}/{secret['metadata']['name']}")
+    deployed.delete()
+    world.controller.start()
+    deployed.wait_gone()
+    world.wait(lambda: deployed.get("a") is None, "the garbage collector has it")
+    found = deployed.get("data", "persistentvolumeclaims")
+    assert found
+    assert "deletionTimestamp" not in found["metadata"]
+    told = world.wait(lambda: deployed.events().get("RevisionLost"), "an Event")
+    assert f"PersistentVolumeClaim {deployed.namespace}/data: is left as it is" in told
 
 
 def test_nothing_is_repaired_once_deletion_has_begun(world: World) -> None:

@@ -28,6 +28,7 @@ from tests.support.accounts import (
     written_as,
 )
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.objects import claim, labelled
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
 
@@ -117,26 +118,35 @@ def test_another_account_counts_from_then_on_also_after_a_restart(world: World) 
 
 
 def test_without_its_account_a_bundle_goes_all_the_same(world: World) -> None:
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "annotations": {names.PRUNE: "true"}},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
+    goes = labelled(claim("data"), annotations={names.PRUNE: "true"})
     name = tenant(world, EVERYTHING)
-    deployed = deploy(world, name, config_map("settings"), claim)
+    deployed = deploy(world, name, config_map("settings"), goes)
     deployed.wait_for("Installed")
     world.client.delete(f"/api/v1/namespaces/{name}/serviceaccounts/{ACCOUNT}")
     deployed.delete()
     deployed.wait_gone()
     deployed.wait(lambda: not deployed.get("settings"), "the garbage collector")
-    deployed.wait(lambda: _is_going(deployed.get("data", "persistentvolumeclaims")), "the claim deleted")
-    deployed.wait(lambda: "ServiceAccountNotFound" in deployed.events(), "an Event")
+    told = deployed.wait(lambda: deployed.events().get("ServiceAccountNotFound"), "an Event")
+    assert f"PersistentVolumeClaim {name}/data: is left as it is" in told
     assert not deployed.revisions()
+    found = deployed.get("data", "persistentvolumeclaims")
+    assert found
+    assert "deletionTimestamp" not in found["metadata"]
+    assert found["metadata"]["labels"] == {names.OWNER_LABEL: name}
 
 
-def _is_going(found: Manifest | None) -> bool:
-    return found is None or "deletionTimestamp" in found["metadata"]
+def test_without_its_account_an_administrator_may_let_the_controller_delete_it(world: World) -> None:
+    goes = labelled(claim("data"), annotations={names.PRUNE: "true"})
+    name = tenant(world, EVERYTHING)
+    deployed = deploy(world, name, config_map("settings"), goes)
+    deployed.wait_for("Installed")
+    world.client.delete(f"/api/v1/namespaces/{name}/serviceaccounts/{ACCOUNT}")
+    deployed.change(metadata={"annotations": {names.TEARDOWN_AS: names.CONTROLLER}})
+    deployed.delete()
+    deployed.wait_gone()
+    assert not deployed.get("settings")
+    found = deployed.get("data", "persistentvolumeclaims")
+    assert found is None or "deletionTimestamp" in found["metadata"]
 
 
 def test_without_the_right_to_delete_a_bundle_goes_and_what_nobody_takes_is_released(world: World) -> None:

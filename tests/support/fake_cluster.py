@@ -289,6 +289,10 @@ class FakeWatches:
         """Kinds that could not be watched: discovery is behind."""
         self.failing: set[str] = set()
         """Kinds whose API group does not answer discovery: what there is of them is not known."""
+        self.denied: set[str] = set()
+        """Kinds that the controller may not list: only what it was told of their objects is known."""
+        self.told: dict[ObjectKey, Record] = {}
+        """What is known of these."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """What is still seen of an object that has changed."""
         self.look_again: float | None = None
@@ -350,13 +354,22 @@ class FakeWatches:
         return self.is_namespaced(kind) is not None
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
-        records = (_record(value) for value in self._values() if value["kind"] != names.KIND)
+        values = [value for value in self._values() if value["kind"] != names.KIND]
+        records = [*(_record(value) for value in values if value["kind"] not in self.denied), *self.told.values()]
         known = (record for record in records if record.owner == name and record.key.kind not in self.failing)
         seen = {record.key: record for record in known} | self.behind
         return {key: record for key, record in seen.items() if record}
 
     def learn(self, record: Record) -> Record:
+        if record.key.kind in self.denied:
+            self.told[record.key] = record
         return self.managed(record.owner).get(record.key, record)
+
+    def is_unseen(self, group: str, kind: str) -> bool:
+        return kind in self.denied
+
+    def forget_object(self, key: ObjectKey) -> None:
+        self.told.pop(key, None)
 
     def _values(self) -> list[Json]:
         return list(self._cluster.objects.values())

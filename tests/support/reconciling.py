@@ -26,6 +26,7 @@ from controller.assistance import Assistant, Attempt
 from controller.deletion import Deleter
 from controller.desired import Aid, Builder, Pins, Request, Resolved, spec_digest, terms_of
 from controller.formats.applicable import make_applicable, revision_digest
+from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.events import EventRecorder, Note, Regarding
@@ -231,16 +232,19 @@ class World:
         hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder, accounts)
         appraiser = Appraiser(watches, Explainer(client, lambda _name: None))
         contested = cast("ContestedWatches", self.contested)
+        holdings = Holdings(
+            finder=finder, revisions=revisions, watches=watches, discovery=discovery, looker=self.applier.looker
+        )
         installer = Installer(
             watches=watches,
             finder=finder,
             applier=self.applier,
             remover=remover,
             hooks=hooks,
+            holdings=holdings,
             accounts=accounts,
             appraiser=appraiser,
             publisher=publisher,
-            revisions=revisions,
             retries=self.retries,
             contested=contested,
             now=self.now,
@@ -255,6 +259,7 @@ class World:
                 accounts=accounts,
                 remover=remover,
                 hooks=hooks,
+                holdings=holdings,
                 revisions=revisions,
                 publisher=publisher,
                 retries=self.retries,

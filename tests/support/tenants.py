@@ -28,12 +28,16 @@ class Tenants:
     def admit(self, name: str) -> None:
         """Do what the administrator does for a new tenant."""
         self._kubectl("create", "namespace", name)
-        objects = self._kubectl("kustomize", str(ROOT / "config/restricted/tenant"))
-        renamed = objects.replace("namespace: tenant", f"namespace: {name}").replace("name: tenant", f"name: {name}")
-        self._kubectl("apply", "-f", "-", input=renamed)
+        self.admit_again(name)
         self._kubectl(
             "create", "clusterrolebinding", f"editor-{name}", "--clusterrole=rukpak-editor", f"--group={name}"
         )
+
+    def admit_again(self, name: str) -> None:
+        """Do what has to be done in the namespace of a tenant."""
+        objects = self._kubectl("kustomize", str(ROOT / "config/restricted/tenant"))
+        renamed = objects.replace("namespace: tenant", f"namespace: {name}").replace("name: tenant", f"name: {name}")
+        self._kubectl("apply", "-f", "-", input=renamed)
 
     def apply(self, who: tuple[str, ...], name: str, ref: str = "", **spec: Any) -> Deployed:
         """Apply a BundleDeployment as somebody."""

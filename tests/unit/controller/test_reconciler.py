@@ -1072,6 +1072,237 @@ def test_what_was_installed_without_an_account_is_not_repaired_where_one_is_dema
     assert world.conditions["Ready"] == "False InsecureRefused"
 
 
+# what only looks like ours
+
+
+def forged(world: World, manifest: Json) -> str:
+    """Put an object with all marks of the BundleDeployment, and return its path."""
+    uid = world.deployment.metadata.uid
+    owner = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "name": NAME, "uid": uid, "controller": True}
+    metadata = {
+        **manifest["metadata"],
+        "namespace": "shop",
+        "labels": {names.OWNER_LABEL: NAME},
+        "annotations": {names.OWNER_UID: uid, names.PRUNE: "true"},
+        **({"ownerReferences": [owner]} if manifest["kind"] == "ConfigMap" else {}),
+    }
+    world.cluster.put({**manifest, "metadata": metadata})
+    return world.cluster.path({**manifest, "metadata": metadata})
+
+
+def told(world: World, reason: str) -> list[str]:
+    return [note.text for note in world.events.notes if note.reason == reason]
+
+
+STRAYS = {"a ConfigMap": config_map("stray"), "a claim": {**claim(), "metadata": {"name": "stray"}}}
+
+
+@pytest.mark.parametrize("stray", STRAYS.values(), ids=STRAYS)
+def test_what_no_revision_names_is_told_of_once_and_left_alone(stray: Json, world: World) -> None:
+    world.shelf.put("v1", config_map("a"), config_map("old"), claim())
+    installed(world)
+    path = forged(world, stray)
+    before = world.cluster.objects[path]
+    world.settle()
+    assert len(told(world, "Stray")) == 1
+    upgraded(world)
+    world.settle()
+    assert world.conditions == READY
+    assert not world.exists(OLD)
+    world.restart()
+    world.settle()
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert world.cluster.objects[path] == before
+
+
+def test_what_several_upgrades_left_goes_with_the_last_of_them(world: World) -> None:
+    """Of three revisions none is healthy; each names what the one before lacks."""
+    installed(world)
+    for tag, name in (("one", "b"), ("two", "c")):
+        world.shelf.put(tag, config_map(name), workload())
+        world.wish(tag)
+        world.settle()
+    world.restart()
+    world.shelf.put("three", config_map("d"))
+    stray = forged(world, config_map("stray"))
+    installed(world, "three")
+    left = sorted(path.rpartition("/")[2] for path in world.cluster.objects if "/configmaps/" in path)
+    assert (world.conditions, left) == (READY, ["d", "stray"])
+    assert world.exists(stray)
+
+
+def test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world: World) -> None:
+    installed(world, prune="Never")
+    for tag in ("v2", "rolling"):
+        installed(world, tag, prune="Never")
+    stray = forged(world, config_map("stray"))
+    world.restart()
+    installed(world, "rolling", prune="AfterApply")
+    assert not world.exists(OLD)
+    assert not world.exists(B)
+    assert world.exists(A, WEB, stray)
+
+
+def lose_revisions(world: World) -> None:
+    for path in [path for path in world.cluster.objects if "/secrets/revision." in path]:
+        world.cluster.remove(path)
+    world.restart()
+
+
+def test_without_any_revision_nothing_is_taken_away_by_its_marks(world: World) -> None:
+    world.shelf.put("claim", config_map("a"), claim())
+    installed(world, "claim")
+    lose_revisions(world)
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert world.exists(A, CLAIM)  # the first is the garbage collector's
+    [text] = told(world, "RevisionLost")
+    assert "PersistentVolumeClaim shop/data: is left as it is" in text
+
+
+def test_unless_an_administrator_says_so(world: World) -> None:
+    installed(world)
+    lose_revisions(world)
+    world.cluster.patch(PATH, {"metadata": {"annotations": {names.TEARDOWN_AS: names.CONTROLLER}}})
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert not world.exists(A)
+
+
+def test_or_what_the_marks_say_is_done_with_the_rights_of_the_account(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    lose_revisions(world)
+    world.cluster.acted.clear()
+    world.delete()
+    world.settle()
+    assert not world.exists(A)
+    assert acted(world) == {DEPLOYER: {"DELETE"}}
+
+
+# where the account is gone
+
+
+def claim_that_goes() -> Json:
+    return {**claim(), "metadata": {"name": "data", "annotations": {names.PRUNE: "true"}}}
+
+
+def test_where_the_account_is_gone_nobody_takes_anything_away(world: World) -> None:
+    with_account(world)
+    world.shelf.put("claim", config_map("a"), claim_that_goes())
+    installed(world, "claim", serviceAccountName="deployer")
+    world.cluster.remove(DEPLOYER_PATH)
+    before = world.cluster.objects[CLAIM]
+    world.delete()
+    world.reconcile()
+    assert not world.exists(PATH)
+    assert world.cluster.objects[CLAIM] == before
+    [text] = told(world, "ServiceAccountNotFound")
+    assert "PersistentVolumeClaim shop/data: is left as it is" in text
+
+
+def test_unless_an_administrator_lets_the_controller_do_it(world: World) -> None:
+    with_account(world)
+    world.shelf.put("claim", config_map("a"), claim_that_goes())
+    installed(world, "claim", serviceAccountName="deployer")
+    world.cluster.remove(DEPLOYER_PATH)
+    world.cluster.patch(PATH, {"metadata": {"annotations": {names.TEARDOWN_AS: names.CONTROLLER}}})
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert not world.exists(A)
+    assert not world.exists(CLAIM)
+
+
+def test_what_the_account_may_neither_delete_nor_change_stays_and_blocks_nothing(world: World) -> None:
+    with_account(world)
+    world.shelf.put("claim", config_map("a"), claim())
+    installed(world, "claim", serviceAccountName="deployer")
+    denied = f'User "{DEPLOYER}" cannot patch resource "persistentvolumeclaims" in API group "" in the namespace "shop"'
+    world.cluster.faults[f"MERGE {CLAIM}"] = [ApiError(403, "Forbidden", denied) for _ in range(2)]
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert names.OWNER_LABEL in world.cluster.objects[CLAIM]["metadata"]["labels"]
+    assert told(world, "Forbidden")
+
+
+# kinds that may not be watched
+
+
+SECRET = "/api/v1/namespaces/shop/secrets/s"
+
+
+def unwatched(world: World) -> None:
+    """Install a Secret, of a kind that the controller may not list."""
+    with_account(world)
+    world.watches.denied = {"Secret"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "eA=="}}
+    world.shelf.put("secret", config_map("a"), secret)
+    installed(world, "secret", serviceAccountName="deployer")
+
+
+def restart_blind(world: World) -> None:
+    world.restart()
+    world.watches.told.clear()
+
+
+def test_that_drift_of_a_kind_is_not_seen_is_said(world: World) -> None:
+    unwatched(world)
+    assert world.conditions == READY
+    assert world.deployment.status.warnings == (
+        "v1/Secret: drift of its objects is not seen, as the controller may not watch them; grant it list and watch",
+    )
+
+
+def test_what_is_not_watched_is_looked_at_after_a_restart_and_nothing_is_written(world: World) -> None:
+    unwatched(world)
+    restart_blind(world)
+    world.cluster.taken()
+    world.reconcile()
+    assert {request.partition(" ")[0] for request in world.requests()} <= {"GET", "LIST"}
+    world.reconcile()
+    assert world.requests() == []
+
+
+RESTARTS = pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
+
+
+@RESTARTS
+def test_what_is_not_watched_goes_with_its_bundle(world: World, restarts: bool) -> None:
+    unwatched(world)
+    if restarts:
+        restart_blind(world)
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert not world.exists(SECRET)
+
+
+@RESTARTS
+def test_what_is_not_watched_is_pruned(world: World, restarts: bool) -> None:
+    unwatched(world)
+    if restarts:
+        restart_blind(world)
+    installed(world, "v1", serviceAccountName="deployer")
+    assert world.conditions == READY
+    assert not world.exists(SECRET)
+
+
+def test_what_is_not_watched_and_may_not_be_read_blocks_no_deletion(world: World) -> None:
+    unwatched(world)
+    denied = f'User "{DEPLOYER}" cannot get resource "secrets" in API group "" in the namespace "shop"'
+    world.cluster.faults[f"GET {SECRET}"] = [ApiError(403, "Forbidden", denied) for _ in range(9)]
+    world.delete()
+    world.settle()
+    assert not world.exists(PATH)
+    assert told(world, "Forbidden")
+
+
 def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     with_account(world)
     denied = ApiError(403, "Forbidden", f'User "{DEPLOYER}" cannot patch resource "configmaps" in API group "" '

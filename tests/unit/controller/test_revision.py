@@ -30,6 +30,7 @@ TERMS = st.builds(
     pins=st.lists(TEXT_MAPS, max_size=2).map(tuple),
     drift=st.none() | st.dictionaries(st.text(), JSON, max_size=2),
     optional=st.lists(TEXT_MAPS, max_size=2).map(tuple),
+    left=st.lists(st.text(), max_size=2).map(tuple),
 )
 REVISION = Revision(
     digest="sha256:aa",

@@ -10,6 +10,7 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.ledger import Ledger, Left
 from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan
+from controller.apply.possession import Named
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -149,6 +150,8 @@ def test_a_namespace_that_was_seen_is_not_looked_at_again() -> None:
 
 # plans
 
+NAMED = Named(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)
+
 
 def plan(
     *targets: Target,
@@ -156,8 +159,11 @@ def plan(
     observed: tuple[Record, ...] = (),
     orphan: bool = False,
     installed: bool = False,
+    named: bool = True,
 ) -> Plan:
-    job = job_of(*targets, orphan=orphan, installed=installed)
+    """Return the plan for one whose older revisions name all that is observed, or nothing."""
+    older = {record.key: NAMED for record in observed} if named else {}
+    job = job_of(*targets, orphan=orphan, installed=installed, older=older)
     return make_plan(job, leftovers, {record.key: record for record in observed})
 
 
@@ -227,6 +233,10 @@ SURPLUS = [
 @pytest.mark.parametrize("case", SURPLUS, ids=attrgetter("name"))
 def test_what_no_revision_wants_goes_if_it_is_really_ours(case: Case) -> None:
     assert bool(plan(observed=(case.record or OURS,)).prune) is (case.expect is Action.NONE)
+
+
+def test_what_no_revision_names_stays_whatever_marks_it_carries() -> None:
+    assert not plan(observed=(OURS,), named=False).prune
 
 
 def test_under_orphan_nothing_carries_a_reference() -> None:

@@ -1,0 +1,192 @@
+"""What a tenant borrows of others' rights by names and marks: those of a bundle, of an account, or of a namespace.
+
+Marks on an object can be written by whoever may write it, and a namespace that was deleted can be made again for
+somebody else. Nothing of that is a reason to act with rights that nobody gave.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from api import names
+from tests.support.bundles import Deployed, Manifest, config_map, exists
+from tests.support.objects import claim, secret
+from tests.support.tenants import ANN, BEN, OWN, Tenants
+
+pytestmark = pytest.mark.timeout(300)
+BENS = {"installNamespace": "other", "serviceAccountName": "installer"}
+QUICK_SECONDS = 30.0
+"""A deletion that waits for nobody; the machine may be busy."""
+
+
+def claims(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+
+
+def secrets(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets/{name}"
+
+
+def forge(tenants: Tenants, deployed: Deployed, plural: str, manifest: Manifest, *, reference: bool) -> Manifest:
+    """Put an object with all marks of a BundleDeployment into the namespace of ANN, and return it."""
+    uid = deployed.read()["metadata"]["uid"]
+    owner = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "name": deployed.name, "uid": uid}
+    metadata = {
+        **manifest["metadata"],
+        "namespace": "tenant",
+        "labels": {names.OWNER_LABEL: deployed.name},
+        "annotations": {names.OWNER_UID: uid, names.APPLIED_DIGEST: "v1:sha256:forged", names.PRUNE: "true"},
+    }
+    if reference:
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
+    path = f"/api/v1/namespaces/tenant/{plural}/{manifest['metadata']['name']}"
+    body = {**manifest, "metadata": metadata}
+    made: Manifest = tenants.world.client.apply(
+        path, body, manager=names.field_manager(deployed.name), force=True, metadata=False
+    ).value
+    return made
+
+
+def delete(tenants: Tenants, deployed: Deployed, who: tuple[str, ...]) -> None:
+    tenants.world.cluster.kubectl("delete", "bd", deployed.name, "--wait=false", *who)
+    tenants.world.wait(lambda: not exists(tenants.world.client, deployed.path), "gone", seconds=QUICK_SECONDS)
+
+
+def events(deployed: Deployed, reason: str) -> str:
+    def find() -> str:
+        return str(deployed.events().get(reason, ""))
+
+    found: str = deployed.wait(find, f"an Event {reason}")
+    return found
+
+
+# marks
+
+
+def test_a_forged_claim_is_neither_taken_away_nor_a_reason_to_ask_for_rights(tenants: Tenants) -> None:
+    ref = tenants.push("forged-claim", config_map("settings"), claim("data"))
+    deployed = tenants.apply(BEN, "forged-claim", ref, **BENS, prune="AfterApply")
+    deployed.wait_for("Installed")
+    forge(tenants, deployed, "persistentvolumeclaims", claim("planted"), reference=False)
+    tenants.push("forged-claim", config_map("new"), claim("data"))
+    deployed.request_reconcile("planted")
+    settings = "/api/v1/namespaces/other/configmaps/settings"
+    tenants.world.wait(lambda: not exists(tenants.world.client, settings), "the upgrade")
+    deployed.wait_for("Installed")
+    assert "tenant" not in json.dumps(deployed.status()["conditions"])
+    delete(tenants, deployed, BEN)
+    found = tenants.world.client.get(claims("tenant", "planted")).value["metadata"]
+    assert "deletionTimestamp" not in found
+    assert found["labels"] == {names.OWNER_LABEL: "forged-claim"}
+    assert "PersistentVolumeClaim tenant/planted" in events(deployed, "Stray")
+
+
+def test_a_forged_secret_ends_no_wait_and_blocks_nothing(tenants: Tenants) -> None:
+    """Of a kind that is not watched: what carries the marks is not even seen."""
+    deployed = tenants.apply(BEN, "forged-secret", **BENS)
+    deployed.wait_ready()
+    planted = forge(tenants, deployed, "secrets", secret("planted", key="value"), reference=False)
+    delete(tenants, deployed, BEN)
+    now = tenants.world.client.get(secrets("tenant", "planted")).value["metadata"]
+    assert (now["uid"], now["resourceVersion"]) == (planted["metadata"]["uid"], planted["metadata"]["resourceVersion"])
+
+
+# a kind that may not be watched
+
+
+def test_a_bundle_with_a_secret_says_that_its_drift_is_not_seen_and_can_be_deleted(tenants: Tenants) -> None:
+    deployed = tenants.apply(
+        ANN, "secretive", tenants.push("secretive", config_map("settings"), secret("s", key="value")), **OWN
+    )
+    status = deployed.wait_ready()
+    assert any(text.startswith("v1/Secret: drift of its objects is not seen") for text in status["warnings"])
+    since = tenants.world.position()
+    delete(tenants, deployed, ANN)
+    assert not exists(tenants.world.client, secrets("tenant", "s"))
+    deletes = [each for each in tenants.world.requests(since) if each.startswith("delete ") and "/secrets/s" in each]
+    assert len(deletes) == 1
+
+
+# an account that is gone
+
+
+def forbid(tenants: Tenants, *verbs: str) -> None:
+    """Let the account of ANN do in her namespace what is left of these verbs, and nothing else."""
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": list(verbs)}]
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "less"}, "rules": rules}
+    path = f"/apis/{group}/v1/namespaces/tenant"
+    tenants.world.client.apply(f"{path}/roles/less", role, manager="tests", force=True)
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "installer"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "less"},
+        "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}],
+    }
+    tenants.world.client.delete(f"{path}/rolebindings/installer")
+    tenants.world.client.apply(f"{path}/rolebindings/installer", binding, manager="tests", force=True)
+
+
+def restore(tenants: Tenants, name: str = "tenant") -> None:
+    """Do what the administrator does for a tenant, again."""
+    with_rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings/installer"
+    if exists(tenants.world.client, with_rights):
+        tenants.world.client.delete(with_rights)
+    tenants.admit_again(name)
+
+
+def install_claim(tenants: Tenants, name: str) -> Deployed:
+    """Install a claim that is to go with its bundle, as ANN; her account may not delete it from then on."""
+    goes = claim("data")
+    goes["metadata"]["annotations"] = {names.PRUNE: "true"}
+    deployed = tenants.apply(ANN, name, tenants.push(name, config_map("settings"), goes), **OWN)
+    deployed.wait_for("Installed")
+    return deployed
+
+
+def test_without_its_account_a_claim_is_not_deleted_with_the_rights_of_the_controller(tenants: Tenants) -> None:
+    deployed = install_claim(tenants, "accountless")
+    before = tenants.world.client.get(claims("tenant", "data")).value
+    forbid(tenants, "get", "create", "patch")
+    tenants.world.client.delete("/api/v1/namespaces/tenant/serviceaccounts/installer")
+    # She may delete a BundleDeployment of that account without there being one: the right is to its name.
+    since = tenants.world.position()
+    delete(tenants, deployed, ANN)
+    after = tenants.world.client.get(claims("tenant", "data")).value
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert [each for each in tenants.world.writes(since) if "/namespaces/tenant/" in each] == []
+    assert "PersistentVolumeClaim tenant/data: is left as it is" in events(deployed, "ServiceAccountNotFound")
+    tenants.world.client.delete(claims("tenant", "data"))
+    restore(tenants)
+
+
+def test_without_the_right_to_delete_a_claim_is_released(tenants: Tenants) -> None:
+    deployed = install_claim(tenants, "deleteless")
+    forbid(tenants, "get", "create", "patch")
+    delete(tenants, deployed, ANN)
+    found = tenants.world.client.get(claims("tenant", "data")).value["metadata"]
+    assert "deletionTimestamp" not in found
+    assert found["annotations"][names.RELEASED_FROM] == "deleteless"
+    tenants.world.client.delete(claims("tenant", "data"))
+    restore(tenants)
+
+
+AS_CONTROLLER = f"{names.TEARDOWN_AS}={names.CONTROLLER}"
+
+
+def test_that_the_controller_deletes_takes_its_rights(tenants: Tenants) -> None:
+    deployed = tenants.apply(ANN, "as-controller", **OWN)
+    deployed.wait_ready()
+    tenants.may_not(ANN, "annotate", "bd", "as-controller", AS_CONTROLLER, saying="use-controller-rights")
+    tenants.world.cluster.kubectl("annotate", "bd", "as-controller", AS_CONTROLLER)
+    for attempt in (
+        ("patch", "bd", "as-controller", "--type=merge", '--patch={"spec":{"paused":true}}'),
+        ("annotate", "bd", "as-controller", f"{names.TEARDOWN_AS}-"),
+        ("delete", "bd", "as-controller", "--wait=false"),
+    ):
+        tenants.may_not(ANN, *attempt, saying="use-controller-rights")
+    tenants.world.cluster.kubectl("annotate", "bd", "as-controller", f"{names.TEARDOWN_AS}-")
+    delete(tenants, deployed, ANN)
