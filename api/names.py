@@ -22,7 +22,9 @@ TEARDOWN_AS = f"{GROUP}/teardown-as"
 """Annotation on a BundleDeployment: as whom its objects are deleted. To set it takes the controller's rights."""
 CONTROLLER = "controller"
 """Value of `TEARDOWN_AS`: with the controller's own rights, whatever has become of the account."""
-ORDERS = (RECONCILE_REQUESTED_AT, TEARDOWN_AS)
+ACCEPTED_ACCOUNT = f"{GROUP}/accepted-account"
+"""Annotation on a BundleDeployment: `<UID of namespace>/<UID of ServiceAccount>`, which may be used from now on."""
+ORDERS = (RECONCILE_REQUESTED_AT, TEARDOWN_AS, ACCEPTED_ACCOUNT)
 """The annotations of a BundleDeployment that ask for something."""
 HOOK_RUN = f"{GROUP}/hook-run"
 """Annotation on the object of a hook: the event and the revision that it was made for. It is no managed object."""

@@ -1,4 +1,4 @@
-"""As whom a BundleDeployment's objects are applied and its Secrets read, and whether that account is there.
+"""As whom a BundleDeployment's objects are applied and its Secrets read: whether that account is there, and the same.
 
 The spec names the account, else the administrator does by option; content never does (DESIGN, sections 2 and 8). Where
 an account is demanded and none is named, nothing is written: an empty target would mean the controller itself.
@@ -13,40 +13,19 @@ from http import HTTPStatus
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Spec
-from controller.kube.client import ApiError, Client, User
+from controller.account import Account, account_in
+from controller.identities import Identity, judge
+from controller.kube.client import ApiError, Client
 from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revision import Terms
 
-_OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
+OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # What another right may mend.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN})
 RIGHTS_SECONDS = 0.5
 """How long the API server may go by old rights; a Role and its binding, made one after the other, are one pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A ServiceAccount; neither part is empty."""
-
-    namespace: str
-    name: str
-
-    @property
-    def user(self) -> User:
-        """The user that it is."""
-        return User.service_account(self.namespace, self.name)
-
-
-def account_of(terms: Terms) -> Account | None:
-    """Return as whom the objects of a revision are applied; None: as the controller."""
-    return Account(terms.install_namespace, terms.service_account_name) if terms.service_account_name else None
-
-
-def account_in(spec: Spec) -> Account | None:
-    """Return the account that a spec names; None: the controller's own."""
-    return Account(spec.install_namespace or "", spec.service_account_name) if spec.service_account_name else None
 
 
 def tenant_of(deployment: BundleDeployment) -> str:
@@ -115,24 +94,72 @@ def find_absence(client: Client, account: Account) -> BundleError | None:
     if _exists(client, SERVICE_ACCOUNTS.path(account.namespace, account.name)):
         return None
     if not _exists(client, NAMESPACES.path(name=account.namespace)):
-        message = (
-            f'spec.installNamespace: namespace "{account.namespace}" does not exist; create it, and the '
-            f'ServiceAccount "{account.name}" in it'
-        )
-        return BundleError(Reason.NAMESPACE_NOT_FOUND, message)
+        return _nowhere(account)
+    return _absent(account)
+
+
+def _nowhere(account: Account) -> BundleError:
+    message = (
+        f'spec.installNamespace: namespace "{account.namespace}" does not exist; create it, and the ServiceAccount '
+        f'"{account.name}" in it'
+    )
+    return BundleError(Reason.NAMESPACE_NOT_FOUND, message)
+
+
+def _absent(account: Account) -> BundleError:
     what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
     return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it, or correct its name")
 
 
 def _exists(client: Client, path: str) -> bool:
     try:
-        client.get(path, metadata=True)
+        return bool(_find_uid(client, path))
     except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return False
         if error.status != HTTPStatus.FORBIDDEN:
             raise
     return True
+
+
+def identify(client: Client, account: Account) -> Identity:
+    """Return which namespace and ServiceAccount an account is now.
+
+    Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound; Forbidden where none may look), ApiError.
+    """
+    try:
+        namespace = _find_uid(client, NAMESPACES.path(name=account.namespace))
+        found = _find_uid(client, SERVICE_ACCOUNTS.path(account.namespace, account.name))
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        message = f"the controller cannot look up the account that it acts as; grant it what config/ does: {error}"
+        raise BundleError(Reason.FORBIDDEN, message) from None
+    if namespace and found:
+        return Identity(namespace=namespace, account=found)
+    raise _absent(account) if namespace else _nowhere(account)
+
+
+def _find_uid(client: Client, path: str) -> str:
+    """Return the UID of an object; nothing if there is none."""
+    try:
+        uid: str = client.get(path, metadata=True).value["metadata"]["uid"]
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return ""
+    return uid
+
+
+def check_identity(client: Client, deployment: BundleDeployment, account: Account) -> None:
+    """Refuse an account that is not there, was not recorded before its use, or is another than what was recorded.
+
+    Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, ServiceAccountReplaced, NamespaceReplaced; Forbidden
+        where none may look), ApiError.
+    """
+    found = identify(client, account)
+    if deployment.status.account is None:  # it came while the sources were asked: the next pass records it
+        raise _absent(account)
+    if refusal := judge(deployment, account, found):
+        raise refusal
 
 
 class Accounts:
@@ -151,24 +178,43 @@ class Accounts:
         self._missing: dict[str, frozenset[Account]] = {}
         """By BundleDeployment, each of which has one pass at a time."""
 
-    def absence(self, name: str, account: Account | None) -> BundleError | None:
-        """Return why the account of a BundleDeployment cannot act; while it is missing it is watched.
+    def identify(self, account: Account) -> Identity:
+        """Return which namespace and ServiceAccount an account is now; see `identify`."""
+        return identify(self._client, account)
+
+    def hindrance(
+        self, deployment: BundleDeployment, account: Account | None, kept: Iterable[Terms] = ()
+    ) -> BundleError | None:
+        """Return why the account of a BundleDeployment may not act; while it is missing it is watched.
+
+        Args:
+            deployment: for which it acts.
+            account: None: the controller itself.
+            kept: terms of revisions that may know which one it was.
 
         Raises: ApiError.
         """
         if account is None:
             return None
-        missing = find_absence(self._client, account)
+        name = deployment.metadata.name
+        try:
+            found = identify(self._client, account)
+        except BundleError as error:
+            self._note_missing(name, account, is_missing=error.reason in OF_ABSENCE)
+            return error
+        self._note_missing(name, account, is_missing=False)
+        return judge(deployment, account, found, kept)
+
+    def _note_missing(self, name: str, account: Account, *, is_missing: bool) -> None:
         # One pass may act as two: what was applied last is repaired as another than its upgrade waits for.
         others = self._missing.get(name, frozenset()) - {account}
-        self._watch(name, others | {account} if missing else others)
-        return missing
+        self._watch(name, others | {account} if is_missing else others)
 
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
         """Watch for what a BundleDeployment fails for want of, rights and accounts, and for nothing else any more."""
         reasons = {error.reason for error in errors if error}
         self._grants.want(name, lacks=bool(reasons & OF_RIGHTS))
-        if not reasons & _OF_ABSENCE:
+        if not reasons & OF_ABSENCE:
             self._watch(name, frozenset())
 
     def forget(self, name: str) -> None:

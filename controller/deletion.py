@@ -15,7 +15,8 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import Accounts, account_in, account_of
+from controller.account import account_in, account_of
+from controller.accounts import Accounts
 from controller.apply.hooks import Event
 from controller.apply.ownership import loses_reference
 from controller.apply.possession import Named, find_strays
@@ -100,13 +101,11 @@ class Deleter:
         name = deployment.metadata.name
         if unknown := self._watches.find_unknown(name, recorded_kinds(deployment)):
             message = f"{', '.join(unknown)}: its objects cannot be listed; see the APIService of its group"
-            deletion = Deletion(remaining=0, error=BundleError(Reason.API_UNAVAILABLE, message))
-            self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
-            return Requeue(failed=True)
+            return self._fail(deployment, BundleError(Reason.API_UNAVAILABLE, message))
         orphan = deployment.spec.deletion_policy == "Orphan" or ORPHAN_FINALIZER in deployment.metadata.finalizers
         mandate = self._mandate(deployment, memory)
         if mandate.hindrance:
-            return self._leave(deployment, mandate, orphan=orphan)
+            return self._leave(deployment, mandate.hindrance, mandate, orphan=orphan)
         unreadable = self._holdings.look(deployment, mandate.named or {}, mandate.user)
         memory.abandoned |= self._give_up_unreadable(deployment, unreadable, memory)
         left = self._left(deployment, mandate, memory)
@@ -141,12 +140,12 @@ class Deleter:
         named = self._holdings.all(deployment, memory)
         revision = self._finder.last_good(deployment, memory)
         account = account_of(revision.terms) if revision else account_in(deployment.spec)
-        absence = self._accounts.absence(deployment.metadata.name, account)
+        hindrance = self._accounts.hindrance(deployment, account, [revision.terms] if revision else ())
         if deployment.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:
-            return _Mandate(user=None, named=named, without_hooks=absence is not None)
-        if absence is None and account is None and named is None and self._watches.managed(deployment.metadata.name):
+            return _Mandate(user=None, named=named, without_hooks=hindrance is not None)
+        if account is None and named is None and self._watches.managed(deployment.metadata.name):
             return _Mandate(user=None, named=named, hindrance=BundleError(Reason.REVISION_LOST, _LOST))
-        return _Mandate(user=account.user if account else None, named=named, hindrance=absence)
+        return _Mandate(user=account.user if account else None, named=named, hindrance=hindrance)
 
     def _left(self, deployment: BundleDeployment, mandate: _Mandate, memory: Memory) -> dict[ObjectKey, Record]:
         """Return what a revision names, and is on the cluster; without any revision what carries the marks."""
@@ -178,17 +177,25 @@ class Deleter:
         self._publisher.say(deployment, notes_on_abandoned(news))
         return set(denied)
 
-    def _leave(self, deployment: BundleDeployment, mandate: _Mandate, *, orphan: bool) -> Requeue:
+    def _leave(
+        self, deployment: BundleDeployment, hindrance: BundleError, mandate: _Mandate, *, orphan: bool
+    ) -> Requeue:
         """Let a BundleDeployment go for which nobody may act: what the garbage collector does not take, stays."""
+        if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself: that says nothing of the account
+            return self._fail(deployment, hindrance)
         observed = self._watches.managed(deployment.metadata.name)
         ours = plan_teardown(observed, owner_of(deployment), orphan=orphan).remaining
         named = observed if mandate.named is None else mandate.named
         staying = {record.key for record in ours if record.key in named and not _goes_by_itself(record)}
         unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_unseen(*each.group_kind)}
         staying |= {key for key, each in unseen.items() if not each.carries_reference}
-        if mandate.hindrance:
-            self._publisher.say(deployment, [note_on_hindrance(mandate.hindrance, staying)])
+        self._publisher.say(deployment, [note_on_hindrance(hindrance, staying)])
         return self._let_go(deployment)
+
+    def _fail(self, deployment: BundleDeployment, error: BundleError) -> Requeue:
+        deletion = Deletion(remaining=0, error=error)
+        self._publisher.write_status(deployment, summarize_deletion(deployment, deletion, self._now()))
+        return Requeue(failed=True)
 
     def _announce(self, deployment: BundleDeployment, teardown: Teardown) -> BundleDeployment:
         """Say once, before the first object goes, that it is being deleted: many take a while."""

@@ -20,7 +20,7 @@ from controller.kube.resources import Resource
 from controller.memory import Memory
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
-from controller.revision import Revision
+from controller.revision import Revision, Terms
 from controller.revisions import RevisionStore
 from controller.wanted import Finder
 
@@ -55,6 +55,13 @@ class Holdings:
         """
         kept = self._read(deployment, memory)
         return self._name(kept, deployment) if kept else None
+
+    def terms(self, deployment: BundleDeployment, memory: Memory) -> list[Terms]:
+        """Return what is kept beside the objects of each revision.
+
+        Raises: ApiError.
+        """
+        return [each.terms for each in self._read(deployment, memory)]
 
     def _read(self, deployment: BundleDeployment, memory: Memory) -> list[Revision]:
         name, status = deployment.metadata.name, deployment.status

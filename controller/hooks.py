@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import Accounts, account_of
+from controller.account import account_of
+from controller.accounts import Accounts
 from controller.apply.hook_runner import HookRunner, Occasion
 from controller.apply.hooks import Event, kinds_of
 from controller.apply.order import Stage, step_of
@@ -91,8 +92,8 @@ class Hooks:
         if not revision.hooks:
             return None
         name, account = deployment.metadata.name, account_of(revision.terms)
-        if absence := self._accounts.absence(name, account):
-            return absence
+        if hindrance := self._accounts.hindrance(deployment, account, [revision.terms]):
+            return hindrance
         self._watches.need(name, kinds_of(revision))  # they tell when a hook has finished
         occasion = Occasion(
             owner=name,

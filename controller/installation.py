@@ -15,7 +15,8 @@ from datetime import datetime
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import Accounts, account_of
+from controller.account import account_of
+from controller.accounts import OF_ABSENCE, Accounts
 from controller.apply.execute import Applier
 from controller.apply.job import Job
 from controller.apply.ledger import Ledger
@@ -95,8 +96,11 @@ class Installer:
         if deployment.spec.paused or not self._accounts.policy.allows(revision.terms):
             return self._survey(deployment, wanted, plan, job, memory), deployment
         if plan.writes:
-            if absence := self._accounts.absence(job.owner.name, account_of(revision.terms)):
-                return replace(self._survey(deployment, wanted, plan, job, memory), failure=absence), deployment
+            account = account_of(revision.terms)
+            if hindrance := self._accounts.hindrance(deployment, account, [revision.terms]):
+                # What is another's now is not even looked at.
+                seen = plan if hindrance.reason in OF_ABSENCE else Plan()
+                return replace(self._survey(deployment, wanted, seen, job, memory), failure=hindrance), deployment
             deployment = self._announce(deployment, wanted, plan, job)
         outcomes = self._execute(plan, job)
         self._observer.drift_found(*memory.drifting.repair(outcomes, job))

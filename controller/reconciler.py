@@ -30,6 +30,7 @@ from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
 from controller.questions import is_current, own_records, owner_of, recorded_kinds
+from controller.registration import Registrar
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
@@ -59,6 +60,7 @@ class Reconciler:
         deleter: Deleter,
         hooks: Hooks,
         accounts: Accounts,
+        registrar: Registrar,
         publisher: Publisher,
         revisions: RevisionStore,
         retries: Retries,
@@ -70,6 +72,7 @@ class Reconciler:
         self._deleter, self._hooks, self._accounts = deleter, hooks, accounts
         self._publisher, self._appraiser, self._contested = publisher, appraiser, contested
         self._revisions, self._retries, self._now = revisions, retries, now
+        self._registrar = registrar
         self._memories = Memories()
 
     def reconcile(self, name: str) -> Requeue:
@@ -95,6 +98,8 @@ class Reconciler:
             return Requeue(after=UNKNOWN_SECONDS)  # woken when they are known; nothing is said until then
         try:
             deployment = self._publisher.with_finalizer(deployment)
+            if any(source.poll_interval for source in deployment.spec.sources):
+                deployment, _ = self._with_account(deployment, memory)
             deployment = self._finder.poll(deployment, memory)
             report = self._settled(deployment, memory)
             if report is None:
@@ -170,8 +175,22 @@ class Reconciler:
 
     # something to do
 
+    def _with_account(
+        self, deployment: BundleDeployment, memory: Memory
+    ) -> tuple[BundleDeployment, BundleError | None]:
+        """Record which account is used, before it is; returns why it may not be.
+
+        Raises: ApiError.
+        """
+        before = deployment.status.account
+        deployment, refusal = self._registrar.register(deployment, memory)
+        if before and deployment.status.account != before:
+            self._retries.forget(deployment.metadata.name)  # whatever failed may not, where all is another's
+        return deployment, refusal
+
     def _advance(self, deployment: BundleDeployment, memory: Memory) -> tuple[Report, BundleDeployment]:
-        wanted = self._finder.find(deployment, memory)
+        deployment, refusal = self._with_account(deployment, memory)
+        wanted = self._finder.find(deployment, memory, refusal)
         wanted = self._hooks.before_upgrade(deployment, wanted, memory)
         revision = self._to_work_on(deployment, wanted, memory)
         if revision is None:

@@ -28,6 +28,8 @@ class Terms:
     pins: tuple[Mapping[str, str], ...] = ()
     drift: Mapping[str, Any] | None = None
     optional: tuple[Mapping[str, str], ...] = ()
+    account: Mapping[str, str] | None = None
+    """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of who used which account; see identities.py."""
     left: tuple[str, ...] = ()
     """Objects that older revisions left, and that no kept revision names, as `apiVersion/kind namespace name`."""
 
@@ -58,8 +60,9 @@ def pack_terms(revision: Revision) -> bytes:
     """Return all of a revision but its objects and hooks, as canonical JSON."""
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
-    if not revision.terms.left:  # so that a release which does not know of it can read the rest
-        del fields["left"]
+    for name in ("account", "left"):  # so that a release which does not know of them can read the rest
+        if not fields[name]:
+            del fields[name]
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 

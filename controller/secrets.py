@@ -14,7 +14,8 @@ from api.errors import BundleError
 from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
-from controller.accounts import Account, account_in, find_absence
+from controller.account import Account, account_in
+from controller.accounts import OF_ABSENCE, check_identity, find_absence
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from controller.observe.named import WatchedObject
@@ -65,13 +66,10 @@ class SecretReader:
         self._check_namespace(deployment, namespace, account, path)
         secret = WatchedObject(namespace, reference.name, account.user.name if account else "")
         seen(secret, "")
+        if account:
+            self._check(deployment, account, seen)
         what = f'{path}: Secret "{namespace}/{reference.name}"'
-        try:
-            manifest: dict[str, Any] = self._get(SECRETS.path(namespace, reference.name), account, what)
-        except BundleError as error:
-            if account and error.reason is Reason.SECRET_FORBIDDEN:
-                self._require(account, seen)
-            raise
+        manifest = self._get(SECRETS.path(namespace, reference.name), account, what)
         seen(secret, manifest["metadata"]["resourceVersion"])
         return manifest
 
@@ -96,6 +94,20 @@ class SecretReader:
             raise
         seen(_watched(account), manifest["metadata"]["resourceVersion"])
         return manifest
+
+    def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
+        """Refuse an account that may be somebody else's by now: a Secret of another is nothing for these sources.
+
+        Raises: BundleError (see `check_identity`; APIUnavailable).
+        """
+        try:
+            check_identity(self._client, deployment, account)
+        except ApiError as error:
+            raise _translate(error, None, _describe(account)) from None
+        except BundleError as error:
+            if error.reason in OF_ABSENCE:
+                seen(_watched(account), "")
+            raise
 
     def _require(self, account: Account, seen: Seen) -> None:
         """Refuse an account that is not there.

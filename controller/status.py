@@ -210,6 +210,8 @@ def _is_unread(report: Report) -> bool:
     of_account = report.failure and report.failure.reason in (
         Reason.SERVICE_ACCOUNT_NOT_FOUND,
         Reason.NAMESPACE_NOT_FOUND,
+        Reason.SERVICE_ACCOUNT_REPLACED,
+        Reason.NAMESPACE_REPLACED,
     )
     return bool(of_account) and not report.wanted
 

@@ -30,6 +30,7 @@ from controller.desired import (
     match_pins,
     terms_of,
 )
+from controller.identities import account_to_keep
 from controller.kube.discovery import Discovery
 from controller.memory import Memory
 from controller.polling import PURPOSE as POLL
@@ -105,12 +106,17 @@ class Finder:
         self._discovery, self._retries, self._assistant = discovery, retries, assistant
         self._poller, self._policy, self._publisher, self._now = poller, policy, publisher, now
 
-    def find(self, deployment: BundleDeployment, memory: Memory) -> Wanted:
+    def find(self, deployment: BundleDeployment, memory: Memory, refusal: BundleError | None = None) -> Wanted:
         """Return what the spec asks for.
+
+        Args:
+            deployment: whose it is.
+            memory: of it.
+            refusal: why nothing is done for its sources.
 
         Raises: ApiError.
         """
-        wanted = self._find(deployment, memory)
+        wanted = self._instead(deployment, refusal, memory) if refusal else self._find(deployment, memory)
         self._watch_secrets(deployment, memory)
         return wanted
 
@@ -121,12 +127,17 @@ class Finder:
             sources = self._sources(deployment, memory)
             revision = self._revision(deployment, sources, memory) if sources else None
         except BundleError as error:
-            return Wanted(revision=self.last_good(deployment, memory), failure=error, sources=sources)
+            return self._instead(deployment, error, memory, sources)
         if revision is None:
             work = f"{FETCHING if sources else RESOLVING}{memory.attempt.text and f' ({memory.attempt.text})'}"
             return Wanted(revision=self.last_good(deployment, memory), fetching=work, sources=sources)
         memory.attempt = Attempt()
         return Wanted(revision=revision, current=True, sources=sources)
+
+    def _instead(
+        self, deployment: BundleDeployment, failure: BundleError, memory: Memory, sources: Sources | None = None
+    ) -> Wanted:
+        return Wanted(revision=self.last_good(deployment, memory), failure=failure, sources=sources)
 
     def _check(self, deployment: BundleDeployment, memory: Memory) -> None:
         try:
@@ -284,7 +295,7 @@ class Finder:
             if kept and kept.terms.inputs == inputs:
                 self._preparations.cancel(name, *PURPOSES)
                 self._retries.succeeded(name, PREPARATION)
-                return self._with_terms_of(request, kept, memory)
+                return self._with_terms_of(deployment, request, kept, memory)
             at_hand.extend([kept] if kept else [])
         ticket = _build_ticket(request)
         made = self._prepare(
@@ -292,13 +303,15 @@ class Finder:
         )
         return self._keep(deployment, ticket, made, memory) if made else None
 
-    def _with_terms_of(self, request: Request, kept: Revision, memory: Memory) -> Revision:
+    def _with_terms_of(
+        self, deployment: BundleDeployment, request: Request, kept: Revision, memory: Memory
+    ) -> Revision:
         """Return a revision as the spec wants it treated now; what has changed is kept before it is acted upon.
 
         Objects and their digest stay: account, drift rules and optional kinds make no other revision (DESIGN, rule 2).
         """
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
-        terms = replace(terms, left=kept.terms.left)
+        terms = replace(terms, left=kept.terms.left, account=account_to_keep(deployment, kept.terms))
         if terms == kept.terms:
             return kept
         revised = replace(kept, terms=terms)
@@ -312,8 +325,8 @@ class Finder:
         status = deployment.status
         is_midway = status.managed_kinds and not status.managed_state  # it may be one of several that are kept
         same = self.read(name, made.digest, memory) if is_midway else memory.revisions.get(made.digest)
-        if same:
-            made = replace(made, terms=replace(made.terms, left=same.terms.left))
+        account = account_to_keep(deployment, same.terms if same else None)
+        made = replace(made, terms=replace(made.terms, account=account, left=same.terms.left if same else ()))
         try:
             self._revisions.write(name, made)
         except BundleError as error:

@@ -317,6 +317,18 @@ class Reason(str, Enum):
         "the account that spec.serviceAccountName names does not exist",
         "create it",
     )
+    SERVICE_ACCOUNT_REPLACED = (
+        "ServiceAccountReplaced",
+        Retry.PERMANENT,
+        "the account was deleted and made again: it may be somebody else's, so that nothing is done as it",
+        "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the bundle",
+    )
+    NAMESPACE_REPLACED = (
+        "NamespaceReplaced",
+        Retry.PERMANENT,
+        "the install namespace was deleted and made again: it may be somebody else's, so that nothing is done in it",
+        "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the bundle",
+    )
     NAMESPACE_NOT_FOUND = (
         "NamespaceNotFound",
         Retry.WAIT,

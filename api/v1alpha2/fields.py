@@ -16,7 +16,12 @@ from pydantic.alias_generators import to_camel
 RULES = "x-kubernetes-validations"
 
 # What to_camel cannot know, or what is a word of Python.
-_WIRE_NAMES = {"insecure_skip_tls_verify": "insecureSkipTLSVerify", "any_of": "in"}
+_WIRE_NAMES = {
+    "insecure_skip_tls_verify": "insecureSkipTLSVerify",
+    "any_of": "in",
+    "namespace_uid": "namespaceUID",
+    "service_account_uid": "serviceAccountUID",
+}
 
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
 QUALIFIED_NAME = rf"^{_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"

@@ -63,6 +63,19 @@ class SourcePin(Api):
     """ETag or Last-Modified of an http body: it makes polling cheap."""
 
 
+class AccountUsed(Api):
+    """The ServiceAccount that is acted as, and its namespace: under the same names there may be others later."""
+
+    service_account_name: Annotated[str, Field(max_length=253)]
+    """Name of the account."""
+    namespace_uid: Annotated[str, Field(max_length=128)]
+    """UID of the install namespace."""
+    service_account_uid: Annotated[str, Field(max_length=128)]
+    """UID of the account."""
+    generation: Annotated[int, Field(ge=0)]
+    """Generation of the spec at which these were looked up last: a later one accepts others."""
+
+
 class ObjectCounts(Api):
     """How many managed objects there are, by state."""
 
@@ -118,6 +131,9 @@ class Status(Api):
     install_namespace: Annotated[str, Field(max_length=63)] = ""
     """The namespace that objects without one were put into. It stays: spec.installNamespace, if set later, must equal
     it."""
+    account: AccountUsed | None = None
+    """The ServiceAccount that is acted as. Another one under that name is not used until the spec changes, or the
+    annotation core.rukpak.io/accepted-account names it."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
     """The state: Unpacked, Installed, Healthy and Ready always; Reconciling, Stalled, Paused and Drifted while they
     hold."""

@@ -50,6 +50,7 @@ from controller.polling import Poller
 from controller.preparations import Preparations
 from controller.publisher import Publisher
 from controller.reconciler import Reconciler
+from controller.registration import Registrar
 from controller.retries import Retries
 from controller.revisions import RevisionStore
 from controller.secrets import SecretReader
@@ -285,6 +286,7 @@ def make_manager(settings: Settings) -> Manager:
         ),
         hooks=hooks,
         accounts=accounts,
+        registrar=Registrar(accounts, holdings, publisher),
         publisher=publisher,
         revisions=revisions,
         retries=retries,

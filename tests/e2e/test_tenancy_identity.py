@@ -190,3 +190,77 @@ def test_that_the_controller_deletes_takes_its_rights(tenants: Tenants) -> None:
         tenants.may_not(ANN, *attempt, saying="use-controller-rights")
     tenants.world.cluster.kubectl("annotate", "bd", "as-controller", f"{names.TEARDOWN_AS}-")
     delete(tenants, deployed, ANN)
+
+
+# names that are somebody else's by now
+
+
+LEA = ("--as=lea", "--as-group=leaver", "--as-group=system:authenticated")
+"""Of the tenant "leaver", who leaves."""
+
+
+def acted_as(tenants: Tenants, since: int, namespace: str) -> list[str]:
+    """Return what the controller asked for since then as the account of a namespace."""
+    user = f"system:serviceaccount:{namespace}:installer"
+    events = tenants.control_plane.audit_requests(since)
+    ours = [event for event in events if (event.get("impersonatedUser") or {}).get("username") == user]
+    return [f"{event['verb']} {event['requestURI']}" for event in ours]
+
+
+def test_a_bundle_of_a_tenant_who_left_does_nothing_in_a_namespace_of_the_same_name(tenants: Tenants) -> None:
+    """Nor does it read a Secret there, nor may the one who left say that it is meant."""
+    tenants.admit("leaver")
+    tenants.put("leaver", "secrets", secret("login", username="robot", password="hers"))
+    loses = tenants.push("left", config_map("settings"))
+    deployed = tenants.apply(LEA, "left", loses, installNamespace="leaver", serviceAccountName="installer")
+    deployed.wait_ready()
+    tenants.world.client.delete("/api/v1/namespaces/leaver")
+    tenants.world.wait(lambda: not exists(tenants.world.client, "/api/v1/namespaces/leaver"), "the namespace gone")
+    deployed.wait_for("Ready", "False", "NamespaceNotFound")
+    since = tenants.world.position()
+    tenants.admit_another("leaver", people="other")
+    deployed.wait_for("Stalled", "True", "NamespaceReplaced")
+    private = {"url": f"https://{tenants.world.registry.host}/a.tar", "auth": {"secret": {"name": "login"}}}
+    tenants.may_not(LEA, "patch", "bd", "left", "--type=merge",
+                    f"--patch={json.dumps({'spec': {'sources': [{'kind': 'http', 'http': private}]}})}",
+                    saying="you need the verb")  # fmt: skip
+    accepted = next(text for text in deployed.conditions()["Stalled"]["message"].split('"') if "/" in text)
+    accept = ("annotate", "bd", "left", f"{names.ACCEPTED_ACCOUNT}={accepted}")
+    tenants.may_not(LEA, *accept, saying='you need the verb "impersonate"')
+    assert acted_as(tenants, since, "leaver") == []
+    assert not exists(tenants.world.client, "/api/v1/namespaces/leaver/configmaps/settings")
+    tenants.world.cluster.kubectl(*accept, *BEN)
+    deployed.wait_ready()
+    assert exists(tenants.world.client, "/api/v1/namespaces/leaver/configmaps/settings")
+    delete(tenants, deployed, BEN)
+
+
+def test_an_account_that_was_made_again_is_not_used_until_the_spec_changes(tenants: Tenants) -> None:
+    deployed = tenants.apply(ANN, "again", **OWN)
+    deployed.wait_ready()
+    settings = "/api/v1/namespaces/tenant/configmaps/settings"
+    tenants.world.client.delete("/api/v1/namespaces/tenant/serviceaccounts/installer")
+    tenants.admit_again("tenant")
+    since = tenants.world.position()
+    tenants.world.client.delete(settings)
+    deployed.wait_for("Stalled", "True", "ServiceAccountReplaced")
+    assert acted_as(tenants, since, "tenant") == []
+    assert not exists(tenants.world.client, settings)
+    tenants.world.cluster.kubectl(
+        "patch", "bd", "again", "--type=merge", '--patch={"spec":{"progressDeadline":"9m"}}', *ANN
+    )
+    deployed.wait_ready()
+    assert exists(tenants.world.client, settings)
+    delete(tenants, deployed, ANN)
+
+
+def test_the_deletion_of_a_bundle_does_nothing_as_an_account_that_was_made_again(tenants: Tenants) -> None:
+    deployed = install_claim(tenants, "deleted-again")
+    tenants.world.client.delete("/api/v1/namespaces/tenant/serviceaccounts/installer")
+    tenants.admit_again("tenant")
+    since = tenants.world.position()
+    delete(tenants, deployed, ANN)
+    assert acted_as(tenants, since, "tenant") == []
+    assert "deletionTimestamp" not in tenants.world.client.get(claims("tenant", "data")).value["metadata"]
+    assert "PersistentVolumeClaim tenant/data: is left as it is" in events(deployed, "ServiceAccountReplaced")
+    tenants.world.client.delete(claims("tenant", "data"))

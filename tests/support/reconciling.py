@@ -40,6 +40,7 @@ from controller.polling import Poller
 from controller.preparations import Preparations
 from controller.publisher import Publisher
 from controller.reconciler import Reconciler
+from controller.registration import Registrar
 from controller.report import Requeue
 from controller.retries import Retries
 from controller.revision import Revision
@@ -267,6 +268,7 @@ class World:
             ),
             hooks=hooks,
             accounts=accounts,
+            registrar=Registrar(accounts, holdings, publisher),
             publisher=publisher,
             revisions=revisions,
             retries=self.retries,

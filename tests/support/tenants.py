@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api import names
+from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.kubectl import KubectlError
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, image
 
@@ -32,6 +33,19 @@ class Tenants:
         self._kubectl(
             "create", "clusterrolebinding", f"editor-{name}", "--clusterrole=rukpak-editor", f"--group={name}"
         )
+
+    def admit_another(self, name: str, people: str) -> None:
+        """Give a namespace of that name to others than who had one before."""
+        self._kubectl("create", "namespace", name)
+        self.admit_again(name)
+        patch = json.dumps([{"op": "replace", "path": "/subjects/0/name", "value": people}])
+        self._kubectl("patch", "rolebinding", "bundles", f"--namespace={name}", "--type=json", f"--patch={patch}")
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The cluster, with its audit log."""
+        assert isinstance(self.world.cluster, ControlPlane)
+        return self.world.cluster
 
     def admit_again(self, name: str) -> None:
         """Do what has to be done in the namespace of a tenant."""

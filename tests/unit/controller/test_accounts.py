@@ -7,13 +7,16 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.accounts import Account, AccountPolicy, Accounts
+from controller.account import Account
+from controller.accounts import AccountPolicy, Accounts
 from controller.kube.resources import SERVICE_ACCOUNTS
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
+from tests.support.deployments import deployment
 from tests.support.fake_cluster import SERVED, FakeCluster, Json
 from tests.support.reconciling import Grants
 
+SHOP = deployment()
 OLD, NEW = Account("shop", "old"), Account("shop", "new")
 
 
@@ -54,16 +57,16 @@ def accounts(cluster: FakeCluster, named: Named) -> Accounts:
 def test_an_account_that_is_missing_is_watched_until_it_is_there(
     accounts: Accounts, cluster: FakeCluster, named: Named
 ) -> None:
-    assert accounts.absence("shop", NEW)
+    assert accounts.hindrance(SHOP, NEW)
     assert named.names == ["new"]
     cluster.put(account("new"))
-    assert accounts.absence("shop", NEW) is None
+    assert accounts.hindrance(SHOP, NEW) is None
     assert named.names == []
 
 
 def test_that_another_one_is_there_ends_no_wait(accounts: Accounts, named: Named) -> None:
-    missing = accounts.absence("shop", NEW)
-    assert accounts.absence("shop", OLD) is None
+    missing = accounts.hindrance(SHOP, NEW)
+    assert accounts.hindrance(SHOP, OLD) is None
     accounts.note("shop", [missing])
     assert named.names == ["new"]
 
@@ -72,6 +75,6 @@ def test_that_another_one_is_there_ends_no_wait(accounts: Accounts, named: Named
 def test_what_nobody_waits_for_any_more_is_not_watched(
     errors: list[BundleError | None], accounts: Accounts, named: Named
 ) -> None:
-    accounts.absence("shop", NEW)
+    accounts.hindrance(SHOP, NEW)
     accounts.note("shop", errors)
     assert named.names == []

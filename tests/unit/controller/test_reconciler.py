@@ -1008,11 +1008,11 @@ DEPLOYER = "system:serviceaccount:shop:deployer"
 DEPLOYER_PATH = "/api/v1/namespaces/shop/serviceaccounts/deployer"
 
 
-def with_account(world: World) -> None:
+def with_account(world: World, uid: str = "uid-deployer") -> None:
     world.cluster.objects[DEPLOYER_PATH] = {
         "kind": "ServiceAccount",
         "apiVersion": "v1",
-        "metadata": {"name": "deployer"},
+        "metadata": {"name": "deployer", "uid": uid},
     }
 
 
@@ -1036,7 +1036,7 @@ def test_it_goes_as_the_account_that_applied_it_whatever_the_spec_says_by_now(wo
     with_account(world)
     installed(world, serviceAccountName="deployer")
     world.wish("missing", serviceAccountName="other")
-    world.settle()
+    run(world)
     world.cluster.acted.clear()
     world.delete()
     world.settle()
@@ -1229,6 +1229,149 @@ def test_what_the_account_may_neither_delete_nor_change_stays_and_blocks_nothing
     assert not world.exists(PATH)
     assert names.OWNER_LABEL in world.cluster.objects[CLAIM]["metadata"]["labels"]
     assert told(world, "Forbidden")
+
+
+# an account that is another by now
+
+
+def replace_account(world: World) -> None:
+    """Delete the account and have another made under its name."""
+    world.cluster.remove(DEPLOYER_PATH)
+    with_account(world, "uid-of-another")
+
+
+def replace_namespace(world: World) -> None:
+    """Delete the namespace with all that is in it, and have both made again by somebody else."""
+    for path in [path for path in world.cluster.objects if path.startswith(NAMESPACE)]:
+        world.cluster.remove(path)
+    world.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "uid-of-another"}})
+    with_account(world, "uid-of-another")
+
+
+def run(world: World) -> None:
+    """Run passes: each looks which account it is."""
+    for _ in range(4):
+        world.reconcile()
+
+
+def used(world: World) -> tuple[str, str]:
+    found = world.deployment.status.account
+    assert found
+    return found.namespace_uid, found.service_account_uid
+
+
+REPLACED = {"ServiceAccountReplaced": replace_account, "NamespaceReplaced": replace_namespace}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
+@pytest.mark.parametrize("reason", REPLACED)
+def test_where_another_has_come_nothing_is_done_until_somebody_accepts_it(
+    world: World, reason: str, restarts: bool
+) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    before = used(world)
+    REPLACED[reason](world)
+    if restarts:
+        world.restart()
+    world.cluster.acted.clear()
+    if world.exists(A):
+        world.cluster.edit(A, data={"a": "theirs"})
+    run(world)
+    assert world.conditions["Installed"] == f"False {reason}"
+    assert world.conditions["Stalled"] == f"True {reason}"
+    assert used(world) == before
+    assert acted(world) == {}
+    now = next(text for text in world.message("Installed").split('"') if text.endswith("/uid-of-another"))
+    world.cluster.patch(PATH, {"metadata": {"annotations": {names.ACCEPTED_ACCOUNT: now}}})
+    world.settle()
+    assert world.conditions == READY
+    assert "/".join(used(world)) == now
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+
+
+def test_a_change_of_the_spec_accepts_it_too(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    replace_namespace(world)
+    run(world)
+    assert not world.exists(A)
+    installed(world, "v2", serviceAccountName="deployer")
+    assert world.conditions == READY
+
+
+def test_unless_it_was_made_before_the_other_came(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.cluster.remove(DEPLOYER_PATH)
+    world.wish("v2", serviceAccountName="deployer")
+    run(world)
+    with_account(world, "uid-of-another")
+    run(world)
+    assert world.conditions["Installed"] == "False ServiceAccountReplaced"
+    assert not world.exists(B)
+
+
+def test_also_a_change_that_writes_nothing(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    installed(world, serviceAccountName="deployer", progressDeadline="5m")
+    replace_namespace(world)
+    run(world)
+    assert world.conditions["Installed"] == "False NamespaceReplaced"
+
+
+def test_which_account_it_is_outlives_a_status_that_is_lost(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.cluster.objects[PATH]["status"] = {}
+    world.restart()
+    replace_namespace(world)
+    run(world)
+    assert world.conditions["Installed"] == "False NamespaceReplaced"
+    assert not world.exists(A)
+
+
+def test_what_a_release_before_did_not_record_is_recorded_when_there_is_something_to_do(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.cluster.objects[PATH]["status"].pop("account")
+    world.restart()
+    world.settle()
+    assert world.deployment.status.account is None
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    assert used(world)[1] == "uid-deployer"
+    assert world.conditions == READY
+
+
+@pytest.mark.parametrize("reason", REPLACED)
+def test_a_deletion_does_nothing_as_another(world: World, reason: str) -> None:
+    with_account(world)
+    world.shelf.put("claim", config_map("a"), claim_that_goes())
+    installed(world, "claim", serviceAccountName="deployer")
+    REPLACED[reason](world)
+    forged(world, claim())  # it has been made again as well, with all marks
+    before = world.cluster.objects[CLAIM]
+    world.cluster.acted.clear()
+    world.delete()
+    world.reconcile()
+    assert not world.exists(PATH)
+    assert world.cluster.objects[CLAIM] == before
+    assert acted(world) == {}
+    assert told(world, reason)
+
+
+def test_a_deletion_waits_while_the_controller_may_not_look_which_account_it_is(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.cluster.faults[f"GET {NAMESPACE}"] = [ApiError(403, "Forbidden", "no")]
+    world.delete()
+    assert world.reconcile().failed
+    assert world.conditions["Ready"] == "False Forbidden"
+    world.settle()
+    assert not world.exists(PATH)
+    assert not world.exists(A)
 
 
 # kinds that may not be watched

@@ -27,6 +27,7 @@ def secret(namespace: str = "shop", name: str = "login", **data: str) -> dict[st
     return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": "7"}, "data": encoded}
 
 
+USED = {"serviceAccountName": "deployer", "namespaceUID": "uid-1", "serviceAccountUID": "uid-2", "generation": 1}
 LOGIN = secret(username="robot", password=CANARY)
 
 
@@ -37,6 +38,12 @@ class Desk:
         self.api = api
         self.reader = SecretReader(api.client(), ["allowed"])
         self.seen: list[tuple[WatchedObject, str]] = []
+
+    def serve_account(self, *pull_secrets: str, namespace_uid: str = "uid-1", uid: str = "uid-2") -> None:
+        """Have the account and its namespace."""
+        self.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop", "uid": namespace_uid}}, "")
+        value = account(*pull_secrets)
+        self.serve({**value, "metadata": {**value["metadata"], "uid": uid}}, "serviceaccounts")
 
     def serve(self, value: Mapping[str, Any], plural: str = "secrets") -> None:
         about = value["metadata"]
@@ -64,7 +71,8 @@ def asking(auth: Mapping[str, Any] | None, kind: str = "git", **spec: Any) -> Bu
     parameters = {"git": {"repository": "https://x/y"}, "http": {"url": "https://x/y"}, "image": {"ref": REF}}
     name = kind if kind in parameters else "parameters"
     block = {**parameters.get(kind, {}), **({"auth": auth} if auth else {})}
-    return deployment(spec={"sources": [{"kind": kind, name: block}], **spec})
+    status = {"account": USED} if "serviceAccountName" in spec else {}
+    return deployment(spec={"sources": [{"kind": kind, name: block}], **spec}, status=status)
 
 
 def named(name: str = "login", **reference: str) -> dict[str, Any]:
@@ -110,9 +118,10 @@ def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> Non
 
 
 def test_with_an_account_it_is_read_as_that_and_from_wherever_it_may(desk: Desk) -> None:
+    desk.serve_account()
     desk.serve(secret("other", username="robot", password=CANARY))
     assert desk.read(asking(named(namespace="other"), serviceAccountName="deployer"))
-    assert [request.header("Impersonate-User") for request in desk.api.received] == [[ACCOUNT]]
+    assert [request.header("Impersonate-User") for request in desk.api.received] == [[], [], [ACCOUNT]]
     assert desk.seen[-1] == (WatchedObject("other", "login", ACCOUNT), "7")
 
 
@@ -141,11 +150,11 @@ REFUSED = [
         f"{SUBJECT} may not be read by the controller; grant get on it",
     ),
     Refused(
-        "the account may not read it",
+        "nobody may look which account it is",
         403,
         {"serviceAccountName": "deployer"},
-        Reason.SECRET_FORBIDDEN,
-        f'{SUBJECT} may not be read by "{ACCOUNT}"; grant get on it',
+        Reason.FORBIDDEN,
+        "the controller cannot look up the account that it acts as; grant it what config/ does: 403",
     ),
     Refused(
         "the API server is not well",
@@ -161,7 +170,7 @@ REFUSED = [
 def test_what_a_refusal_means(case: Refused, desk: Desk) -> None:
     desk.api.faults = [Fault(case.status) for _ in range(10)]
     error = desk.failure(asking(named(), **case.spec))
-    assert (error.reason, error.message) == (case.reason, case.message)
+    assert (error.reason, error.message[: len(case.message)]) == (case.reason, case.message)
     assert {version for _, version in desk.seen} == {""}
 
 
@@ -194,7 +203,7 @@ def account(*names: str) -> dict[str, Any]:
 
 
 def test_an_image_without_auth_uses_the_pull_secrets_of_the_account(desk: Desk) -> None:
-    desk.serve(account("a", "b"), "serviceaccounts")
+    desk.serve_account("a", "b")
     desk.serve(pull_secret("a", "1"))
     desk.serve(pull_secret("b", "2"))
     found = desk.read(asking(None, "image", serviceAccountName="deployer"))
@@ -212,7 +221,7 @@ NO_ACCOUNT = WatchedObject("shop", "deployer", resource=SERVICE_ACCOUNTS)
 
 
 def test_a_missing_account_is_named_and_can_be_waited_for(desk: Desk) -> None:
-    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop"}}, "")
+    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop", "uid": "uid-1"}}, "")
     error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
     assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
     assert error.message.startswith('spec.serviceAccountName: ServiceAccount "shop/deployer" does not exist')
@@ -225,10 +234,35 @@ def test_so_is_its_missing_namespace(desk: Desk) -> None:
     assert error.message.startswith('spec.installNamespace: namespace "shop" does not exist; create it')
 
 
-def test_of_what_an_account_may_not_read_it_is_said_if_there_is_no_such_account(desk: Desk) -> None:
-    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop"}}, "")
-    desk.api.faults = [Fault(403)]
+def test_nothing_is_read_as_an_account_that_is_not_there(desk: Desk) -> None:
+    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop", "uid": "uid-1"}}, "")
+    desk.serve(LOGIN)
     error = desk.failure(asking(named(), serviceAccountName="deployer"))
+    assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
+    assert desk.seen[-1] == (NO_ACCOUNT, "")
+
+
+OTHERS = {
+    "the namespace": ({"namespace_uid": "uid-3", "uid": "uid-4"}, Reason.NAMESPACE_REPLACED),
+    "the account": ({"uid": "uid-4"}, Reason.SERVICE_ACCOUNT_REPLACED),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_nothing_is_read_where_another_has_come_under_the_name_of(what: str, desk: Desk) -> None:
+    uids, reason = OTHERS[what]
+    desk.serve_account(**uids)
+    desk.serve(LOGIN)
+    assert desk.failure(asking(named(), serviceAccountName="deployer")).reason is reason
+    assert not [request for request in desk.api.received if "/secrets/" in request.path]
+
+
+def test_nothing_is_read_as_an_account_before_it_is_recorded_which_one_that_is(desk: Desk) -> None:
+    desk.serve_account()
+    desk.serve(LOGIN)
+    asked = asking(named(), serviceAccountName="deployer")
+    status = asked.status.model_copy(update={"account": None})
+    error = desk.failure(asked.model_copy(update={"status": status}))
     assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
     assert desk.seen[-1] == (NO_ACCOUNT, "")
 

@@ -270,7 +270,12 @@ def test_which_conditions_a_pass_leads_to(case: Case) -> None:
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason.retry is not Retry.NONE])
 def test_a_failure_stalls_if_a_person_has_to_act_and_concerns_the_content_if_it_is_not_at_hand(reason: Reason) -> None:
     # Without it no Secret of a source can be read.
-    of_account = (Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND)
+    of_account = (
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.NAMESPACE_NOT_FOUND,
+        Reason.SERVICE_ACCOUNT_REPLACED,
+        Reason.NAMESPACE_REPLACED,
+    )
     found = conditions(Report(failure=BundleError(reason, "it failed")))
     stalls = reason.retry in (Retry.PERMANENT, Retry.SLOW)
     assert ("Stalled" in found, "Reconciling" in found) == (stalls, not stalls)
