@@ -28,6 +28,6 @@
     deletion             the pass over one that is being deleted
 
 The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs,
-metrics, probes), `kube` (requests, watches, the Lease), `extensions` (plug-ins by kind), `confinement` (limits of git
-and helm). Rules by number, and how to add things: README.md.
+metrics, probes), `supervision` (threads that must not end), `kube` (requests, watches, the Lease), `extensions`
+(plug-ins by kind), `confinement` (limits of git and helm). Rules by number, and how to add things: README.md.
 """

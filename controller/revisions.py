@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from api import names
+from api.bounds import read_count
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
@@ -162,8 +163,7 @@ def _secret_name(name: str, digest: str, index: int) -> str:
 
 def _count_chunks(marks: Mapping[str, str]) -> int:
     """Return of how many Secrets a revision says that it is; never more than the largest has."""
-    text = marks.get(_CHUNKS, "")
-    return min(int(text), MAX_BYTES // CHUNK_BYTES) if text.isdecimal() else 1
+    return read_count(marks.get(_CHUNKS, ""), MAX_BYTES // CHUNK_BYTES) or 1
 
 
 def _data(secret: dict[str, Any] | None, key: str) -> bytes:

@@ -44,7 +44,7 @@ class Applier:
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
         haste = Haste(workers)
-        self.pool = Pool(workers, haste)
+        self.pool = Pool(workers, haste, client.supervisor)
         self.looker = self._looker = Looker(client, self.pool)
         self._watches = watches
         self._reviewer = Reviewer(client, self.pool)

@@ -13,6 +13,7 @@ from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from controller.apply.haste import Haste
+from controller.supervision import Kind, Supervisor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,15 +50,16 @@ class Pool:
     Args:
         workers: threads.
         haste: says how many of them may be busy.
+        supervisor: keeps the threads alive.
     """
 
-    def __init__(self, workers: int, haste: Haste) -> None:
+    def __init__(self, workers: int, haste: Haste, supervisor: Supervisor) -> None:
         self._haste = haste
         self._batches: deque[_Batch] = deque()
         self._busy, self._stopped = 0, False
         self._changed = threading.Condition()
         for number in range(workers):
-            threading.Thread(target=self._work, name=f"apply-{number}", daemon=True).start()
+            supervisor.thread(Kind.APPLY, f"apply-{number}", self._work).start()
 
     def run(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run a function on each item, on the threads of the pool; returns the results in the order of the items.
@@ -101,12 +103,14 @@ class Pool:
         if turn is None:
             return False
         batch, index = turn
-        batch.run(index)
-        with self._changed:
-            self._busy -= 1
-            batch.ended += 1
-            batch.look()
-            self._changed.notify()
+        try:
+            batch.run(index)
+        finally:
+            with self._changed:
+                self._busy -= 1
+                batch.ended += 1
+                batch.look()
+                self._changed.notify()
         return True
 
     def _next(self) -> tuple[_Batch, int] | None:

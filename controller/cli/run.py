@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         where = f'--store "{options.store_folder()}": {error.strerror}'
         print(f"rukpak run: {where}; name a folder that can be made and written to", file=sys.stderr)
         return FAILED
+    threading.excepthook = manager.supervisor.hook
     manager.run(stop)
     logging.shutdown()
     # Not by returning: the interpreter would wait for all threads, and a source may hold one up for minutes.

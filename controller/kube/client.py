@@ -35,6 +35,7 @@ from controller.kube.fence import Fence
 from controller.kube.impersonation import User
 from controller.kube.stream import LineStream
 from controller.kube.transport import Request, RequestHook, Timeout, Transport
+from controller.supervision import Supervisor
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -110,6 +111,8 @@ class Client:
     ) -> None:
         self._transport = Transport(load, user_agent=user_agent, on_request=on_request, fence=fence, clock=clock)
         self._user: User | None = None
+        self.supervisor = Supervisor()
+        """Keeps the threads alive that follow collections through this client; may be set before they are made."""
 
     def acting_as(self, user: User | None) -> Client:
         """Return a client whose requests go out as another user, over the same connections; None: this one."""

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import urllib3
 
+from api.bounds import clamp, clamp_retry_after, read_retry_after
+
 MESSAGE_CHARACTERS = 64 << 10
 
 UNREACHABLE = "Unreachable"
 """Reason of an error without an answer."""
+
+LONGEST_RETRY_AFTER = 60.0
+"""Seconds: an API server asks for one; a proxy before it, or a webhook behind it, is not to stop us for hours."""
+_LARGEST_STATUS = 999
 
 TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
 # What the server answers with 5xx although it can never succeed: an apply with an unknown field, a wrong type, a key
@@ -55,7 +62,7 @@ class ApiError(Exception):
         reason: of the Status, such as `NotFound`; "" where the answer was no Status (a plain 404: not served).
         message: of the Status, up to 64 Ki characters. It may quote what was sent: pick from it, do not publish it.
         details: of the Status.
-        retry_after: seconds that the server asked for.
+        retry_after: seconds that the server asked for, at most LONGEST_RETRY_AFTER.
     """
 
     def __init__(
@@ -110,13 +117,13 @@ def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
     """Return the error that a reply other than 2xx stands for. A body that is no Status is a proxy's: not shown."""
     value = _parse_status(body)
     details = _mapping(value.get("details"))
-    after = _parse_retry_after(headers.get("Retry-After", ""))
+    after = read_retry_after(headers.get("Retry-After", ""), time.time(), LONGEST_RETRY_AFTER)
     return ApiError(
         status,
         str(value.get("reason") or ""),
         str(value.get("message") or f"HTTP {status} without a Status"),
         details=details,
-        retry_after=after if after is not None else details.get("retryAfterSeconds"),
+        retry_after=after if after is not None else _asked_for(details),
     )
 
 
@@ -124,11 +131,11 @@ def status_error(value: Mapping[str, Any]) -> ApiError:
     """Return the error that an object of kind Status stands for, as an ERROR event of a watch brings it."""
     details = _mapping(value.get("details"))
     return ApiError(
-        int(value.get("code") or 0),
+        int(clamp(value.get("code"), 0, _LARGEST_STATUS) or 0),
         str(value.get("reason") or ""),
         str(value.get("message") or ""),
         details=details,
-        retry_after=details.get("retryAfterSeconds"),
+        retry_after=_asked_for(details),
     )
 
 
@@ -144,14 +151,10 @@ def _list(value: Any) -> list[Any]:
 def _parse_status(body: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) and value.get("kind") == "Status" else {}
 
 
-def _parse_retry_after(text: str) -> float | None:
-    """Return seconds; both forms of RFC 9110, section 10.2.3."""
-    try:
-        return float(urllib3.Retry().parse_retry_after(text)) if text else None
-    except urllib3.exceptions.InvalidHeader:
-        return None
+def _asked_for(details: Mapping[str, Any]) -> float | None:
+    return clamp_retry_after(details.get("retryAfterSeconds"), LONGEST_RETRY_AFTER)

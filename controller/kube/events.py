@@ -6,7 +6,6 @@ import contextlib
 import logging
 import queue
 import socket
-import threading
 import time
 import uuid
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from typing import Any, Literal
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
+from controller.supervision import Kind
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class EventRecorder:
         self._instance = socket.gethostname()[:INSTANCE_CHARACTERS] or controller
         self._backlog: queue.Queue[tuple[Regarding, Note] | None] = queue.Queue(BACKLOG)
         self._series: OrderedDict[tuple[Regarding, Note], _Series] = OrderedDict()
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread = client.supervisor.thread(Kind.EVENTS, "events", self._run)
         self._is_denied = False
 
     def start(self) -> None:

@@ -19,12 +19,14 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
+from api.bounds import clamp, clamp_wait
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.fence import Fence, read_clock
 from controller.kube.resources import NAMESPACES, Resource
 from controller.kube.watch import Reflector
+from controller.supervision import Kind
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,10 @@ JITTER = 1.2
 RELEASE_SECONDS = (0.5, 0.5)
 """To connect, and of silence: who exits does not wait long for a server that is away."""
 SHORTEST_TIMEOUT = 0.05
+LONGEST_DURATION = 3600.0
+"""Seconds that a leader may be silent by its own word: a record that says years must not keep all out for years."""
+MOST_TRANSITIONS = 2**31 - 2
+"""The API server refuses a record that counts further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +98,7 @@ class Election:
         self._follows = False
         self._stopping = threading.Event()
         self._awake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+        self._thread = client.supervisor.thread(Kind.ELECTION, "election", self._run)
         self._watch = Reflector[Trace](
             client,
             LEASES.path(namespace),
@@ -143,7 +149,7 @@ class Election:
             elif self._leading and (holds is False or self._remaining() <= 0):
                 self._lose()
                 return
-            self._awake.wait(self._pause())
+            self._awake.wait(clamp_wait(self._pause()))
             self._awake.clear()
 
     def _try(self) -> bool | None:
@@ -208,7 +214,8 @@ class Election:
             return self._is_ours() and spec.get("holderIdentity") == self._identity
         if spec.get("holderIdentity") in (None, "", self._identity):
             return True
-        patience = max(float(spec.get("leaseDurationSeconds") or 0), self._times.duration)
+        told = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
+        patience = max(told, self._times.duration)
         return self._clock() - self._seen_at >= patience
 
     def _spec(self) -> dict[str, Any]:
@@ -254,7 +261,7 @@ class Election:
     def _body(self) -> dict[str, Any]:
         now, spec = _micro_time(), self._spec()
         is_same = spec.get("holderIdentity") == self._identity
-        transitions = int(spec.get("leaseTransitions") or 0)
+        transitions = int(clamp(spec.get("leaseTransitions"), 0, MOST_TRANSITIONS) or 0)
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

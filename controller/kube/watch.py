@@ -22,11 +22,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic
 
+from api.bounds import clamp_wait
 from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
 from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, User
 from controller.kube.collection import Collection, Event, ends_list, parse_events
 from controller.kube.errors import UNREACHABLE, ApiError
 from controller.kube.stream import LineStream
+from controller.supervision import Kind
 
 __all__ = ["Key", "Pace", "Record", "Reflector"]
 
@@ -58,6 +60,9 @@ class Pace:
     """The first and the longest pause, with jitter of a half."""
     away: float = 5
     """The longest pause while there is no answer. To wait longer spares nobody, and edits go unseen meanwhile."""
+    asked: float = 5
+    """The longest pause that a server is granted beyond that: priority and fairness asks for one second. One reply to a
+    watch must not hide a kind for longer."""
     page: int = PAGE_ITEMS
     """Objects, not seconds."""
 
@@ -72,7 +77,7 @@ class Pace:
             longest = min(longest, self.away)
         pause = min(first * 2.0 ** min(failures - 1, 30), longest)
         asked = (error.retry_after or 0.0) if error else 0.0
-        return max(pause * random.uniform(0.5, 1.5), asked)  # noqa: S311
+        return max(pause * random.uniform(0.5, 1.5), min(asked, self.asked))  # noqa: S311
 
 
 class Reflector(Generic[RecordT]):
@@ -134,7 +139,7 @@ class Reflector(Generic[RecordT]):
         self._stream: LineStream | None = None
         self._next_sign = math.inf
         """Until when, in monotonic seconds, the thread has to show that it goes on."""
-        self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
+        self._thread = client.supervisor.thread(Kind.WATCH, f"watch {path}", self._run)
         self.denied = ""
         """Why the collection may not or cannot be listed (403, 404); empty otherwise."""
         self.last_error: ApiError | None = None
@@ -218,7 +223,7 @@ class Reflector(Generic[RecordT]):
             failures += 1
             pause = self._pace.choose_pause(failures, error)
             self._expect(pause)
-            if self._awake.wait(pause):
+            if self._awake.wait(clamp_wait(pause)):
                 failures = 0  # something has changed, and what it changed may take a moment to show
             self._awake.clear()
 
@@ -247,7 +252,7 @@ class Reflector(Generic[RecordT]):
             if error.status == HTTPStatus.NOT_FOUND:
                 self._tell(self._cache.replace({}, ""))  # what is not served has no objects
         if is_news and not self.synced:
-            self._on_failed()
+            self._call(self._on_failed)
 
     def _follow(self) -> None:
         seconds = random.randint(*self._pace.watch)  # noqa: S311
@@ -319,7 +324,7 @@ class Reflector(Generic[RecordT]):
         self.last_error = None
         if not self._synced.is_set():
             self._synced.set()
-            self._on_synced()
+            self._call(self._on_synced)
 
     def _take_changes(self, events: Iterator[Event]) -> None:
         started = time.monotonic()
@@ -360,7 +365,10 @@ class Reflector(Generic[RecordT]):
 
     def _tell(self, changes: list[Change[RecordT]]) -> None:
         for change in changes:
-            try:
-                self._on_change(change.old, change.new)
-            except Exception:  # one object must not stop the others
-                log.exception("change not handled", extra={"path": self.path})
+            self._call(self._on_change, change.old, change.new)
+
+    def _call(self, handler: Callable[..., None], *arguments: Any) -> None:
+        try:
+            handler(*arguments)
+        except Exception:  # one object must not stop the others
+            log.exception("change not handled", extra={"path": self.path})

@@ -93,6 +93,12 @@ _LIST = (
     ),
     Described("rukpak_drift_detected_total", "counter", (), "Objects that were found changed by somebody, each once."),
     Described("rukpak_drift_repaired_total", "counter", (), "Objects of these that were put right."),
+    Described(
+        "rukpak_thread_deaths_total",
+        "counter",
+        ("kind",),
+        "Threads that a bug has ended, by what they do. They are begun again; any of these is worth a report.",
+    ),
     Described("rukpak_bundledeployments", "gauge", (), "BundleDeployments. These gauges are the leader's to tell."),
     Described("rukpak_bundledeployments_paused", "gauge", (), "BundleDeployments with spec.paused."),
     Described(

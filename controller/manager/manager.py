@@ -38,7 +38,7 @@ from controller.manager.probes import Probes
 from controller.manager.pulse import Pulse
 from controller.manager.queue import WorkQueue
 from controller.manager.reviews import Reviewer
-from controller.manager.server import Server
+from controller.manager.server import METRICS, PROBES, Server
 from controller.manager.serving import metrics_routes, probe_routes
 from controller.manager.workers import Workers
 from controller.observe.contested import ContestedWatches
@@ -55,6 +55,7 @@ from controller.retries import Retries
 from controller.revisions import RevisionStore
 from controller.secrets import SecretReader
 from controller.settings import Settings, parse_address
+from controller.supervision import Kind, Supervisor
 from controller.wanted import Finder
 
 log = logging.getLogger(__name__)
@@ -67,10 +68,14 @@ DRAIN_SECONDS = 1.2
 LAST_WRITES_SECONDS = 0.3
 EVENTS_SECONDS = 0.3
 LEASE = "rukpak"
+LONGEST_PAUSE_SECONDS = 5.0
+"""Between two attempts to catch up, whatever the API server asks for: until then nothing is repaired."""
 OWN_CONNECTIONS = 8
 """For the Lease, reviews and the probe: these have a client of their own, which no fence and no full pool holds up."""
 LOST = 1
 """Exit status of a leader that lost its Lease."""
+DIED = 3
+"""Exit status of a process one of whose threads dies again and again."""
 
 
 class _Dispatcher:
@@ -125,6 +130,7 @@ class Manager:
     """Set when this process may act."""
     election: Election | None
     servers: tuple[Server, ...]
+    supervisor: Supervisor
     settings: Settings
 
     def run(self, stop: threading.Event) -> None:
@@ -141,7 +147,7 @@ class Manager:
         self.watches.start()
         for server in self.servers:
             server.start()
-        threading.Thread(target=self._act, args=(stop,), name="act", daemon=True).start()
+        self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
         stop.wait()
         log.info("stopping")
         self._drain()
@@ -161,6 +167,8 @@ class Manager:
             self.reconciler.remove_orphans()
         except ApiError as error:
             log.warning("revisions of removed BundleDeployments stay until the next start", extra={"reply": str(error)})
+        except Exception as error:  # noqa: BLE001 - noted; all else goes on without it
+            self.supervisor.note(Kind.START, "remove orphans", error)
 
     def _catch_up(self, stop: threading.Event) -> None:
         """Learn what the leader before wrote last: a watch may not have brought it yet, and pins must not be lost."""
@@ -169,7 +177,7 @@ class Manager:
                 self.watches.catch_up()
             except ApiError as error:
                 log.warning("BundleDeployments cannot be listed", extra={"reply": str(error)})
-                stop.wait(error.retry_after or 1.0)
+                stop.wait(min(error.retry_after or 1.0, LONGEST_PAUSE_SECONDS))
             else:
                 return
 
@@ -192,6 +200,12 @@ def _end_at_once() -> None:
     os._exit(LOST)
 
 
+def _end_after_deaths(_why: str) -> None:
+    """End the process at once, so that the reason stays the last thing in its log."""
+    logging.shutdown()
+    os._exit(DIED)
+
+
 def _now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
@@ -207,6 +221,8 @@ def make_manager(settings: Settings) -> Manager:
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
     own_client = _connect(settings, OWN_CONNECTIONS)
     client.on_request = own_client.on_request = _listen_to_requests(metrics, pulse)
+    supervisor = Supervisor(metrics.thread_died, _end_after_deaths)
+    client.supervisor = own_client.supervisor = supervisor
     queue = WorkQueue(on_waited=metrics.waited, on_worked=metrics.worked)
     discovery, retries = Discovery(client), Retries()
     dispatcher = _Dispatcher(queue)
@@ -295,7 +311,7 @@ def make_manager(settings: Settings) -> Manager:
         now=_now,
     )
     dispatcher.reconciler = reconciler
-    workers = Workers(queue, reconciler.reconcile, settings.workers, metrics.pass_ended)
+    workers = Workers(queue, reconciler.reconcile, settings.workers, supervisor=supervisor, on_pass=metrics.pass_ended)
     election = _make_election(settings, own_client, store, fence, elected) if fence else None
     metrics.serve(
         State(
@@ -322,6 +338,7 @@ def make_manager(settings: Settings) -> Manager:
         elected=elected,
         election=election,
         servers=tuple(_make_servers(settings, metrics, probes, own_client)),
+        supervisor=supervisor,
         settings=settings,
     )
 
@@ -351,11 +368,13 @@ def _make_servers(settings: Settings, metrics: Metrics, probes: Probes, client: 
             "--metrics-address",
             address,
             metrics_routes(metrics),
+            places=METRICS,
+            supervisor=client.supervisor,
             context=Certificate(settings.certificate_files()).context if secure else None,
             review=Reviewer(client).review if secure else None,
         )
     if address := parse_address("probe_address", settings.probe_address):
-        yield Server("--probe-address", address, probe_routes(probes))
+        yield Server("--probe-address", address, probe_routes(probes), places=PROBES, supervisor=client.supervisor)
 
 
 def _make_election(

@@ -22,6 +22,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
 from controller.observer import Observer, Phase, SourceResult
+from controller.supervision import Kind
 
 CONTROLLER = "bundledeployment"
 """Name of controller and queue: controller-runtime makes it from the kind."""
@@ -68,6 +69,7 @@ class Metrics(Observer):
         self._sources = self._counter("rukpak_source_requests_total")
         self._detected = self._counter("rukpak_drift_detected_total")
         self._repaired = self._counter("rukpak_drift_repaired_total")
+        self._deaths = self._counter("rukpak_thread_deaths_total")
         ProcessCollector(registry=self._registry)
         self._begin_with_zeros()
 
@@ -90,6 +92,8 @@ class Metrics(Observer):
         for phase in Phase:
             for outcome in OUTCOMES:
                 self._phases.labels(phase.value, outcome)
+        for runnable in Kind:
+            self._deaths.labels(runnable.value)
         for kind in SOURCE_KINDS:
             for became in SourceResult:
                 self._sources.labels(kind, became.value)
@@ -131,6 +135,10 @@ class Metrics(Observer):
             self._errors.labels(CONTROLLER).inc()
         if is_bug:
             self._panics.labels(CONTROLLER).inc()
+
+    def thread_died(self, kind: Kind) -> None:
+        """Count a thread, or a piece of work on one, that a bug has ended."""
+        self._deaths.labels(kind.value).inc()
 
     def waited(self, seconds: float) -> None:
         """Count how long a BundleDeployment waited for a worker."""

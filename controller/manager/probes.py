@@ -6,6 +6,9 @@ is away is nothing that a new process would mend, so it only makes this one not 
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -21,6 +24,8 @@ STUCK_SECONDS = 300.0
 SILENT_SECONDS = 15.0
 """Of whom nothing was heard for longer is asked."""
 ASKING_TIMEOUT = (2.0, 2.0)
+AGAIN_SECONDS = 1.0
+"""Who asks for readiness again and again does not ask the API server as often."""
 
 
 class Probes:
@@ -29,6 +34,7 @@ class Probes:
     Args:
         client: is not fenced, and used if nothing was heard for a while.
         election: None: this process takes part in none.
+        clock: seconds.
     """
 
     def __init__(
@@ -40,10 +46,13 @@ class Probes:
         election: Election | None,
         pulse: Pulse,
         client: Client,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watches, self._workers, self._queue = watches, workers, queue
-        self._election, self._pulse, self._client = election, pulse, client
+        self._election, self._pulse, self._client, self._clock = election, pulse, client, clock
         self._is_warm = False
+        self._asking = threading.Lock()
+        self._was_answered, self._ask_from = True, -math.inf
 
     def find_ills(self) -> list[str]:
         """Return why this process is not well; empty if it is."""
@@ -67,8 +76,18 @@ class Probes:
         return [] if self._is_answered() else ["the API server does not answer"]
 
     def _is_answered(self) -> bool:
+        """Whether the API server answers; who asks while somebody finds that out gets what was known before."""
         if self._pulse.unanswered_seconds < SILENT_SECONDS:
             return True
+        if self._clock() >= self._ask_from and self._asking.acquire(blocking=False):
+            try:
+                self._was_answered = self._ask()
+                self._ask_from = self._clock() + AGAIN_SECONDS
+            finally:
+                self._asking.release()
+        return self._was_answered
+
+    def _ask(self) -> bool:
         try:
             self._client.request("GET", "/version", timeout=ASKING_TIMEOUT)
         except ApiError as error:

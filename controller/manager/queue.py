@@ -10,12 +10,17 @@ Not here: who works (workers.py), and what is a failure (reconciler.py).
 from __future__ import annotations
 
 import heapq
+import logging
 import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from api.bounds import clamp_delay, clamp_wait
+
+log = logging.getLogger(__name__)
 
 # Overtaken entries stay in the heap until they are due, or are as many as this and more than the others.
 STALE_ENTRIES = 256
@@ -59,6 +64,14 @@ class QueueStats:
 
 def _ignore(_seconds: float) -> None:
     pass
+
+
+def _tell(hook: Callable[[float], None], seconds: float) -> None:
+    """Tell a hook; one that fails must not lose the key that is being handed out or put back."""
+    try:
+        hook(seconds)
+    except Exception:
+        log.exception("time in the queue not told")
 
 
 class _Bucket:
@@ -141,7 +154,7 @@ class WorkQueue:
     def add_after(self, key: str, seconds: float) -> None:
         """Have a key worked on after a delay, unless it is sooner anyway."""
         with self._condition:
-            self._add_at(key, self._clock() + seconds)
+            self._add_at(key, self._clock() + clamp_delay(seconds))
 
     def retry(self, key: str, at_least: float = 0.0) -> float:
         """Have a key that failed worked on after its backoff, but not before what the other side asked for.
@@ -158,7 +171,7 @@ class WorkQueue:
             if due <= now:
                 failures, due = failures + 1, now + self._backoff.choose_delay(failures + 1)
             self._failures[key] = (failures, due)
-            delay = max(due - now, self._bucket.take(now), at_least)
+            delay = max(due - now, self._bucket.take(now), clamp_delay(at_least))
             self._add_at(key, now + delay)
             return delay
 
@@ -177,18 +190,18 @@ class WorkQueue:
                     self._dirty.discard(key)
                     self._processing.add(key)
                     now = self._begun[key] = self._clock()
-                    self._on_waited(now - self._added.pop(key, now))
+                    _tell(self._on_waited, now - self._added.pop(key, now))
                     return key
                 if self._closed:
                     return None
-                self._condition.wait(self._delayed[0][0] - self._clock() if self._delayed else None)
+                self._condition.wait(clamp_wait(self._delayed[0][0] - self._clock()) if self._delayed else None)
 
     def done(self, key: str) -> None:
         """Note that a worker is through with a key."""
         with self._condition:
             self._processing.discard(key)
             now = self._clock()
-            self._on_worked(now - self._begun.pop(key, now))
+            _tell(self._on_worked, now - self._begun.pop(key, now))
             if key in self._dirty:
                 self._ready.append(key)
                 self._condition.notify()

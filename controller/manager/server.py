@@ -1,29 +1,42 @@
 """The listeners for probes and metrics: small, bounded, and none of them ever holds up a pass.
 
-Plain http, or https with the handshake on the thread of the connection and under a timeout: in the library's own server
-one idle connection stops every scrape. Not here: what is served (metrics.py, probes.py), who may see it (reviews.py).
+Each has a thread that accepts and does nothing else, and one for each connection; neither can shut the other out. A
+connection is one request, and over when its time is, however slowly the peer speaks, shakes hands or reads.
+
+Not here: what is served (serving.py), who may see it (reviews.py), who may stay connected (seats.py).
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import socket
-import socketserver
 import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
+from controller.manager.seats import Places, Seats
+from controller.supervision import Kind, Supervisor
+
 log = logging.getLogger(__name__)
 
-CONNECTIONS = 32
-"""At the same time: better a refused scrape than a thread for each connection."""
-SILENCE_SECONDS = 10.0
+PROBES = Places(total=64, per_peer=16)
+METRICS = Places(total=32, per_peer=8)
+BACKLOG = 128
+REQUEST_SECONDS = 10.0
+"""From when a connection is accepted until the last byte of the answer is sent."""
+HEAD_BYTES = 32 << 10
+"""Of request line and headers: tokens are a few KiB."""
+PAUSE_SECONDS = 0.1
+"""After what could not be accepted, as when there is no file descriptor left."""
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -41,8 +54,8 @@ class Answer:
 
 
 Route = Callable[[], Answer]
-Review = Callable[[str, str], HTTPStatus]
-"""Gets a bearer token and a path; returns 200 if whoever has it may see it."""
+Review = Callable[[str, str, str], HTTPStatus]
+"""Gets a bearer token, a path and the address of the peer; returns 200 if whoever has the token may see the path."""
 
 
 class Server:
@@ -52,6 +65,8 @@ class Server:
         flag: of the option that the address comes from.
         address: host, empty for every address, and port, 0 for a free one.
         routes: what is served, by path.
+        places: how many may be connected.
+        supervisor: keeps the thread alive that accepts.
         context: what TLS needs; None: plain http.
         review: who may see it; None: everybody.
 
@@ -64,118 +79,199 @@ class Server:
         address: tuple[str, int],
         routes: Mapping[str, Route],
         *,
+        places: Places,
+        supervisor: Supervisor,
         context: Callable[[], ssl.SSLContext] | None = None,
         review: Review | None = None,
     ) -> None:
-        host, port = address
-        try:
-            self._listener = _Listener(host, port, routes, context, review)
-        except (OSError, UnicodeError) as error:
-            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            why = "the port is in use" if is_taken else getattr(error, "strerror", None) or f"{error}"
-            raise ListenError(f"{flag} {host}:{port}: {why}; choose another address, or off") from error
         self._flag, self._scheme = flag, "https" if context else "http"
+        self._routes, self._review, self._context = routes, review, context
+        self._supervisor = supervisor
+        self._seats: Seats[_Connection] = Seats(places)
+        self._stopping = False
+        self._socket = _listen(flag, *address)
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        return int(self._listener.server_address[1])
+        return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         """Begin to answer."""
-        threading.Thread(target=self._listener.serve_forever, name=f"server {self._flag}", daemon=True).start()
-        host = str(self._listener.server_address[0])
+        self._supervisor.thread(Kind.SERVER, f"server {self._flag}", self._accept_all).start()
+        host = str(self._socket.getsockname()[0])
         shown = f"[{host}]" if ":" in host else host
         log.info("listening", extra={"option": self._flag, "address": f"{self._scheme}://{shown}:{self.port}"})
 
     def stop(self) -> None:
         """Listen no longer."""
-        self._listener.shutdown()
-        self._listener.server_close()
+        self._stopping = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._socket.close()
 
+    def _accept_all(self) -> None:
+        while not self._stopping:
+            try:
+                accepted, peer = self._socket.accept()
+            except OSError:
+                if not self._stopping:
+                    time.sleep(PAUSE_SECONDS)
+                continue
+            self._seat(_Connection(accepted, str(peer[0])))
 
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        routes: Mapping[str, Route],
-        context: Callable[[], ssl.SSLContext] | None,
-        review: Review | None,
-    ) -> None:
-        self.routes, self.review = routes, review
-        self._context = context
-        self._slots = threading.BoundedSemaphore(CONNECTIONS)
-        self._is_dual = not host and socket.has_dualstack_ipv6()
-        self.address_family = socket.AF_INET6 if self._is_dual or ":" in host else socket.AF_INET
-        super().__init__(("::" if self._is_dual else host, port), _Handler)
-
-    def server_bind(self) -> None:
-        """Bind, without asking the name service for the name of the host, as HTTPServer does."""
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._is_dual)
-        socketserver.TCPServer.server_bind(self)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def _seat(self, connection: _Connection) -> None:
+        is_seated, leaves = self._seats.take(connection, connection.peer)
+        if leaves:
+            leaves.cut()
         try:
-            request.settimeout(SILENCE_SECONDS)
-            if self._context:
-                request = self._context().wrap_socket(request, server_side=True)
-            super().process_request_thread(request, client_address)
-        except OSError:  # ssl.SSLError is one: no handshake
-            request.close()
-        finally:
-            self._slots.release()
+            if is_seated:
+                name = f"connection {self._flag}"
+                threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True).start()
+                return
+        except RuntimeError:  # no thread can be started
+            self._seats.leave(connection)
+        connection.close()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that went away is not worth a traceback."""
+    def _serve(self, connection: _Connection) -> None:
+        try:
+            if self._context:
+                connection.shake_hands(self._context())
+            _Handler(connection, self._answer)
+        except OSError:
+            pass  # ssl.SSLError is one: who goes away, or is late, is not worth a line
+        except Exception as error:  # noqa: BLE001 - noted; the next one is answered
+            self._supervisor.note(Kind.SERVER, f"connection {self._flag}", error)
+        finally:
+            self._seats.leave(connection)
+            connection.close()
+
+    def _answer(self, connection: _Connection, path: str, token: str) -> Answer:
+        if not self._seats.hear(connection):
+            raise ConnectionAbortedError
+        status = self._review(token, path, connection.peer) if self._review else HTTPStatus.OK
+        if status is HTTPStatus.OK and path not in self._routes:
+            status = HTTPStatus.NOT_FOUND
+        if status is not HTTPStatus.OK:
+            return Answer(status, f"{status.phrase}\n".encode())
+        try:
+            return self._routes[path]()
+        except Exception:
+            log.exception("request not answered", extra={"path": path})
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
+
+
+def _listen(flag: str, host: str, port: int) -> socket.socket:
+    """Return a socket that listens: at an empty host on every address, of both families where there are both."""
+    is_dual = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual or ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
+    except (OSError, UnicodeError) as error:
+        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "the port is in use" if is_taken else _first_words(error)
+        raise ListenError(f"{flag} {host}:{port}: {why}; choose another address, or off") from error
+
+
+def _first_words(error: Exception) -> str:
+    """Return what the operating system says, without the address that the library adds."""
+    return (getattr(error, "strerror", None) or f"{error}").partition(" (while")[0]
+
+
+class _Connection(io.RawIOBase):
+    """One peer: what it sends is a stream, and all that is read, written and negotiated ends by one deadline."""
+
+    def __init__(self, accepted: socket.socket, peer: str) -> None:
+        self.peer = peer
+        self._socket = accepted
+        self._deadline = time.monotonic() + REQUEST_SECONDS
+        self._left = HEAD_BYTES
+        self._lock = threading.Lock()
+
+    def shake_hands(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on.
+
+        Raises: OSError.
+        """
+        with self._lock:
+            self._socket = context.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
+        self._hurry()
+        self._socket.do_handshake()
+
+    def _hurry(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what the head may still have; more of it is as good as none.
+
+        Raises: OSError.
+        """
+        if not self._left:
+            raise ConnectionAbortedError
+        self._hurry()
+        count = self._socket.recv_into(buffer, min(len(buffer), self._left))
+        self._left -= count
+        return count
+
+    def send(self, data: bytes) -> None:
+        """Send all.
+
+        Raises: OSError.
+        """
+        rest = memoryview(data)
+        while rest:
+            self._hurry()
+            rest = rest[self._socket.send(rest) :]
+
+    def cut(self) -> None:
+        """End it from another thread: whoever reads or writes meets its end."""
+        with self._lock, suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # the method of TLS would leave TLS, not end it
+
+    def close(self) -> None:
+        """Let what was sent arrive, and be done."""
+        with self._lock, suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)
+        with self._lock:
+            self._socket.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Listener
+    """Reads one request and sends its answer."""
+
     protocol_version = "HTTP/1.1"
     server_version = "rukpak"
     sys_version = ""
+
+    def __init__(self, connection: _Connection, answer: Callable[[_Connection, str, str], Answer]) -> None:
+        self._peer, self._find_answer = connection, answer
+        self._body = b""
+        self.rfile, self.wfile = io.BufferedReader(connection), io.BytesIO()
+        self.handle_one_request()
+        connection.send(self.wfile.getvalue())
+        connection.send(self._body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
         pass
 
     def do_GET(self) -> None:
-        answer = self._answer(urlsplit(self.path).path)
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        bearer = token.strip() if scheme.lower() == "bearer" else ""
+        answer = self._find_answer(self._peer, urlsplit(self.path).path, bearer)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Connection", "close")
         if answer.status is HTTPStatus.UNAUTHORIZED:
             self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            self._body = answer.body
 
     do_HEAD = do_GET  # noqa: N815 - as it is called
-
-    def _answer(self, path: str) -> Answer:
-        status = self._review(path)
-        if status is HTTPStatus.OK and path not in self.server.routes:
-            status = HTTPStatus.NOT_FOUND
-        if status is not HTTPStatus.OK:
-            return Answer(status, f"{status.phrase}\n".encode())
-        try:
-            return self.server.routes[path]()
-        except Exception:
-            log.exception("request not answered", extra={"path": path})
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
-
-    def _review(self, path: str) -> HTTPStatus:
-        if self.server.review is None:
-            return HTTPStatus.OK
-        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        return self.server.review(token.strip() if scheme.lower() == "bearer" else "", path)

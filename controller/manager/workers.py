@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from controller.kube.client import ApiError
 from controller.manager.log import reconcile_id
 from controller.manager.queue import WorkQueue
 from controller.report import Requeue
+from controller.supervision import Kind, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,7 @@ class Workers:
     Args:
         reconcile: runs one pass; raises ApiError where it could not go on, CancelledError where the process ends,
             anything else is a bug.
+        supervisor: keeps the threads alive.
         on_pass: gets the result of a pass as controller-runtime names it, its seconds, and whether a bug ended it.
     """
 
@@ -31,14 +32,18 @@ class Workers:
         queue: WorkQueue,
         reconcile: Callable[[str], Requeue],
         count: int,
+        *,
+        supervisor: Supervisor,
         on_pass: Callable[[str, float, bool], None] = lambda _result, _seconds, _is_bug: None,
     ) -> None:
         self._queue, self._reconcile, self._on_pass = queue, reconcile, on_pass
         self._started = False
-        self._threads = [threading.Thread(target=self._run, name=f"worker-{n}", daemon=True) for n in range(count)]
+        self._threads = [supervisor.thread(Kind.WORKER, f"worker-{n}", self._run) for n in range(count)]
 
     def start(self) -> None:
-        """Begin to take names from the queue."""
+        """Begin to take names from the queue. Once begun it does nothing more."""
+        if self._started:
+            return
         self._started = True
         for thread in self._threads:
             thread.start()
@@ -59,6 +64,9 @@ class Workers:
             reconcile_id.set(uuid.uuid4().hex[:12])
             try:
                 self._handle(name)
+            except BaseException:
+                self._queue.retry(name)  # whatever ends this thread, the name is not lost
+                raise
             finally:
                 self._queue.done(name)
 
@@ -71,7 +79,7 @@ class Workers:
             requeue = Requeue(after=error.retry_after, failed=True)
         except CancelledError:
             return  # this process ends, and whoever comes next goes on
-        except Exception:
+        except BaseException:  # SystemExit of a library is a bug, too, and no reason to end a worker
             log.exception("Reconciler error", extra={"BundleDeployment": name})
             requeue, is_bug = Requeue(failed=True), True
         result = "error" if requeue.failed else "success" if requeue.after is None else "requeue_after"

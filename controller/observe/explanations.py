@@ -19,6 +19,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
 from controller.observe.health import State, Verdict, explain, explain_namespace
 from controller.observe.records import ObjectKey, Record
+from controller.supervision import Kind
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +129,9 @@ class Explainer:
             answer = self._answer(record)
         except ApiError as error:
             log.debug("not explained", extra={"object": str(record.key), "reply": str(error)})
+            answer = None
+        except Exception as error:  # noqa: BLE001 - the future would keep it, and nobody looks there
+            self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
             answer = None
         with self._lock:
             questions = self._questions.get(name, {})

@@ -9,8 +9,8 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
+from api.bounds import read_time
 from api.errors import BundleError
 from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain
 from controller.observe.health import (
@@ -137,7 +137,9 @@ class HealthTracker:
     def _applied_at(self, key: ObjectKey, when: str, now: float) -> float:
         known = self._applied.get(key)
         if known is None or known[0] != when:
-            known = self._applied[key] = (when, now - max(self.clock() - _parse_time(when), 0.0))
+            applied = read_time(when)
+            age = math.inf if applied is None else max(self.clock() - applied, 0.0)
+            known = self._applied[key] = (when, now - age)
         return known[1]
 
     def _publish(self, health: Health[ObjectKey], revision: str, now: float) -> tuple[Health[ObjectKey], float | None]:
@@ -174,7 +176,3 @@ def _is_timed(verdict: Verdict) -> bool:
 def _explain(judged: _Judged, explanations: Explanations) -> _Judged:
     explanation = explanations.known.get(judged.key)
     return replace(judged, verdict=explained(judged.verdict, explanation)) if explanation else judged
-
-
-def _parse_time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()

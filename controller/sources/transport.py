@@ -12,7 +12,6 @@ timeout.
 
 from __future__ import annotations
 
-import email.utils
 import http
 import logging
 import ssl
@@ -31,6 +30,7 @@ import requests.utils
 import tenacity
 from requests.adapters import HTTPAdapter
 
+from api.bounds import read_count, read_retry_after
 from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
@@ -315,8 +315,8 @@ class Response:
 
     def discard(self) -> None:
         """Be done with a body that is not wanted, so that its connection serves again if that is cheap."""
-        length = self.headers.get("Content-Length", "")
-        if length.isdigit() and (self._is_head or int(length) <= _DISCARDED_BYTES):
+        length = read_count(self.headers.get("Content-Length", ""), _DISCARDED_BYTES + 1)
+        if length is not None and (self._is_head or length <= _DISCARDED_BYTES):
             with suppress(BundleError):
                 while self.read(_CHUNK):
                     pass
@@ -336,16 +336,6 @@ def _wait(state: tenacity.RetryCallState) -> float:
 _BACKOFF: Callable[[tenacity.RetryCallState], float] = tenacity.wait_exponential_jitter(
     multiplier=0.2, max=2, jitter=0.2
 )
-
-
-def read_retry_after(retry_after: str, now: float) -> float | None:
-    """Read either form of Retry-After (RFC 9110, section 10.2.3); `now` in seconds since the epoch."""
-    if retry_after.isascii() and retry_after.isdigit():
-        return float(retry_after)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - now)
-    except (ValueError, OverflowError):
-        return None
 
 
 # TLS

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from api.bounds import LONGEST_RETRY_AFTER, read_retry_after
 from api.errors import BundleError
 from api.plugins import Access, EntryKind, RegistryCredentials
 from api.v1alpha2.conditions import Reason
@@ -28,7 +29,6 @@ from controller.sources.http_address import parse_address
 from controller.sources.redirects import Place
 from controller.sources.reference import parse_reference
 from controller.sources.tokens import TokenServer, is_related
-from controller.sources.transport import read_retry_after
 from hack.fuzzing.archives import LIMITS, read_all
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 
@@ -93,7 +93,7 @@ def check_challenges(data: bytes) -> None:
 def check_retry_after(data: bytes) -> None:
     """Read Retry-After."""
     seconds = read_retry_after(data.decode("latin-1"), _NOW)
-    expect(seconds is None or seconds >= 0, f"{seconds} s to wait")
+    expect(seconds is None or 0 <= seconds <= LONGEST_RETRY_AFTER, f"{seconds} s to wait")
 
 
 def check_warnings(data: bytes) -> None:

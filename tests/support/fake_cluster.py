@@ -25,6 +25,7 @@ from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health import Context, assess, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import DEPLOYMENTS, Watches
+from controller.supervision import Supervisor
 
 VERBS = frozenset({"list", "delete"})
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True, verbs=VERBS)
@@ -70,6 +71,7 @@ class FakeCluster:
         """Of every apply."""
         self.acted: list[tuple[str, str]] = []
         """(user, request) of what was sent as somebody else."""
+        self.supervisor = Supervisor()
         self._actor = threading.local()
         self._version = 0
 

@@ -120,6 +120,8 @@ class Weather:
         self._proxy = _Proxy(("127.0.0.1", 0), type("Handler", (_Handler,), {"weather": self}))
         self.requests: list[Seen] = []
         """Since the last storm began."""
+        self.retry_after = "1"
+        """What a 429 asks for."""
         self.address = f"http://127.0.0.1:{self._proxy.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -321,7 +323,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         if fault is Fault.TOO_MANY:
-            self.send_header("Retry-After", "1")
+            self.send_header("Retry-After", self.weather.retry_after)
         self.end_headers()
         self.wfile.write(content)
 

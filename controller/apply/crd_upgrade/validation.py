@@ -99,7 +99,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return _is_number(value) and value == int(value)
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
 
 
 _TYPES: Mapping[str, Callable[[Any], bool]] = {

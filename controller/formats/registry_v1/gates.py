@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from api.bounds import read_count
 from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
 from controller.formats.registry_v1.install_modes import ALL, MULTI, OWN, SINGLE
 from controller.formats.registry_v1.service_version import ServiceVersion
 
+_LARGEST = 10**9
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:[-+].*)?\Z").match
 
 
@@ -46,7 +48,7 @@ def find_unread_version(version: ServiceVersion) -> list[str]:
 def _parse(text: str) -> tuple[int, ...]:
     """Return major, minor and patch; nothing if the text is no version."""
     match = _VERSION(text.strip())
-    return tuple(int(part or 0) for part in match.groups()) if match else ()
+    return tuple(read_count(part or "0", _LARGEST) or 0 for part in match.groups()) if match else ()
 
 
 def _write(version: tuple[int, ...]) -> str:

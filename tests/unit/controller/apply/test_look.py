@@ -16,6 +16,7 @@ from controller.apply.targets import Target
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
+from controller.supervision import Supervisor
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster
 from tests.support.jobs import job_of
 
@@ -27,7 +28,7 @@ BROKEN = ApiError(500, "InternalError", "conversion webhook")
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    made = Pool(2, Haste(2))
+    made = Pool(2, Haste(2), Supervisor())
     yield made
     made.stop()
 

@@ -9,6 +9,7 @@ import pytest
 
 from controller.apply.haste import Haste
 from controller.apply.pool import Pool
+from controller.supervision import Supervisor
 from hack.control_plane.waiting import wait_for
 
 CALLER = ContextVar("caller", default="")
@@ -21,7 +22,7 @@ def haste() -> Haste:
 
 @pytest.fixture
 def pool(haste: Haste) -> Iterator[Pool]:
-    made = Pool(2, haste)
+    made = Pool(2, haste, Supervisor())
     yield made
     made.stop()
 

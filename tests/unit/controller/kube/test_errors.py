@@ -52,6 +52,7 @@ class Reply:
 
 NO_STATUS = "HTTP 503 without a Status"
 PAST = "Fri, 01 Jan 2021 00:00:00 GMT"
+LAST = "Fri, 31 Dec 9999 23:59:59 GMT"
 
 
 def status(**content: Any) -> bytes:
@@ -70,6 +71,12 @@ REPLIES = [
     Reply(
         "the details may ask for a pause, too", status(message="x", details={"retryAfterSeconds": 3}), "", "x", {}, 3
     ),
+    Reply("Retry-After of an age is a minute", b"", "", NO_STATUS, {"Retry-After": "99999999999"}, 60),
+    Reply("Retry-After that Python does not read is a minute", b"", "", NO_STATUS, {"Retry-After": "9" * 5000}, 60),
+    Reply("Retry-After in the last year is a minute", b"", "", NO_STATUS, {"Retry-After": LAST}, 60),
+    Reply("an age in the details is a minute", status(details={"retryAfterSeconds": 10**300}), "", NO_STATUS, {}, 60),
+    Reply("a text in the details is ignored", status(details={"retryAfterSeconds": "3"}), "", NO_STATUS),
+    Reply("details that are none are ignored", status(details=["x"]), "", NO_STATUS),
 ]
 
 
@@ -118,3 +125,8 @@ def test_no_address_or_port_is_told(error: Exception) -> None:
     translated = unanswered(error)
     assert translated.status == 0
     assert "12345" not in str(translated)
+
+
+@pytest.mark.parametrize("code", ["many", None, -1, [410], True, 10**400])
+def test_an_error_event_may_hold_any_code(code: Any) -> None:
+    assert 0 <= status_error({"kind": "Status", "code": code, "details": {"retryAfterSeconds": code}}).status <= 999

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from controller.kube.fence import Fence
-from controller.kube.lease import LEASES, Election, LeaseTimes
+from controller.kube.fence import Fence, read_clock
+from controller.kube.lease import LEASES, LONGEST_DURATION, Election, LeaseTimes
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
@@ -137,6 +137,21 @@ def test_a_longer_duration_of_the_holder_counts(api: FakeApi) -> None:
     hold(api, leaseDurationSeconds=60)
     candidate = Candidate(api, "a", LeaseTimes(duration=0.5, renew=0.3, retry=0.1))
     assert not candidate.elected.wait(1)
+
+
+def test_a_record_of_another_world_keeps_nobody_out(api: FakeApi) -> None:
+    hold(api, leaseDurationSeconds=2**31 - 1, leaseTransitions=2**31 - 1)
+    candidate = Candidate(api, "a")
+    wait_for(lambda: candidate.election.follows, 5, "the candidate has looked")
+    candidate.election._clock = lambda: read_clock() + LONGEST_DURATION
+    assert candidate.elected.wait(5)
+    assert record(api)["leaseTransitions"] == 2**31 - 1
+
+
+@pytest.mark.parametrize("odd", ["forever", None, [30], True])
+def test_numbers_of_a_record_that_are_none_count_as_absent(odd: Any, api: FakeApi) -> None:
+    hold(api, leaseDurationSeconds=odd, leaseTransitions=odd)
+    assert Candidate(api, "a").elected.wait(5)
 
 
 def test_the_successor_of_a_process_with_the_same_identity_need_not_wait(api: FakeApi) -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+import controller.kube.watch as module
+from controller.kube.collection import parse_events
 from controller.kube.errors import ApiError, unanswered
 from controller.kube.watch import Pace, Reflector
+from controller.supervision import Kind, Supervisor
 from tests.support.fake_api import FakeApi, Fault
 
 FOOS = "/apis/x.io/v1/foos"
@@ -391,17 +394,91 @@ def test_a_handler_that_fails_does_not_stop_the_watch(stack: ExitStack, caplog: 
     assert "change not handled" in caplog.messages
 
 
-def test_a_bug_leads_to_a_new_list_and_not_to_silence(stack: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
+def fail_once(function: Callable[..., Any]) -> Callable[..., Any]:
     failures = [RuntimeError("bug")]
 
-    def fail() -> None:
+    def call(*arguments: Any) -> Any:
         if failures:
             raise failures.pop()
+        return function(*arguments)
 
-    followed = Followed(stack, FakeApi(FOOS), on_synced=fail).start("a")
+    return call
+
+
+def test_a_bug_leads_to_a_new_list_and_not_to_silence(
+    stack: ExitStack, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "parse_events", fail_once(parse_events))
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
     followed.api.put(FOOS, "b")
     wait(lambda: followed.names() == ["a", "b"])
     assert "watch failed unexpectedly" in caplog.messages
+
+
+def test_a_bug_that_ends_the_thread_begins_it_again(stack: ExitStack) -> None:
+    class Faulty(Pace):
+        choose_pause = fail_once(QUICK.choose_pause)
+
+    died: list[Kind] = []
+    api = FakeApi(FOOS)
+    client = stack.enter_context(api).client()
+    client.supervisor = Supervisor(died.append, sleep=lambda _: None)
+    reflector = Reflector(client, FOOS, project=project, pace=Faulty(steady=60))
+    stack.callback(reflector.stop)
+    api.faults = [Fault(500)]
+    reflector.start()
+    wait(lambda: reflector.synced)
+    assert (died, reflector.stuck) == ([Kind.WATCH], False)
+
+
+@pytest.mark.parametrize("notice", ["on_synced", "on_failed"])
+def test_who_is_told_of_the_list_and_fails_does_not_stop_the_watch(notice: str, stack: ExitStack) -> None:
+    options: dict[str, Any] = {notice: fail_once(lambda: None)}
+    followed = Followed(stack, FakeApi(FOOS), **options)
+    followed.api.faults = [Fault(500)]
+    followed.start("a")
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+
+
+HOSTILE = {
+    "an age in the header": Fault(429, {"Retry-After": "99999999999"}),
+    "a number of thousands of digits": Fault(429, {"Retry-After": "9" * 5000}),
+    "the last date": Fault(503, {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}),
+    "no date": Fault(503, {"Retry-After": "Fri, 99 Foo"}),
+    "an age in the details": Fault(429, details={"retryAfterSeconds": 10**300}),
+    "a text in the details": Fault(429, details={"retryAfterSeconds": "soon"}),
+    "a list in the details": Fault(429, details={"retryAfterSeconds": [1]}),
+}
+
+
+@pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("of", ["list", "watch"])
+def test_no_reply_to_one_request_blinds_a_kind(of: str, fault: Fault, stack: ExitStack) -> None:
+    pace = Pace(watch=(1, 1), slack=1, steady=0.01, backoff=(0.02, 0.05), asked=0.1)
+    followed = Followed(stack, FakeApi(FOOS), pace)
+    if of == "list":
+        followed.api.faults = [fault]
+    followed.start("a")
+    if of == "watch":
+        followed.api.faults = [fault]
+        followed.api.end_watches = True
+        wait(lambda: not followed.api.faults)
+        followed.api.end_watches = False
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert not followed.reflector.stuck
+
+
+def test_an_event_of_an_error_whose_numbers_are_none_is_an_error(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
+    broken = {"kind": "Status", "code": "many", "reason": "Odd", "details": {"retryAfterSeconds": "inf"}}
+    followed.api.watch_error = broken
+    followed.api.end_watches = True
+    wait(lambda: (error := followed.reflector.last_error) is not None and error.reason == "Odd")
+    followed.api.watch_error, followed.api.end_watches = None, False
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
 
 
 def test_a_failure_is_logged_once_and_without_addresses(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
@@ -487,7 +564,13 @@ def test_pauses_double_up_to_the_longest() -> None:
     pace = Pace(backoff=(0.8, 30))
     for failures, expected in ((1, 0.8), (2, 1.6), (5, 12.8), (7, 30), (5000, 30)):
         assert expected * 0.5 <= pace.choose_pause(failures, None) <= expected * 1.5
-    assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=99)) == 99
+    assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=3)) == 3
+
+
+def test_who_asks_for_a_long_pause_does_not_get_it() -> None:
+    pace = Pace(backoff=(0.8, 30), asked=5)
+    assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=99)) == 5
+    assert pace.choose_pause(7, ApiError(429, "TooManyRequests", "", retry_after=99)) <= 45
 
 
 def test_a_server_that_is_away_is_looked_for_every_few_seconds() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -255,3 +256,43 @@ def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time() -> None:
     join(threads)
     assert seen == wanted
     assert overlaps == []
+
+
+# what nobody can mean
+
+
+AGES = [1e11, 1e308, math.inf]
+
+
+@pytest.mark.parametrize("seconds", AGES)
+@pytest.mark.parametrize("put", [WorkQueue.add_after, WorkQueue.retry])
+def test_a_wait_of_an_age_ends_no_worker(put: Callable[[WorkQueue, str, float], object], seconds: float) -> None:
+    queue = WorkQueue(Backoff(jitter=0))
+    put(queue, "late", seconds)
+    threading.Timer(0.2, queue.add, ["soon"]).start()
+    assert queue.get() == "soon"
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -math.inf, -1.0])
+def test_a_wait_that_is_none_is_over(queue: WorkQueue, seconds: float) -> None:
+    queue.add_after("a", seconds)
+    assert drain(queue) == ["a"]
+
+
+def test_what_comes_in_an_age_comes_at_once_when_it_changes(queue: WorkQueue) -> None:
+    queue.retry("a", 1e11)
+    queue.add("a")
+    assert drain(queue) == ["a"]
+
+
+def test_who_counts_and_fails_loses_no_key(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_seconds: float) -> None:
+        raise RuntimeError("bug")
+
+    queue = WorkQueue(Backoff(jitter=0), clock, on_waited=fail, on_worked=fail)
+    queue.add("a")
+    assert queue.get() == "a"
+    queue.add("a")
+    queue.done("a")
+    assert queue.get() == "a"
+    assert caplog.messages == ["time in the queue not told"] * 3

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -8,9 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.kube.client import Client
-from controller.manager.reviews import ACCESS_REVIEWS, KEPT, TOKEN_REVIEWS, Reviewer
+from controller.manager.reviews import ACCESS_REVIEWS, AT_ONCE, IN_ALL, KEPT, PER_PEER, TOKEN_REVIEWS, Reviewer
+from hack.control_plane.waiting import wait_for
+from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
+PEER = "10.0.0.1"
 USER = {"username": "system:serviceaccount:monitoring:prometheus", "uid": "1", "groups": ["system:authenticated"]}
 
 
@@ -37,13 +43,13 @@ CASES = [
 def test_who_may_see_it(case: Case) -> None:
     with FakeApi() as api:
         serve(api, authenticated=case.authenticated, allowed=case.allowed)
-        assert Reviewer(api.client()).review("token", "/metrics") is case.expect
+        assert Reviewer(api.client()).review("token", "/metrics", PEER) is case.expect
 
 
 def test_what_is_asked_for() -> None:
     with FakeApi() as api:
         serve(api, authenticated=True, allowed=True)
-        Reviewer(api.client()).review("token", "/metrics")
+        Reviewer(api.client()).review("token", "/metrics", PEER)
         who, may = [json.loads(each.body)["spec"] for each in api.received]
     assert who == {"token": "token"}
     assert may == {
@@ -60,16 +66,16 @@ def test_an_answer_is_kept_for_a_while() -> None:
         serve(api, authenticated=True, allowed=True)
         reviewer = Reviewer(api.client(), lambda: now[0])
         for _ in range(3):
-            reviewer.review("token", "/metrics")
+            reviewer.review("token", "/metrics", PEER)
         assert len(api.received) == 2
         now[0] = 61
         serve(api, authenticated=True, allowed=False)
-        assert reviewer.review("token", "/metrics") is HTTPStatus.FORBIDDEN
+        assert reviewer.review("token", "/metrics", PEER) is HTTPStatus.FORBIDDEN
 
 
 def test_without_a_token_nobody_is_asked() -> None:
     with FakeApi() as api:
-        assert Reviewer(api.client()).review("", "/metrics") is HTTPStatus.UNAUTHORIZED
+        assert Reviewer(api.client()).review("", "/metrics", PEER) is HTTPStatus.UNAUTHORIZED
         assert not api.received
 
 
@@ -78,17 +84,89 @@ def test_when_nobody_can_tell_nothing_is_shown_and_nothing_is_kept() -> None:
         serve(api, authenticated=True, allowed=True)
         api.faults.append(Fault(403))
         reviewer = Reviewer(api.client())
-        assert reviewer.review("token", "/metrics") is HTTPStatus.SERVICE_UNAVAILABLE
-        assert reviewer.review("token", "/metrics") is HTTPStatus.OK
+        assert reviewer.review("token", "/metrics", PEER) is HTTPStatus.SERVICE_UNAVAILABLE
+        assert reviewer.review("token", "/metrics", PEER) is HTTPStatus.OK
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def request(*_args: Any, **_options: Any) -> Any:
-        return type("Response", (), {"value": {"status": {}}})
+class World:
+    """An API server that knows one token, and counts what it is asked; the clock stands still."""
 
-    monkeypatch.setattr(Client, "request", request)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, api: FakeApi) -> None:
+        self.clock, self.asked = Clock(), 0
+        monkeypatch.setattr(Client, "request", self._answer)
+        self.reviewer = Reviewer(api.client(), self.clock)
+
+    def _answer(self, _method: str, _path: str, *, body: Any, timeout: Any) -> Any:
+        self.asked += 1
+        is_good = body["spec"].get("token", "good") == "good"
+        status = {"authenticated": is_good, "allowed": is_good, "user": USER}
+        return type("Response", (), {"value": {"status": status}})
+
+    def flood(self, count: int, peer: Callable[[int], str] = lambda _: "10.0.0.66") -> list[HTTPStatus]:
+        return [self.reviewer.review(f"forged-{number}", "/metrics", peer(number)) for number in range(count)]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with FakeApi() as api:
+        yield World(monkeypatch, api)
+
+
+def test_one_peer_cannot_load_the_api_server(world: World) -> None:
+    assert world.flood(1000).count(HTTPStatus.TOO_MANY_REQUESTS) == 1000 - PER_PEER[1]
+    assert world.asked == PER_PEER[1]
+
+
+def test_nor_can_many_peers(world: World) -> None:
+    world.flood(1000, lambda number: f"10.0.{number % 4}.{number // 4}")
+    assert world.asked == IN_ALL[1]
+
+
+def test_a_flood_shuts_out_nobody_else(world: World) -> None:
+    world.flood(1000)
+    assert world.reviewer.review("good", "/metrics", PEER) is HTTPStatus.OK
+
+
+def test_who_was_admitted_before_is_admitted_again_in_any_flood(world: World) -> None:
+    world.reviewer.review("good", "/metrics", PEER)
+    for _ in range(100):
+        world.clock.now += 61
+        world.flood(100, lambda number: f"10.0.0.{number}")
+        assert world.reviewer.review("good", "/metrics", PEER) is HTTPStatus.OK
+
+
+def test_who_asks_seldom_is_asked_about_again(world: World) -> None:
+    for number in range(20):
+        assert world.reviewer.review(f"forged-{number}", "/metrics", PEER) is HTTPStatus.UNAUTHORIZED
+        world.clock.now += 1
+
+
+def test_a_token_that_is_none_is_not_asked_about(world: World) -> None:
+    assert world.reviewer.review("x" * 20_000, "/metrics", PEER) is HTTPStatus.UNAUTHORIZED
+    assert world.asked == 0
+
+
+def test_slow_answers_for_strangers_hold_up_a_few_threads_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def answer(*_args: Any, body: Any, **_options: Any) -> Any:
+        if body["spec"].get("token", "good") != "good":
+            go_on.wait(10)
+        return type("Response", (), {"value": {"status": {"authenticated": True, "allowed": True}}})
+
+    monkeypatch.setattr(Client, "request", answer)
+    with FakeApi() as api, ThreadPoolExecutor(AT_ONCE + 1) as pool:
         reviewer = Reviewer(api.client())
-        for number in range(KEPT + 10):
-            reviewer.review(str(number), "/metrics")
-        assert len(reviewer._known) == KEPT
+        slow = [pool.submit(reviewer.review, f"slow-{number}", "/metrics", PEER) for number in range(AT_ONCE)]
+        wait_for(lambda: not reviewer._asking[False]._value, 5, "all places are taken")
+        assert reviewer.review("another", "/metrics", "10.0.0.2") is HTTPStatus.TOO_MANY_REQUESTS
+        go_on.set()
+        assert [each.result() for each in slow] == [HTTPStatus.OK] * AT_ONCE
+
+
+def test_what_is_kept_is_bounded(world: World) -> None:
+    for number in range(KEPT + 10):
+        world.clock.now += 1
+        world.reviewer.review(str(number), "/metrics", f"10.0.{number % 4}.{number // 4}")
+    kept = (world.reviewer._refused, world.reviewer._per_peer._left)
+    assert [len(each) for each in kept] == [KEPT, KEPT]

@@ -3,9 +3,10 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from ipaddress import ip_address
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,9 @@ import pytest
 import trustme
 
 from controller.manager.certificate import Certificate
-from controller.manager.server import CONNECTIONS, Answer, ListenError, Server
-from hack.control_plane.waiting import wait_for
+from controller.manager.seats import Places
+from controller.manager.server import METRICS, PROBES, Answer, ListenError, Route, Server
+from controller.supervision import Supervisor
 
 
 def fail() -> Answer:
@@ -25,18 +27,27 @@ def fail() -> Answer:
 ROUTES = {"/metrics": lambda: Answer(HTTPStatus.OK, b"up 1\n"), "/broken": fail}
 
 
-def review(token: str, path: str) -> HTTPStatus:
+def review(token: str, path: str, peer: str) -> HTTPStatus:
+    assert ip_address(peer).is_loopback
     if not token:
         return HTTPStatus.UNAUTHORIZED
     return HTTPStatus.OK if token == f"may get {path}" else HTTPStatus.FORBIDDEN
 
 
 @contextmanager
-def serving(certificate: Certificate | None = None, *, is_reviewed: bool = False) -> Iterator[Server]:
+def serving(
+    certificate: Certificate | None = None,
+    *,
+    is_reviewed: bool = False,
+    places: Places = METRICS,
+    routes: Mapping[str, Route] = ROUTES,
+) -> Iterator[Server]:
     server = Server(
         "--metrics-address",
         ("127.0.0.1", 0),
-        ROUTES,
+        routes,
+        places=places,
+        supervisor=Supervisor(),
         context=certificate.context if certificate else None,
         review=review if is_reviewed else None,
     )
@@ -111,16 +122,16 @@ def test_a_port_in_use_is_named() -> None:
         serving() as server,
         pytest.raises(ListenError, match=rf"--probe-address 127.0.0.1:{server.port}: the port is in use; choose"),
     ):
-        Server("--probe-address", ("127.0.0.1", server.port), ROUTES)
+        Server("--probe-address", ("127.0.0.1", server.port), ROUTES, places=PROBES, supervisor=Supervisor())
 
 
 def test_an_address_of_somebody_else_is_named() -> None:
     with pytest.raises(ListenError, match=r"--probe-address 192\.0\.2\.1:0: Cannot assign"):
-        Server("--probe-address", ("192.0.2.1", 0), ROUTES)
+        Server("--probe-address", ("192.0.2.1", 0), ROUTES, places=PROBES, supervisor=Supervisor())
 
 
 def test_every_address_is_every_address() -> None:
-    server = Server("--metrics-address", ("", 0), ROUTES)
+    server = Server("--metrics-address", ("", 0), ROUTES, places=METRICS, supervisor=Supervisor())
     server.start()
     assert get(server, "/metrics") == "200 up 1"
     server.stop()
@@ -185,15 +196,3 @@ def test_who_connects_and_says_nothing_holds_nobody_up(authority: trustme.CA, tm
         socket.create_connection(("localhost", server.port)),
     ):
         assert get(server, "/metrics", trust=trusting(authority)) == "200 up 1"
-
-
-def test_connections_are_bounded() -> None:
-    with serving() as server:
-        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CONNECTIONS)]
-        wait_for(lambda: not server._listener._slots._value, 5, "all are taken")
-        with pytest.raises((http.client.HTTPException, OSError)):
-            get(server, "/metrics")
-        for connection in idle:
-            connection.close()
-        wait_for(lambda: server._listener._slots._value, 5, "one is free")
-        assert get(server, "/metrics") == "200 up 1"

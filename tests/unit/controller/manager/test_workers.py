@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -15,6 +16,7 @@ from controller.manager.log import reconcile_id
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
 from controller.report import NEVER, Requeue
+from controller.supervision import Kind, Supervisor
 
 SECONDS = 10.0
 REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)
@@ -52,7 +54,7 @@ def names() -> Iterator[NotedQueue]:
 
 
 def work(names: NotedQueue, reconcile: Callable[[str], Requeue], count: int = 1) -> Workers:
-    workers = Workers(names, reconcile, count)
+    workers = Workers(names, reconcile, count, supervisor=Supervisor(sleep=lambda _: None))
     workers.start()
     return workers
 
@@ -167,3 +169,33 @@ def test_the_end_waits_for_passes_that_are_under_way(names: NotedQueue) -> None:
     go_on.set()
     workers.join(SECONDS)
     assert ended == ["shop"]
+
+
+def test_a_library_that_ends_the_program_ends_no_worker(names: NotedQueue) -> None:
+    def reconcile(name: str) -> Requeue:
+        if name == "bad":
+            sys.exit(2)
+        return NEVER
+
+    workers = work(names, reconcile)
+    for name in ("bad", "good"):
+        names.add(name)
+        assert names.through.get(timeout=SECONDS) == name
+    assert (names.noted, workers.dead()) == ([("retry", 0), ("forget", 0)], [])
+
+
+def test_a_worker_that_dies_is_replaced_and_its_name_is_kept(names: NotedQueue) -> None:
+    """As one did for a result that could not be waited for."""
+    failures, died = [OverflowError("timeout value is too large")], list[Kind]()
+
+    def on_pass(_result: str, _seconds: float, _is_bug: bool) -> None:
+        if failures:
+            raise failures.pop()
+
+    supervisor = Supervisor(died.append, sleep=lambda _: None)
+    workers = Workers(names, lambda _: NEVER, 1, supervisor=supervisor, on_pass=on_pass)
+    workers.start()
+    for _ in range(2):
+        names.add("shop")
+        names.through.get(timeout=SECONDS)
+    assert (names.noted, died, workers.dead()) == ([("retry", 0), ("forget", 0)], [Kind.WORKER], [])

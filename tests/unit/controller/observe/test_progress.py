@@ -69,6 +69,13 @@ def test_all_are_healthy(tracker: Tracker) -> None:
     assert progress.next_change is None
 
 
+@pytest.mark.parametrize("when", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "soon", ""])
+def test_whatever_time_an_object_bears_is_no_bug(when: str, tracker: Tracker) -> None:
+    tracker.records = {key: replace(record, applied_at=when) for key, record in tracker.records.items()}
+    assert tracker.see(HEALTHY).health.healthy == 2
+    assert tracker.see(None).health.total == 2
+
+
 def test_an_object_that_is_not_seen_as_it_was_applied_is_not_healthy_yet(tracker: Tracker) -> None:
     tracker.records[CONFIG] = replace(tracker.records[CONFIG], applied_digest="of before")
     health = tracker.see(HEALTHY).health

@@ -30,11 +30,11 @@ from api.errors import BundleError
 from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources import pace
-from controller.sources import transport as module
 from controller.sources.connections import Guard
 from controller.sources.http_failures import LIBRARY_ERRORS, translate
 from controller.sources.transport import Transport, is_certificate_data
 from tests.support.faulty_registry import Faults, FaultyRegistry
+from tests.support.faulty_server import FaultyServer
 
 PATH = "spec.sources[0]"
 
@@ -141,11 +141,23 @@ def test_a_long_wait_is_left_to_the_queue(registry: FaultyRegistry, access: Acce
     assert len(registry.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("-1", None), ("Thu, 01 Jan 1970 00:01:40 GMT", 40.0)]
-)
-def test_both_forms_of_retry_after(text: str, seconds: float | None) -> None:
-    assert module.read_retry_after(text, now=60) == seconds
+@pytest.mark.parametrize("asked", ["99999999999", "9" * 5000, "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_who_asks_for_an_age_gets_an_hour(asked: str, registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(status=503, headers={"Retry-After": asked})
+    with pytest.raises(BundleError) as caught:
+        get(registry, access)
+    assert caught.value.retry_after == 3600
+
+
+@pytest.mark.parametrize("length", ["\u00b2", "-1", "1e3"])
+def test_a_length_that_is_none_is_no_bug(length: str, access: Access) -> None:
+    with FaultyServer() as server, Transport(access, loopback=True) as transport:
+        server.add("/file", status=404, headers={"Content-Length": length})
+        transport.send("GET", f"{server.address}/file", {}).discard()
+
+
+def test_a_deadline_of_another_age_is_no_bug(registry: FaultyRegistry, access: Access) -> None:
+    assert get(registry, replace(access, deadline=1e300)) == b"0123456789"
 
 
 @pytest.mark.parametrize("where", ["header", "body"])

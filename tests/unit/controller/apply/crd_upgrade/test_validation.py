@@ -60,3 +60,9 @@ def test_neither_object_nor_schema_is_changed() -> None:
 
 def test_what_cannot_be_a_pattern_matches_everything() -> None:
     assert said({"metadata": {"name": "x"}, "spec": {"a": "b"}}, schema(a={"pattern": "("})) == []
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1.5])
+def test_what_is_no_whole_number_is_no_integer(value: float) -> None:
+    of = schema(value={"type": "integer"})
+    assert said({"metadata": {"name": "x"}, "spec": {"value": value}}, of) == ["spec.value: has to be of type integer"]

@@ -76,6 +76,11 @@ GATES = [
         {"minKubeVersion": "v1.28"},
         "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4",
     ),
+    Gate(
+        "more digits than Python reads",
+        {"minKubeVersion": "1." + "9" * 5000},
+        "bundle requires Kubernetes 1.1000000000.0 or newer (minKubeVersion), the cluster runs 1.27.4",
+    ),
 ]
 
 
