@@ -22,11 +22,11 @@ class Findings:
 
     Args:
         tell: is given a line, or a traceback, for a person.
-        root: of the kept inputs.
+        root: of the kept inputs; by default those of the tests.
     """
 
-    def __init__(self, target: Target, tell: Callable[[str], None], root: Path = KEPT) -> None:
-        self._target, self._tell, self._root = target, tell, root
+    def __init__(self, target: Target, tell: Callable[[str], None], root: Path | None = None) -> None:
+        self._target, self._tell, self._root = target, tell, root or KEPT
         self._known: set[Signature] = set()
 
     def __len__(self) -> int:

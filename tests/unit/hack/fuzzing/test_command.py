@@ -1,0 +1,40 @@
+"""The command `hack/fuzz`, as it is where there is no atheris."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from hack.fuzzing import findings
+from hack.fuzzing.__main__ import main
+from hack.fuzzing.table import TARGETS
+from hack.fuzzing.target import Target, expect
+
+
+@pytest.fixture(autouse=True)
+def _without_atheris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(findings, "KEPT", tmp_path)
+
+
+def test_the_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(TARGETS)
+
+
+def test_a_target_that_is_unknown_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["tarr"])
+    assert 'there is no target "tarr"; hack/fuzz --list names them' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("found", [0, 1])
+def test_it_says_what_it_found(found: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    target = Target(name="generated", check=lambda data: expect(not found, "it is bad"), covers="nothing")
+    monkeypatch.setitem(TARGETS, "generated", target)
+    assert main(["generated", "--seconds", "5"]) == found
+    said = capsys.readouterr()
+    assert f"in 5 s, {found} found" in said.out
+    assert "no atheris here" in said.err
