@@ -76,7 +76,7 @@ def _secret(type_: str, values: dict[str, bytes]) -> dict[str, Any]:
 def check_definitions(data: bytes) -> None:
     """Compare the first document with the second, as definitions, and try the others as objects of theirs."""
     with refusals():
-        documents = [item.value for item in read_documents(data, "a.yaml", budget=NodeBudget(5_000))]
+        documents = [item.value for item in read_documents(data, "a.yaml", budget=NodeBudget(50_000))]
         old, new = (read_definition(as_mapping(value)) for value in [*documents, {}, {}][:2])
         findings = [*compare(old, new), *_survey(old, new, documents[2:])]
         for line in tell(findings, WARNING_CHARACTERS):

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from api.v1alpha2.policies import CrdCheck, Enforcement
-from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence
-from controller.apply.crd_upgrade.finding import compact, listed, same
+from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence, text
+from controller.apply.crd_upgrade.finding import canonical, compact, listed, same
 
 WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
 """What is compared by nodes of its own."""
@@ -57,8 +57,8 @@ def meaning(schema: Any) -> Any:
 
 def without_equal(schemas: Iterable[Any], others: Iterable[Any]) -> list[Any]:
     """Return the schemas that mean something else than each of the others."""
-    meanings = [meaning(other) for other in others]
-    return [schema for schema in schemas if not any(same(meaning(schema), other) for other in meanings)]
+    meanings = {canonical(meaning(other)) for other in others}
+    return [schema for schema in schemas if canonical(meaning(schema)) not in meanings]
 
 
 def _meaning_of(name: str, value: Any) -> Any:
@@ -84,13 +84,14 @@ def _type(old: Schema, new: Schema) -> Iterator[Change]:
 
 
 def _required(old: Schema, new: Schema) -> Iterator[Change]:
-    before = sequence(old.get("required"))
-    added = [name for name in sequence(new.get("required")) if name not in before and not _is_defaulted(new, name)]
+    before = set(map(text, sequence(old.get("required"))))
+    after = filter(None, map(text, sequence(new.get("required"))))
+    added = [name for name in after if name not in before and not _is_defaulted(new, name)]
     if added:
-        yield Change("required", f"new required fields: [{' '.join(sorted(map(str, added)))}]")
+        yield Change("required", f"new required fields: [{' '.join(sorted(added))}]")
 
 
-def _is_defaulted(schema: Schema, name: Any) -> bool:
+def _is_defaulted(schema: Schema, name: str) -> bool:
     value = mapping(mapping(schema.get("properties")).get(name))
     return value.get("default") is not None
 
@@ -113,7 +114,8 @@ def _quoted(value: Any) -> str:
 
 def _enum(old: Schema, new: Schema) -> Iterator[Change]:
     before, after = sequence(old.get("enum")), sequence(new.get("enum"))
-    removed = [value for value in before if not any(same(value, other) for other in after)]
+    allowed = set(map(canonical, after))
+    removed = [value for value in before if canonical(value) not in allowed]
     if after and not before:
         yield Change("enum", f"enum constraint added when there was none previously : {listed(after)}")
     elif removed:
@@ -237,9 +239,10 @@ def _not(old: Schema, new: Schema) -> Iterator[Change]:
 
 def _validations(old: Schema, new: Schema) -> Iterator[Change]:
     before, after = _rules_of(old), _rules_of(new)
-    if added := [rule for rule in after if rule not in before]:
+    known, kept = set(before), set(after)
+    if added := [rule for rule in after if rule not in known]:
         yield Change("xvalidations", f"rules added : {listed(rule[0] for rule in added)}")
-    if removed := [rule for rule in before if rule not in after]:
+    if removed := [rule for rule in before if rule not in kept]:
         yield Change("xvalidations", f"rules removed : {listed(rule[0] for rule in removed)}", "Warn")
 
 

@@ -68,6 +68,11 @@ def listed(values: Iterable[Any]) -> str:
     return f"[{' '.join(sorted(map(compact, values)))}]"
 
 
+def canonical(value: Any) -> str:
+    """Return a text that is equal for values that are the same as JSON, to look one up among thousands."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
 def same(left: Any, right: Any) -> bool:
     """Whether two values are the same as JSON: 1 is 1.0, and not true, as Python has it."""
     if isinstance(left, dict) and isinstance(right, dict):

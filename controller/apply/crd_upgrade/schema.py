@@ -125,8 +125,9 @@ def _compare_paired(
     lost: list[Any], gained: list[Any], old: list[Any], path: str, check: CrdCheck
 ) -> Iterator[Difference]:
     """Compare what was changed in place, as far as that can be told: the first that is gone with the first new one."""
+    places = {id(schema): index for index, schema in enumerate(old)}
     for before, after in zip(lost, gained, strict=False):
-        yield from _compare_constraints(mapping(before), mapping(after), f"{path}.{check}[{old.index(before)}]")
+        yield from _compare_constraints(mapping(before), mapping(after), f"{path}.{check}[{places[id(before)]}]")
 
 
 def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[Difference]:

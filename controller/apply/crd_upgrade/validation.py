@@ -17,7 +17,7 @@ from typing import Any
 from controller.apply.crd_upgrade.admission import EMBEDDED, TYPE_META
 from controller.apply.crd_upgrade.checks import INT_OR_STRING
 from controller.apply.crd_upgrade.definition import Schema, mapping, number, sequence, text
-from controller.apply.crd_upgrade.finding import compact, listed, same
+from controller.apply.crd_upgrade.finding import canonical, compact, listed, same
 from controller.apply.crd_upgrade.formats import has_format, has_range, matches
 from controller.apply.crd_upgrade.schema import ROOT
 
@@ -175,14 +175,7 @@ def _sized(size: int, schema: Schema, place: _Place, suffix: str, unit: str) -> 
 
 
 def _has_duplicates(items: list[Any]) -> bool:
-    seen = {compact(_ordered(item)) for item in items}
-    return len(seen) < len(items)
-
-
-def _ordered(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _ordered(value[name]) for name in sorted(value)}
-    return [_ordered(item) for item in value] if isinstance(value, list) else value
+    return len(set(map(canonical, items))) < len(items)
 
 
 _CHECKS: tuple[tuple[Any, Checks], ...] = ((str, _text), (int | float, _numeric), (list, _array), (dict, _object))

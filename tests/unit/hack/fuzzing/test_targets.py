@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 
 import pytest
@@ -55,3 +56,45 @@ def test_work_is_linear_in_what_is_repeated(target: str) -> None:
     words = [*TARGETS[target].words, *(data[:200] for data in kept_inputs(target).values())]
     for word in filter(None, words):
         TARGETS[target].run(word * (16_384 // len(word)))
+
+
+# What only grows bad with many different things: a beginning, one of them by its number, an end.
+SCHEMA = b"spec: {versions: [{name: v1, served: true, schema: {openAPIV3Schema: {%s: [%s]}}}]}\n"
+PERMISSIONS = b"kind: ClusterServiceVersion\nspec: {install: {spec: {clusterPermissions: ["
+GROWING = {
+    "yaml": [b"", b"k%d: 0\n", b"k: 0\nk: 0\n"],
+    "plain": [b"", b"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a%d}\n", b""],
+    "helm-output": [b"", b"---\n# Source: c/crds/%d.yaml\nkind: CustomResourceDefinition\nmetadata: {name: a}\n", b""],
+    "registry-v1": [PERMISSIONS, b"{serviceAccountName: a%d, rules: []}, ", b"]}}}\n"],
+    "manifests": [b'{"schemaVersion": 2, "layers": [', b'{"size": %d}, ', b"0]}"],
+    "docker-configs": [b'{"auths": {', b'"a%d.example.com": {"username": "u", "password": "p"}, ', b'"b": {}}}'],
+    "http-headers": [b"Bearer ", b'a%d="b", ', b""],
+    "warnings": [b"", b'299 - "a%d", ', b""],
+    "git-listings": [b"", b"a%d\0", b""],
+    "replies": [b'\n{"kind": "Status", "details": {"causes": [', b'{"field": "a%d", "reason": "x"}, ', b"0]}}"],
+}
+
+
+def many(target: str, count: int) -> bytes:
+    if target == "definitions":
+        halves = (b", ".join(b"a%d" % (number + start) for number in range(count)) for start in (0, count))
+        return b"\n---\n".join(SCHEMA % (b"enum", half) for half in halves)
+    beginning, one, end = GROWING[target]
+    return beginning + b"".join(one % number for number in range(count)) + end
+
+
+def cost(target: str, data: bytes) -> float:
+    """Seconds of processor time, the least of several tries: others use this machine, too."""
+
+    def measure() -> float:
+        begun = time.thread_time()
+        TARGETS[target].check(data)
+        return time.thread_time() - begun
+
+    return min(measure() for _ in range(3))
+
+
+@pytest.mark.parametrize("target", [*GROWING, "definitions"])
+def test_work_is_linear_in_how_many_there_are(target: str) -> None:
+    few, much = (cost(target, many(target, count)) for count in (1500, 6000))
+    assert much < 0.05 or much / few < 9, f"{few:.3f} s, and {much:.3f} s for four times as many"
