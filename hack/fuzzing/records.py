@@ -6,6 +6,7 @@ import base64
 import zlib
 from typing import Any
 
+from api.bounds import LONGEST_RETRY_AFTER
 from api.plugins import Limits
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.crd_upgrade.comparison import compare
@@ -111,6 +112,8 @@ def check_reply(data: bytes) -> None:
             failure = classify(error, ObjectKey("", kind, "n", "x"), install_namespace="n")
             check_message(failure.message)
             check_message(str(error))
+            for seconds in (error.retry_after, failure.retry_after):
+                expect(seconds is None or 0 <= seconds <= LONGEST_RETRY_AFTER, f"{seconds} s to wait")
 
 
 _MANIFEST_WORDS = (
@@ -138,7 +141,7 @@ _REVISION_WORDS = (_NEXT, b'"objects":[', b'"hooks":[', b'"format":"v1"', b'"pin
 _REPLY_WORDS = (
     b'{"kind":"Status","message":"', b'"reason":"Invalid"', b'"details":{"causes":[{"reason":"', b'"field":"',
     b'"retryAfterSeconds":', b"FieldManagerConflict", b'admission webhook \\"a\\" denied the request: ',
-    b"exceeded quota", b"is immutable", b'namespaces \\"x\\" not found', b"mvcc: database space exceeded",
+    b"exceeded quota", b"is immutable", b'namespaces \\"x\\" not found', b"9" * 20, b"mvcc: database space exceeded",
 )  # fmt: skip
 
 TARGETS = (
