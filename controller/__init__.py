@@ -7,6 +7,7 @@
     accounts             as whom objects are applied and Secrets read
     wanted               which revision the spec asks for: pinned, kept, or being made
     preparations         where slow work goes on, so that no pass waits
+    shares               fair turns of tenants, and how much of what is limited each gets
     polling              asking again what a floating ref names
     assistance, secrets  what sources are given: credentials, a place to say how far they are
     retries              when what failed may be tried again

@@ -45,6 +45,8 @@ from controller.origins import content_key, digest_of_json, origin_of, resolutio
 from controller.revision import Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
+SOURCES_AT_ONCE = 4
+"""Of one BundleDeployment: with --fetch-workers that bounds threads, connections and children in all."""
 _ANYWHERE = Network()
 _USUAL = Means()
 
@@ -225,8 +227,8 @@ class Builder:
         self._lock = threading.Lock()
 
     def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid = _NO_AID) -> Resolved:
-        """Resolve the sources that have no pin, at the same time; what succeeds is pinned even if others fail."""
-        with self._work(cancelled, aid) as work, ThreadPoolExecutor(max(len(spec.sources), 1)) as pool:
+        """Resolve the sources that have no pin, a few at the same time; what succeeds is pinned even if others fail."""
+        with self._work(cancelled, aid) as work, ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
             jobs = [
                 pool.submit(self._resolve, spec, index, work) if pin is None else None for index, pin in enumerate(pins)
             ]
@@ -324,7 +326,7 @@ class Builder:
 
     def _parts(self, request: Request, work: _Work) -> list[tuple[str, str, Path]]:
         sources, keys = request.spec.sources, _store_keys(request)
-        with ThreadPoolExecutor(len(sources)) as pool:
+        with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
             jobs = [pool.submit(self._fetch, request, index, key, work) for index, key in enumerate(keys)]
         failures = [error for job in jobs if isinstance(error := job.exception(), BundleError)]
         if failure := _first(failures):

@@ -18,8 +18,9 @@ from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, Source, SourcePin
 from controller.assistance import Assistant, Attempt
 from controller.desired import Builder, Pins, Resolved, match_pins
-from controller.preparations import Preparations
+from controller.preparations import Place, Preparations
 from controller.retries import Retries
+from controller.shares import share_of
 
 PURPOSE = "poll"
 JITTER = 0.1
@@ -142,7 +143,7 @@ class Poller:
             deployment.metadata.name,
             under_way.ticket,
             lambda cancelled: self._builder.resolve(deployment.spec, under_way.asked, cancelled, aid),
-            purpose=PURPOSE,
+            Place(share=share_of(deployment), purpose=PURPOSE, later=True),
         )
 
     def _wait(self, deployment: BundleDeployment, source: Source, pin: SourcePin | None, memory: PollMemory) -> float:

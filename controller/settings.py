@@ -81,7 +81,10 @@ class Settings:
     allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
     workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
     apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
-    fetch_workers: int = _option(16, "BundleDeployments that are fetched and rendered at the same time")
+    fetch_workers: int = _option(
+        16,
+        "BundleDeployments that are fetched and rendered at the same time, those of one namespace at most half of it",
+    )
     fetch_timeout: int = _option(600, "seconds that resolving, or fetching, one source may take")
     fetch_idle_timeout: int = _option(120, "seconds that a server may take until it has sent the header of an answer")
     min_fetch_rate: int = _option(16, "KiB a second that a server has to send at least from then on, over 30 s")

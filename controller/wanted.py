@@ -35,12 +35,13 @@ from controller.kube.discovery import Discovery
 from controller.memory import Memory
 from controller.polling import PURPOSE as POLL
 from controller.polling import Poller
-from controller.preparations import Preparations
+from controller.preparations import Place, Preparations
 from controller.publisher import Publisher
 from controller.report import Report
 from controller.retries import Retries
 from controller.revision import Revision
 from controller.revisions import RevisionStore
+from controller.shares import share_of
 from controller.status import summarize
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ PREPARATION = "preparation"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
 RESOLVING = "the sources are being resolved"
 FETCHING = "the content is being fetched and rendered"
+WAITING = "waiting for a free fetch worker: other BundleDeployments are fetched first"
 Result = TypeVar("Result")
 
 
@@ -129,7 +131,7 @@ class Finder:
         except BundleError as error:
             return self._instead(deployment, error, memory, sources)
         if revision is None:
-            work = f"{FETCHING if sources else RESOLVING}{memory.attempt.text and f' ({memory.attempt.text})'}"
+            work = self._describe_work(deployment, memory, BUILD if sources else RESOLVE)
             return Wanted(revision=self.last_good(deployment, memory), fetching=work, sources=sources)
         memory.attempt = Attempt()
         return Wanted(revision=revision, current=True, sources=sources)
@@ -138,6 +140,12 @@ class Finder:
         self, deployment: BundleDeployment, failure: BundleError, memory: Memory, sources: Sources | None = None
     ) -> Wanted:
         return Wanted(revision=self.last_good(deployment, memory), failure=failure, sources=sources)
+
+    def _describe_work(self, deployment: BundleDeployment, memory: Memory, purpose: str) -> str:
+        if self._preparations.waits(deployment.metadata.name, purpose):
+            return WAITING
+        text = memory.attempt.text
+        return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
 
     def _check(self, deployment: BundleDeployment, memory: Memory) -> None:
         try:
@@ -279,7 +287,7 @@ class Finder:
                 deployment.metadata.name,
                 _build_ticket(request),
                 lambda cancelled: self._make(request, (), cancelled, aid),
-                purpose=BUILD,
+                Place(share=share_of(deployment), purpose=BUILD),
             )
         return resolved
 
@@ -357,7 +365,8 @@ class Finder:
             memory.attempt = Attempt(asked)
         aid = self._assistant.aid(deployment, memory.attempt)
         try:
-            result = self._preparations.take(name, ticket, lambda cancelled: work(cancelled, aid), purpose=purpose)
+            place = Place(share=share_of(deployment), purpose=purpose)
+            result = self._preparations.take(name, ticket, lambda cancelled: work(cancelled, aid), place)
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         if result is None and (last := self._retries.last(name, PREPARATION, attempt)):

@@ -114,6 +114,12 @@ _LIST = (
         "A condition of a BundleDeployment: 1 is True, 0 False, -1 Unknown. An absent one has no series.",
     ),
     Described("rukpak_content_store_bytes", "gauge", (), "Bytes of fetched content on disk."),
+    Described(
+        "rukpak_preparations",
+        "gauge",
+        ("state",),
+        "Pieces of work on sources and content: active (at most --fetch-workers), and waiting for their turn.",
+    ),
     Described("rukpak_build_info", "gauge", ("version",), "Always 1: the release that runs."),
 )
 DESCRIBED = {each.name: each for each in _LIST}

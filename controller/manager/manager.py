@@ -17,7 +17,7 @@ from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
 from controller.appraisal import Appraiser
-from controller.assistance import Assistant
+from controller.assistance import PROGRESS_SECONDS, Assistant
 from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.deletion import Deleter
@@ -241,7 +241,7 @@ def make_manager(settings: Settings) -> Manager:
         shares=Shares.of_store(store_bytes, limits),
         observer=metrics,
     )
-    preparations = Preparations(settings.fetch_workers, queue.add)
+    preparations = Preparations(settings.fetch_workers, queue.add, lambda name: queue.add_after(name, PROGRESS_SECONDS))
     revisions = RevisionStore(client, settings.namespace)
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
     secret_watches = NamedWatches(client, dispatcher.secret_changed)
@@ -320,6 +320,7 @@ def make_manager(settings: Settings) -> Manager:
             leading=elected.is_set,
             deployments=watches.deployments,
             store_bytes=store.bytes_used,
+            preparations=preparations.counts,
             version=version("rukpak"),
         )
     )

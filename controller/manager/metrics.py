@@ -23,6 +23,7 @@ from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
 from controller.observer import Observer, Phase, SourceResult
 from controller.supervision import Kind
+from controller.preparations import Counts
 
 CONTROLLER = "bundledeployment"
 """Name of controller and queue: controller-runtime makes it from the kind."""
@@ -48,6 +49,7 @@ class State:
     leading: Callable[[], bool]
     deployments: Callable[[], Iterable[BundleDeployment]]
     store_bytes: Callable[[], int]
+    preparations: Callable[[], Counts]
     version: str
 
 
@@ -172,6 +174,8 @@ class _States(Collector):
         yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
         yield _family("leader_election_master_status", {(LEASE,): state.leading()})
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
+        counts = state.preparations()
+        yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})
         yield _family("rukpak_build_info", {(state.version,): 1})
         if state.leading():
             yield from _collect_deployments(list(state.deployments()))

@@ -37,7 +37,7 @@ from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
 from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
-from controller.preparations import Preparations
+from controller.preparations import Place, Preparations
 from controller.publisher import Publisher
 from controller.reconciler import Reconciler
 from controller.registration import Registrar
@@ -121,22 +121,25 @@ class AtOnce:
 
     def __init__(self) -> None:
         self.busy = False
+        self.full = False
+        """Whether all that is asked for waits for its turn."""
         self.taken: list[str] = []
         """Tickets that were asked for."""
         self.begun: list[str] = []
         """Tickets of what was begun before a pass asked for it."""
 
-    def take(
-        self, name: str, ticket: str, work: Callable[[threading.Event], Result], *, purpose: str = ""
-    ) -> Result | None:
+    def take(self, name: str, ticket: str, work: Callable[[threading.Event], Result], place: Place) -> Result | None:
         self.taken.append(ticket)
-        return None if self.busy else work(threading.Event())
+        return None if self.busy or self.full else work(threading.Event())
 
-    def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], *, purpose: str) -> None:
+    def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], place: Place) -> None:
         self.begun.append(ticket)  # and not done: a pass asks for it, too
 
     def goes_on(self, name: str) -> bool:
-        return self.busy
+        return self.busy or self.full
+
+    def waits(self, name: str, purpose: str) -> bool:
+        return self.full
 
     def cancel(self, name: str, *purposes: str) -> None:
         pass  # nothing goes on

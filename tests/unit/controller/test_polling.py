@@ -14,7 +14,7 @@ from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.assistance import Assistant, Attempt
 from controller.desired import Aid, Builder, Pins, Resolved, spec_digest
 from controller.polling import PURPOSE, Poller, PollMemory
-from controller.preparations import Preparations
+from controller.preparations import Place, Preparations
 from controller.retries import Retries
 from tests.support.deployments import deployment
 
@@ -70,8 +70,8 @@ class Office:
                 found.append(known or self.pin(spec, index, str(answer)))
         return Resolved(pins=tuple(found), failure=failure)
 
-    def take(self, name: str, ticket: str, work: Callable[[threading.Event], Any], *, purpose: str) -> Any:
-        assert purpose == PURPOSE
+    def take(self, name: str, ticket: str, work: Callable[[threading.Event], Any], place: Place) -> Any:
+        assert (place.purpose, place.later) == (PURPOSE, True)
         return None if self.busy else work(threading.Event())
 
     def cancel(self, name: str, *purposes: str) -> None:

@@ -12,7 +12,7 @@ from api.v1alpha2.conditions import Reason
 from controller import revisions
 from controller.memory import Memory
 from controller.revision import Revision, Terms
-from controller.wanted import Wanted, requested_at
+from controller.wanted import RESOLVING, WAITING, Wanted, requested_at
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
@@ -107,6 +107,14 @@ def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: S
     first, second = (finder.find(search.deployment, search.memory) for _ in range(2))
     assert first.sources == second.sources
     assert search.shelf.calls == ["resolve v1", "build v1"]
+
+
+def test_what_waits_for_its_turn_is_said_to_wait_and_not_to_be_fetched(search: Search) -> None:
+    search.wish("v1")
+    search.preparations.full = True
+    assert search.find().fetching == WAITING
+    search.preparations.full, search.preparations.busy = False, True
+    assert search.find().fetching == RESOLVING
 
 
 def test_what_sources_fail_for_is_looked_at_when_they_have_been_asked(search: Search) -> None:

@@ -13,6 +13,7 @@ from controller.manager.descriptions import DESCRIBED, OF_THE_PROCESS
 from controller.manager.metrics import Metrics, State
 from controller.manager.queue import WorkQueue
 from controller.observer import Phase, SourceResult
+from controller.preparations import Counts
 
 SCRAPE_SECONDS, SCRAPE_BYTES = 0.05, 1 << 20
 
@@ -44,6 +45,7 @@ def serve(
         leading=lambda: leading,
         deployments=lambda: deployments,
         store_bytes=lambda: 4096,
+        preparations=lambda: Counts(waiting=7, active=2),
         version="1.2.3",
     )
     metrics.serve(state)
@@ -216,3 +218,10 @@ def test_a_scrape_of_a_thousand_is_fast_and_small() -> None:
         took.append(time.thread_time() - started)
     assert len(body) < SCRAPE_BYTES
     assert min(took) < SCRAPE_SECONDS
+
+
+def test_how_much_work_on_sources_waits_and_goes_on() -> None:
+    metrics = Metrics()
+    serve(metrics)
+    told = samples(metrics)
+    assert [told[f'rukpak_preparations{{state="{state}"}}'] for state in ("waiting", "active")] == [7, 2]
