@@ -97,6 +97,10 @@ class Turns(Generic[Item]):
                 items.pop(item, None)
             self._forget_if_empty(share)
 
+    def clear(self) -> None:
+        """Let nothing wait any more."""
+        self._lines.clear()
+
     def begin(self) -> Item | None:
         """Return the item whose turn it is, which is under way from now on; None if none may begin."""
         for share in self._lines:

@@ -12,7 +12,8 @@ from importlib.metadata import version
 
 from api import names
 from api.plugins import Limits
-from controller.accounts import RIGHTS_SECONDS, Accounts
+from api.v1alpha2.types import BundleDeployment
+from controller.accounts import RIGHTS_SECONDS, AccountPolicy, Accounts
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
@@ -55,6 +56,7 @@ from controller.retries import Retries
 from controller.revisions import RevisionStore
 from controller.secrets import SecretReader
 from controller.settings import Settings, parse_address
+from controller.shares import share_of
 from controller.supervision import Kind, Supervisor
 from controller.wanted import Finder
 
@@ -223,7 +225,13 @@ def make_manager(settings: Settings) -> Manager:
     client.on_request = own_client.on_request = _listen_to_requests(metrics, pulse)
     supervisor = Supervisor(metrics.thread_died, _end_after_deaths)
     client.supervisor = own_client.supervisor = supervisor
-    queue = WorkQueue(on_waited=metrics.waited, on_worked=metrics.worked)
+    policy = settings.accounts()
+    queue = WorkQueue(
+        workers=settings.workers,
+        share=lambda name: _share_of(watches.deployment(name), policy),
+        on_waited=metrics.waited,
+        on_worked=metrics.worked,
+    )
     discovery, retries = Discovery(client), Retries()
     dispatcher = _Dispatcher(queue)
     watches = Watches(client, discovery, dispatcher)
@@ -249,7 +257,6 @@ def make_manager(settings: Settings) -> Manager:
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     publisher = Publisher(client, watches, events)
     remover = Remover(client, discovery, applier.pool, watches.stored)
-    policy = settings.accounts()
     absent = NamedWatches(client, queue.add)
     accounts = Accounts(client, policy, absent, GrantWatches(client, dispatcher.rights_changed))
     finder = Finder(
@@ -342,6 +349,11 @@ def make_manager(settings: Settings) -> Manager:
         supervisor=supervisor,
         settings=settings,
     )
+
+
+def _share_of(deployment: BundleDeployment | None, policy: AccountPolicy) -> str:
+    """Return whose share of the workers a pass takes; what is gone, or cannot be read, is soon done."""
+    return share_of(policy.complete(deployment)) if deployment else ""
 
 
 def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Client:

@@ -2,7 +2,7 @@
 
 As in client-go, a key that is added while it is worked on is worked on once more afterwards, never in parallel. An
 immediate add overtakes a delayed one, and the earlier of two delays wins. Retries also share a token bucket, so that a
-thousand keys that fail together do not come back together.
+thousand keys that fail together do not come back together. Tenants take turns, and none gets all workers (shares.py).
 
 Not here: who works (workers.py), and what is a failure (reconciler.py).
 """
@@ -12,13 +12,14 @@ from __future__ import annotations
 import heapq
 import logging
 import random
+import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from api.bounds import clamp_delay, clamp_wait
+from controller.shares import Turns
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,8 @@ class WorkQueue:
     """Thread-safe. Every `get` needs a `done`; before that, `forget` on success or `retry` on failure.
 
     Args:
+        workers: keys that are worked on at the same time.
+        share: returns whose share of the workers a key takes.
         on_waited: gets the seconds that a key waited, when it is handed out.
         on_worked: gets the seconds that a key was worked on.
     """
@@ -103,11 +106,14 @@ class WorkQueue:
         backoff: Backoff = Backoff(),
         clock: Callable[[], float] = time.monotonic,
         *,
+        workers: int = sys.maxsize,
+        share: Callable[[str], str] = lambda _key: "",
         on_waited: Callable[[float], None] = _ignore,
         on_worked: Callable[[float], None] = _ignore,
     ) -> None:
         self._backoff = backoff
         self._clock = clock
+        self._share = share
         self._on_waited, self._on_worked = on_waited, on_worked
         self._added: dict[str, float] = {}
         """Since when keys are dirty."""
@@ -115,10 +121,12 @@ class WorkQueue:
         """Since when keys are being worked on."""
         self._adds = self._retries = 0
         self._condition = threading.Condition()
-        self._ready: deque[str] = deque()
+        self._ready: Turns[tuple[str, str]] = Turns(workers)
+        """Keys, each behind its share."""
         self._dirty: set[str] = set()
         """To be worked on: those in `_ready`, and those that are being worked on and were added again."""
-        self._processing: set[str] = set()
+        self._processing: dict[str, str] = {}
+        """Keys, and whose share their places are of."""
         self._delayed: list[tuple[float, str]] = []
         """A heap. An entry counts only while `_due` has the same time for its key."""
         self._due: dict[str, float] = {}
@@ -130,7 +138,7 @@ class WorkQueue:
     def __len__(self) -> int:
         """Return how many keys wait for a worker; delayed ones do not count."""
         with self._condition:
-            return len(self._ready)
+            return self._ready.waiting
 
     def stats(self) -> QueueStats:
         """Return what the queue does now."""
@@ -138,7 +146,7 @@ class WorkQueue:
             now = self._clock()
             busy = [now - since for since in self._begun.values()]
             return QueueStats(
-                depth=len(self._ready),
+                depth=self._ready.waiting,
                 adds=self._adds,
                 retries=self._retries,
                 working=len(busy),
@@ -185,10 +193,10 @@ class WorkQueue:
         with self._condition:
             while True:
                 self._take_due()
-                if self._ready:
-                    key = self._ready.popleft()
+                if turn := self._ready.begin():
+                    share, key = turn
                     self._dirty.discard(key)
-                    self._processing.add(key)
+                    self._processing[key] = share
                     now = self._begun[key] = self._clock()
                     _tell(self._on_waited, now - self._added.pop(key, now))
                     return key
@@ -199,12 +207,12 @@ class WorkQueue:
     def done(self, key: str) -> None:
         """Note that a worker is through with a key."""
         with self._condition:
-            self._processing.discard(key)
+            self._ready.end(self._processing.pop(key))
             now = self._clock()
             _tell(self._on_worked, now - self._begun.pop(key, now))
             if key in self._dirty:
-                self._ready.append(key)
-                self._condition.notify()
+                self._line_up(key)
+            self._condition.notify()  # a place is free, for whoever waits for it
 
     def close(self) -> None:
         """Take nothing more, and hand nothing more out: what waits is found again by whoever comes next."""
@@ -225,8 +233,12 @@ class WorkQueue:
         self._adds += 1
         self._added[key] = self._clock()
         if key not in self._processing:
-            self._ready.append(key)
+            self._line_up(key)
             self._condition.notify()
+
+    def _line_up(self, key: str) -> None:
+        share = self._share(key)
+        self._ready.add(share, (share, key))
 
     def _add_at(self, key: str, when: float) -> None:
         if self._closed or key in self._dirty or self._due.get(key, when) < when:

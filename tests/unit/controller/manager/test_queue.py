@@ -296,3 +296,32 @@ def test_who_counts_and_fails_loses_no_key(clock: Clock, caplog: pytest.LogCaptu
     queue.done("a")
     assert queue.get() == "a"
     assert caplog.messages == ["time in the queue not told"] * 3
+
+
+def test_a_tenant_with_much_to_do_leaves_workers_and_turns_to_another(clock: Clock) -> None:
+    queue = WorkQueue(Backoff(jitter=0), clock, workers=4, share=lambda key: key[0])
+    for number in range(500):
+        queue.add(f"a{number}")
+    assert [queue.get(), queue.get()] == ["a0", "a1"]
+    queue.add("b0")
+    assert queue.get() == "b0"
+    got: list[str | None] = []
+    waiting = threading.Thread(target=lambda: got.append(queue.get()))
+    waiting.start()
+    queue.done("a0")
+    join([waiting])
+    assert got == ["a2"]
+    assert len(queue) == 497
+
+
+def test_a_key_whose_share_changes_frees_the_place_that_it_took(clock: Clock) -> None:
+    share = {"key": "before"}
+    queue = WorkQueue(Backoff(jitter=0), clock, workers=1, share=share.__getitem__)
+    queue.add("key")
+    queue.get()
+    share["key"] = "after"
+    queue.add("key")
+    queue.done("key")
+    assert drain(queue) == ["key"]
+    queue.add("key")
+    assert drain(queue) == ["key"]
