@@ -20,6 +20,7 @@ from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revision import Terms
+from controller.shares import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # What another right may mend.
@@ -226,4 +227,5 @@ class Accounts:
         if missing:
             self._missing[name] = missing
         watched = (WatchedObject(each.namespace, each.name, resource=SERVICE_ACCOUNTS) for each in missing)
-        self._absent.watch(name, dict.fromkeys(watched, ""))
+        share = share_of_accounts(min((each.namespace for each in missing), default=""))
+        self._absent.watch(name, dict.fromkeys(watched, ""), share=share)

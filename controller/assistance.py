@@ -120,9 +120,9 @@ class Assistant:
 
         return Aid(credentials=read, progress=report, ended=attempt.note_end, tenant=tenant_of(deployment))
 
-    def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
-        """Watch the Secrets that the sources of a BundleDeployment fail for, and no others any more."""
+    def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
+        """Watch the Secrets that the sources of a BundleDeployment fail for, and no others; a share pays for that."""
         secrets: dict[WatchedObject, str] = {}
         for attempt in attempts:
             secrets |= attempt.failing_secrets()
-        self._watches.watch(name, secrets)
+        self._watches.watch(name, secrets, share=share)

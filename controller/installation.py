@@ -42,6 +42,7 @@ from controller.questions import is_same_wish, own_records, owner_of, recorded_k
 from controller.report import Report
 from controller.retries import Retries
 from controller.revision import Revision
+from controller.shares import share_of
 from controller.status import notes_on_removals, notes_on_repairs, summarize
 from controller.wanted import Finder, Wanted, requested_at
 
@@ -105,7 +106,7 @@ class Installer:
         outcomes = self._execute(plan, job)
         self._observer.drift_found(*memory.drifting.repair(outcomes, job))
         _remember(memory.ledger, outcomes)
-        self._contested.watch(deployment.metadata.name, _contested_in(outcomes))
+        self._contested.watch(deployment.metadata.name, _contested_in(outcomes), share=share_of(deployment))
         return self._conclude(
             deployment=deployment, wanted=wanted, job=job, outcomes=outcomes, memory=memory
         ), deployment

@@ -172,7 +172,8 @@ class Finder:
         # Not while sources are asked: that a Secret is not what they failed with is why, and would be told on and on.
         if self._preparations.goes_on(deployment.metadata.name):
             return
-        self._assistant.watch_secrets(deployment.metadata.name, (memory.attempt, memory.poll.attempt))
+        attempts = (memory.attempt, memory.poll.attempt)
+        self._assistant.watch_secrets(deployment.metadata.name, attempts, share=share_of(deployment))
 
     def seconds_to_poll(self, deployment: BundleDeployment, memory: Memory) -> float | None:
         """Return in how many seconds a poll is due; None: none is ever, or one goes on."""

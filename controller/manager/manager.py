@@ -45,6 +45,7 @@ from controller.manager.workers import Workers
 from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
+from controller.observe.lookout import Lookout
 from controller.observe.named import NamedWatches
 from controller.observe.watches import Watches
 from controller.polling import Poller
@@ -64,7 +65,8 @@ log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 0.1
 """How long a change of health alone may wait, so that a rollout of many objects is one pass and not many."""
-WATCHES = 28
+WATCHES = 60
+"""Connections: of kinds and grants, and of lookout.py."""
 DRAIN_SECONDS = 1.2
 """For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
 LAST_WRITES_SECONDS = 0.3
@@ -252,12 +254,13 @@ def make_manager(settings: Settings) -> Manager:
     preparations = Preparations(settings.fetch_workers, queue.add, lambda name: queue.add_after(name, PROGRESS_SECONDS))
     revisions = RevisionStore(client, settings.namespace)
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
-    secret_watches = NamedWatches(client, dispatcher.secret_changed)
+    lookout = Lookout(client)
+    secret_watches = NamedWatches(lookout, dispatcher.secret_changed)
     assistant = Assistant(SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     publisher = Publisher(client, watches, events)
     remover = Remover(client, discovery, applier.pool, watches.stored)
-    absent = NamedWatches(client, queue.add)
+    absent = NamedWatches(lookout, queue.add)
     accounts = Accounts(client, policy, absent, GrantWatches(client, dispatcher.rights_changed))
     finder = Finder(
         builder=builder,
@@ -273,7 +276,7 @@ def make_manager(settings: Settings) -> Manager:
     )
     hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder, accounts)
     explainer = Explainer(client, lambda name: dispatcher.objects_changed(name, urgent=False))
-    contested = ContestedWatches(client, discovery, dispatcher.contested_changed)
+    contested = ContestedWatches(lookout, discovery, dispatcher.contested_changed)
     appraiser = Appraiser(watches, explainer)
     holdings = Holdings(finder=finder, revisions=revisions, watches=watches, discovery=discovery, looker=applier.looker)
     installer = Installer(

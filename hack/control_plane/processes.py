@@ -63,6 +63,10 @@ class Process:
         caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
         return bool(int(caught, 16) >> (number - 1) & 1)
 
+    def threads(self) -> int:
+        """Return how many threads it has. Only for a child of this process that runs."""
+        return len(list(Path(f"/proc/{self._own_child().pid}/task").iterdir()))
+
     def terminate(self, seconds: float) -> int:
         """Send SIGTERM and return the exit status. Only for a child of this process.
 

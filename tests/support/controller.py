@@ -63,6 +63,10 @@ class Controller:
         """Return whether it runs."""
         return self._process.is_running()
 
+    def threads(self) -> int:
+        """Return how many threads it has."""
+        return self._process.threads()
+
     def address(self, option: str) -> str:
         """Return the URL at which it listens since it was started last, once it has said so; empty before."""
         lines = [line for line in self.log.splitlines() if line.startswith("{") and "listening" in line]

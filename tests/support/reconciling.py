@@ -155,14 +155,14 @@ class Unaided:
     def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
         return Aid()
 
-    def watch_secrets(self, name: str, attempts: Iterable[Attempt]) -> None:
+    def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
         self.looked += 1  # there are none
 
 
 class Unwatched:
     """Stands for NamedWatches: nothing changes by itself."""
 
-    def watch(self, name: str, objects: Mapping[WatchedObject, str]) -> None:
+    def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         pass
 
 
@@ -182,7 +182,7 @@ class Watched:
     def __init__(self) -> None:
         self.keys: list[ObjectKey] = []
 
-    def watch(self, name: str, contested: Iterable[Contested]) -> None:
+    def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
         self.keys = [each.key for each in contested]
 
 

@@ -26,7 +26,7 @@ class Named:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def watch(self, name: str, objects: Mapping[WatchedObject, str]) -> None:
+    def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         self.names = sorted(each.name for each in objects)
 
 

@@ -96,7 +96,7 @@ class Watches:
     def __init__(self) -> None:
         self.wanted: dict[str, dict[WatchedObject, str]] = {}
 
-    def watch(self, name: str, secrets: dict[WatchedObject, str]) -> None:
+    def watch(self, name: str, secrets: dict[WatchedObject, str], *, share: str) -> None:
         self.wanted[name] = secrets
 
 

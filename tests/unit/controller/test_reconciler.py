@@ -852,7 +852,7 @@ def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
 def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that has to wait for an object ends before it says so."""
 
-    def watch(_name: str, _contested: object) -> None:
+    def watch(_name: str, _contested: object, *, share: str = "") -> None:
         raise ApiError(0, "Unreachable", "no answer")
 
     foreign(world)

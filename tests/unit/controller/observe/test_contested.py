@@ -8,7 +8,9 @@ import pytest
 
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.watch import Reflector
 from controller.observe.contested import MOST, Contested, ContestedWatches, _Watch
+from controller.observe.lookout import Lookout
 from controller.observe.records import ObjectKey, Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
@@ -38,18 +40,23 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_ends_the_wait_for_an_object(case: Case) -> None:
     woken: list[bool] = []
-    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch = _Watch(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     watch._compare(THEIRS, case.now)
     assert bool(woken) is case.woken
 
 
 def test_what_was_judged_anew_is_compared_with_that() -> None:
     woken: list[bool] = []
-    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch = _Watch(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     watch.expect(replace(THEIRS, marks=""))
     watch.expect(None)
     watch._compare(THEIRS, replace(THEIRS, marks=""))
     assert not woken
+
+
+def reflector_of(watch: _Watch) -> Reflector[Record]:
+    assert isinstance(watch.followed, Reflector)
+    return watch.followed
 
 
 class Late(NamedTuple):
@@ -71,8 +78,8 @@ LATE = [
 @pytest.mark.parametrize("case", LATE, ids=attrgetter("name"))
 def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None:
     woken: list[bool] = []
-    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    watch.reflector._replace({("shop", "a"): AT_5}, "5")
+    watch = _Watch(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    reflector_of(watch)._replace({("shop", "a"): AT_5}, "5")
     woken.clear()
     watch.expect(case.judged)
     assert bool(woken) is case.woken
@@ -80,8 +87,8 @@ def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None
 
 def test_what_went_while_a_pass_was_judging_is_not_missed() -> None:
     woken: list[bool] = []
-    watch = _Watch(FakeCluster().client, CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    watch.reflector._replace({}, "9")
+    watch = _Watch(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    reflector_of(watch)._replace({}, "9")
     woken.clear()
     watch.expect(AT_5)
     assert woken
@@ -98,8 +105,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def stop(reflector: Any) -> None:
         selectors.remove(reflector._collection.field_selector)
 
-    monkeypatch.setattr("controller.observe.contested.Reflector.start", start)
-    monkeypatch.setattr("controller.observe.contested.Reflector.stop", stop)
+    monkeypatch.setattr("controller.kube.watch.Reflector.start", start)
+    monkeypatch.setattr("controller.kube.watch.Reflector.stop", stop)
     return selectors
 
 
@@ -111,7 +118,7 @@ def contested(name: str, *, judged: bool = True) -> Contested:
 def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
 
     cluster = FakeCluster()
-    watches = ContestedWatches(cluster.client, cluster.discovery, lambda _: None)
+    watches = ContestedWatches(Lookout(cluster.client), cluster.discovery, lambda _: None)
     watches.watch("foo", [contested("a"), contested("b")])
     assert running == ["metadata.name=a", "metadata.name=b"]
     watches.watch("foo", [contested("b", judged=False), contested("c", judged=False)])
@@ -124,7 +131,7 @@ def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
 
 def test_a_kind_that_cannot_be_looked_up_ends_no_watch_and_leaves_none_behind(running: list[str]) -> None:
     cluster = FakeCluster()
-    watches = ContestedWatches(cluster.client, cluster.discovery, lambda _: None)
+    watches = ContestedWatches(Lookout(cluster.client), cluster.discovery, lambda _: None)
     watches.watch("foo", [contested("a")])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cluster, "resource", unanswered)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller.observe.lookout import Lookout
 from controller.observe.named import NamedWatches, WatchedObject
 from tests.support.fake_api import FakeApi, Received
 
@@ -21,7 +22,7 @@ class Room:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.told: queue.Queue[str] = queue.Queue()
-        self.watches = NamedWatches(api.client(), self.told.put)
+        self.watches = NamedWatches(Lookout(api.client()), self.told.put)
 
     def put(self) -> str:
         """Write the Secret; return its version."""
@@ -81,6 +82,13 @@ def test_one_that_goes_is_told(room: Room) -> None:
     room.watches.watch("shop", {SECRET: room.put()})
     room.watched(1)
     room.api.delete(SECRETS, "login")
+    assert room.wait_told() == "shop"
+
+
+def test_one_that_went_before_it_was_watched_is_told(room: Room) -> None:
+    version = room.put()
+    room.api.delete(SECRETS, "login")
+    room.watches.watch("shop", {SECRET: version})
     assert room.wait_told() == "shop"
 
 

@@ -1,0 +1,158 @@
+"""The story of a tenant who takes all that there is, and of the neighbour who installs as if he were alone."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from api import names
+from tests.support.bundles import Deployed, Manifest
+from tests.support.private_sources import secret_manifest
+from tests.support.tenants import ANN, BEN, OWN, Tenants
+
+pytestmark = pytest.mark.timeout(300)
+BENS = {"installNamespace": "other", "serviceAccountName": "installer"}
+DRIPPING = 40
+HALF = 8
+"""Of the fetch workers that there are by default."""
+MISSING = 200
+THREADS = 60
+"""Those of 16 watches and of asking, besides those of pools that work on 200 BundleDeployments."""
+SECONDS = 20.0
+"""The neighbour's bundle takes about two on an idle machine; dripping sources end after 120 at the earliest."""
+
+
+class Dripper:
+    """A server whose answers never end: a byte a second."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._stopped = threading.Event()
+        self.open = 0
+        """Connections that are being dripped on."""
+        self._lock = threading.Lock()
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._drip, args=(connection,), daemon=True).start()
+
+    def _drip(self, connection: socket.socket) -> None:
+        with connection, self._counted():
+            try:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while not self._stopped.wait(1.0):
+                    connection.sendall(b"x")
+            except OSError:
+                return
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self.open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.open -= 1
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._listener.close()
+
+
+@pytest.fixture
+def dripper() -> Iterator[Dripper]:
+    made = Dripper()
+    yield made
+    made.stop()
+
+
+def apply_all(tenants: Tenants, specs: dict[str, Manifest]) -> None:
+    """Apply BundleDeployments as ANN, with one command."""
+    items = [
+        {
+            "apiVersion": f"{names.GROUP}/v1alpha2",
+            "kind": names.KIND,
+            "metadata": {"name": name, "labels": {"of": "attack"}},
+            "spec": {"format": "plain", **OWN, **spec},
+        }
+        for name, spec in specs.items()
+    ]
+    manifest = {"apiVersion": "v1", "kind": "List", "items": items}
+    tenants.world.cluster.kubectl("apply", *ANN, "-f", "-", input=json.dumps(manifest))
+
+
+def dripping(dripper: Dripper, number: int) -> Manifest:
+    url = f"http://127.0.0.1:{dripper.port}/{number}.tar"
+    return {"sources": [{"kind": "http", "http": {"url": url}}]}
+
+
+def behind_a_secret(number: int) -> Manifest:
+    auth = {"secret": {"name": f"missing-{number}"}}
+    return {"sources": [{"kind": "image", "image": {"ref": "localhost:1/a:v1", "auth": auth}}]}
+
+
+@pytest.fixture
+def _cleaned(tenants: Tenants) -> Iterator[None]:
+    """Take away what the test applied in the end: in the midst of it, too, deletion is not held up."""
+    yield
+    tenants.world.cluster.kubectl("delete", "bd", "--selector=of=attack")
+
+
+@pytest.mark.usefixtures("_cleaned")
+def test_sources_that_never_end_hold_up_no_neighbour(tenants: Tenants, dripper: Dripper) -> None:
+    apply_all(tenants, {f"drip-{number}": dripping(dripper, number) for number in range(DRIPPING)})
+    tenants.world.wait(lambda: dripper.open >= HALF, "half of the fetch workers held")
+    started = time.monotonic()
+    deployed = tenants.apply(BEN, "bens", **BENS)
+    deployed.wait_ready()
+    assert time.monotonic() - started < SECONDS
+    assert dripper.open <= HALF
+    waiting = [waits(tenants, f"drip-{number}") for number in range(DRIPPING)]
+    assert sum(waiting) >= DRIPPING - HALF
+    tenants.world.cluster.kubectl("delete", "bd", "bens", *BEN)
+    deployed.wait_gone()
+
+
+def waits(tenants: Tenants, name: str) -> bool:
+    """Wait until status says what is done for a BundleDeployment; return whether it waits for its turn."""
+    deployed = Deployed(client=tenants.world.client, name=name, ref="", wait=tenants.world.wait)
+    return "waiting for a free fetch worker" in deployed.wait_for("Unpacked", "False", "Fetching")["message"]
+
+
+@pytest.mark.usefixtures("_cleaned")
+def test_secrets_that_are_missing_cost_few_threads_and_each_is_noticed(tenants: Tenants) -> None:
+    before = tenants.world.controller.threads()
+    apply_all(tenants, {f"secret-{number}": behind_a_secret(number) for number in range(MISSING)})
+    attacking = [
+        Deployed(client=tenants.world.client, name=f"secret-{number}", ref="", wait=tenants.world.wait)
+        for number in range(MISSING)
+    ]
+    for each in attacking:
+        each.wait_for("Unpacked", "False", "SecretNotFound")
+    bens = tenants.apply(BEN, "bens", **BENS, sources=behind_a_secret(0)["sources"])
+    bens.wait_for("Unpacked", "False", "SecretNotFound")
+    assert tenants.world.controller.threads() < before + THREADS
+    started = time.monotonic()
+    for namespace, number in (("other", 0), ("tenant", 0), ("tenant", MISSING - 1)):
+        login = {"username": "somebody", "password": "secret"}
+        tenants.put(namespace, "secrets", secret_manifest(namespace, f"missing-{number}", login))
+    bens.wait_for("Unpacked", "False", "Unreachable")
+    assert time.monotonic() - started < SECONDS
+    for number in (0, MISSING - 1):
+        attacking[number].wait_for("Unpacked", "False", "Unreachable")
+    tenants.world.cluster.kubectl("delete", "bd", "bens", *BEN)
+    bens.wait_gone()
