@@ -123,7 +123,9 @@ class Spec(Api):
     """ServiceAccount in installNamespace that objects are applied as and Secrets are read as; namespace and account
     must exist already. Empty: the controller's own account."""
     config: dict[str, Any] = Field(default_factory=dict, max_length=64)
-    """Options of the format: values and valuesFiles (helm), watchNamespace (registry-v1). Unknown keys are an error."""
+    """Options of the format: values and valuesFiles (helm), watchNamespace (registry-v1). Unknown keys are an error.
+    No place for passwords, tokens or keys: everybody sees it who may read BundleDeployments, rukpak-view included. Put
+    them into a Secret in installNamespace, and have the content name the Secret."""
     collision_protection: Literal["Prevent", "IfNoController", "None"] = "Prevent"
     """What is done with an object that exists already and is not ours. Prevent: refuse it. IfNoController: take it
     over if no controller owns it. None: take it over."""

@@ -21,7 +21,7 @@ BENS = {"installNamespace": "other", "serviceAccountName": "installer"}
 DRIPPING = 40
 HALF = 8
 """Of the fetch workers that there are by default."""
-MISSING = 200
+MISSING = 100
 THREADS = 60
 """Those of 16 watches and of asking, besides those of pools that work on 200 BundleDeployments."""
 SECONDS = 20.0

@@ -1,0 +1,166 @@
+"""What config/policy/strict refuses besides references that move: secrets that all would see, and unknown kinds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from controller.kube.client import ApiError
+from hack.control_plane.kubectl import KubectlError
+from tests.support.bundles import DEPLOYMENTS, ROOT, Manifest, World
+from tests.support.tenants import ANN, OWN, Tenants
+
+pytestmark = pytest.mark.timeout(300)
+IMAGE = {"kind": "image", "image": {"ref": f"example.com/a@sha256:{'a' * 64}"}}
+FOLDER = ROOT / "config/policy/strict"
+
+
+def helm(**values: Any) -> Manifest:
+    return {"format": "helm", "config": {"values": values}}
+
+
+def text(values: str) -> Manifest:
+    return {"format": "helm", "config": {"values": values}}
+
+
+def env(**variable: Any) -> Manifest:
+    return {"format": "registry-v1", "config": {"deploymentConfig": {"env": [variable]}}}
+
+
+def plug_in(kind: str, **parameters: Any) -> Manifest:
+    return {"sources": [{"kind": kind, "parameters": parameters}]}
+
+
+class Case(NamedTuple):
+    name: str
+    spec: Manifest
+    saying: str = ""
+    """What the refusal says; empty: it is admitted."""
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIEpAIBAAKCAQEA\n-----END CERTIFICATE-----\n"
+DEEP: Manifest = {"password": "hunter2"}
+for level in range(12):
+    DEEP = {f"level{level}": [DEEP]} if level % 2 else {f"level{level}": DEEP}
+SECRETS = [
+    Case("a password", helm(password="hunter2"), "spec.config: password: everybody sees it"),
+    Case("one of several words", helm(adminPassword="hunter2"), "adminPassword"),
+    Case("in the manner of variables", helm(ADMIN_PASSWORD="hunter2"), "ADMIN_PASSWORD"),
+    Case("with dashes", helm(**{"admin-passwd": "hunter2"}), "admin-passwd"),
+    Case("a token", helm(auth={"token": "abc"}), "token"),
+    Case("a key of an API", helm(auth={"apiKey": "abc"}), "apiKey"),
+    Case("one with an underscore", helm(auth={"api_key": "abc"}), "api_key"),
+    Case("a secret key", helm(s3={"secretKey": "abc"}), "secretKey"),
+    Case("that of a variable", helm(DJANGO_SECRET_KEY="abc"), "DJANGO_SECRET_KEY"),
+    Case("an access key", helm(s3={"secretAccessKey": "abc"}), "secretAccessKey"),
+    Case("a private key by its name", helm(tls={"privateKey": "abc"}), "privateKey"),
+    Case("a client's secret", helm(oidc={"clientSecret": "abc"}), "clientSecret"),
+    Case("several", helm(password="a", auth={"token": "b"}), "token, password"),
+    Case("a password far down", helm(**DEEP), "password"),
+    Case("a private key by its form", helm(files={"a.pem": PEM}), "holds a private key"),
+    Case("a private key in a text", text(f"tls: |\n  {PEM}"), "holds a private key"),
+    Case("a token of a forge", helm(git={"login": f"ghp_{'a' * 36}"}), "holds a token"),
+    Case("a key of a cloud", helm(aws={"id": "AKIAIOSFODNN7EXAMPLE"}), "holds a token"),
+    Case("a URL with a password", helm(database="postgres://shop:hunter2@db:5432/shop"), "a URL with a password"),
+    Case("a variable with a password", env(name="DB_PASSWORD", value="hunter2"), "DB_PASSWORD"),
+    Case("a variable with a secret", env(name="CLIENT_SECRET", value="hunter2"), "CLIENT_SECRET"),
+    Case("a password in a text", text("auth:\n  password: hunter2\n"), "password"),
+    Case("on its first line", text("password: hunter2"), "password"),
+    Case("in a list", text("users:\n- password: hunter2\n"), "password"),
+    Case("in quotes", text('auth:\n  password: "hunter2"\n'), "password"),
+    Case("in single quotes", text("auth:\n  adminPassword: 'hunter2'\n"), "adminPassword"),
+    Case("a text of JSON", text('{"auth":{"password":"hunter2"}}'), "password"),
+    Case("a text of JSON with spaces", text('{"auth": {"password": "hunter2"}}'), "password"),
+]
+NONE = [
+    Case("no config", {}),
+    Case("usual values", helm(replicas=3, image={"tag": "1.2"}, enabled=True, factor=0.5, nothing=None, list=[1, "a"])),
+    Case("the name of a Secret", helm(existingSecret="foo", secretName="bar", imagePullSecrets=[{"name": "a"}])),
+    Case("a reference to one", helm(passwordSecretRef={"name": "foo", "key": "password"})),
+    Case(
+        "which key of it", helm(passwordKey="db", existingSecretPasswordKey="db", secretKeys={"adminPasswordKey": "a"})
+    ),
+    Case("another spelling of that", helm(existingSecretKey="a", userPasswordSecretKey="b", existingSecretToken="c")),
+    Case("an empty password", helm(password="", auth={"token": None}, automountServiceAccountToken=True, tokens=3)),
+    Case("a reference to a variable", helm(password="$(PASSWORD)", token="${TOKEN}", apiKey="{{ .Values.key }}")),
+    Case("a variable from a Secret", env(name="DB_PASSWORD", valueFrom={"secretKeyRef": {"name": "a", "key": "b"}})),
+    Case("a variable that refers to another", env(name="DB_PASSWORD", value="$(OTHER)")),
+    Case("a certificate", helm(ca=CERTIFICATE)),
+    Case(
+        "a URL", helm(database="postgres://db:5432/shop", at="https://example.com/a@b", user="ssh://git@example.com/a")
+    ),
+    Case("a URL with a reference", helm(database="postgres://shop:$(PASSWORD)@db:5432/shop")),
+    Case("a text without secrets", text("auth:\n  existingSecret: foo\n  password: ''\n  token: \"\"\nreplicas: 3\n")),
+    Case("a text with switches", text("automountServiceAccountToken: false\npassword: null\ntoken:\n  name: a\n")),
+    Case(
+        "a text about passwords", helm(note="the password: see the Secret", motd="token or password", ask="password: ")
+    ),
+    Case("a text of JSON without secrets", text('{"auth": {"password": "", "existingSecret": "a"}, "replicas": 3}')),
+    Case("a hundred KiB of values", helm(**{f"key{number}": "v" * 90 for number in range(1000)})),
+]
+KINDS = [
+    Case("a plug-in's kind", plug_in("example.com/s3", bucket="a"), "the kind example.com/s3 is forbidden here"),
+    Case("one without parameters", {"sources": [{"kind": "example.com/s3"}]}, "example.com/s3"),
+    Case("a listed one", plug_in("example.com/listed", bucket="a")),
+    Case(
+        "a listed one without verification",
+        plug_in("example.com/listed", insecureSkipTLSVerify=True),
+        "insecureSkipTLSVerify is forbidden here, in parameters as well",
+    ),
+    Case("a listed one with it", plug_in("example.com/listed", insecureSkipTLSVerify=False)),
+]
+
+
+@pytest.fixture(scope="module")
+def strict(tenants: Tenants) -> Iterator[World]:
+    """The policies in force, with one kind listed as the README says."""
+    world = tenants.world
+    world.cluster.kubectl("apply", "-k", str(FOLDER))
+    plugins = world.cluster.kubectl("get", "validatingadmissionpolicy", "rukpak-strict-plugins", "--output=json")
+    listed = json.loads(plugins)
+    assert listed["spec"]["variables"][0] == {"name": "allowed", "expression": "[]"}
+    patch = [{"op": "replace", "path": "/spec/variables/0/expression", "value": "['example.com/listed']"}]
+    world.cluster.kubectl(
+        "patch", "validatingadmissionpolicy", "rukpak-strict-plugins", "--type=json", f"--patch={json.dumps(patch)}"
+    )
+    world.wait(lambda: refusal(world, helm(password="a")), "the policy for config in force")
+    world.wait(lambda: refusal(world, plug_in("example.com/s3")), "the policy for plug-ins in force")
+    world.wait(lambda: not refusal(world, plug_in("example.com/listed")), "the listed kind admitted")
+    yield world
+    world.cluster.kubectl("delete", "-k", str(FOLDER))
+
+
+def refusal(world: World, spec: Manifest) -> str:
+    """Return why the API server refuses a BundleDeployment; empty if it does not."""
+    body = {
+        "apiVersion": f"{names.GROUP}/v1alpha2",
+        "kind": names.KIND,
+        "metadata": {"name": "probe"},
+        "spec": {"format": "plain", "sources": [IMAGE], **spec},
+    }
+    try:
+        world.client.request("POST", DEPLOYMENTS, query=[("dryRun", "All")], body=body)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize("case", [*SECRETS, *NONE, *KINDS], ids=lambda case: case.name)
+def test_what_is_refused_and_what_is_admitted(strict: World, case: Case) -> None:
+    found = refusal(strict, case.spec)
+    assert case.saying in found if case.saying else not found
+    assert "hunter2" not in found
+
+
+def test_a_tenant_cannot_show_a_password_to_everybody(strict: World, tenants: Tenants) -> None:
+    with pytest.raises(KubectlError, match="everybody sees it"):
+        tenants.apply(ANN, "shown", "unused", **OWN, sources=[IMAGE], **helm(password="hunter2"))
+    tenants.apply(ANN, "shown", "unused", **OWN, sources=[IMAGE], **helm(existingSecret="login"))
+    patch = json.dumps({"spec": {"config": {"values": {"password": "hunter2"}}}})
+    tenants.may_not(ANN, "patch", "bd", "shown", "--type=merge", f"--patch={patch}", saying="everybody sees it")
+    strict.cluster.kubectl("delete", "bd", "shown", *ANN)
