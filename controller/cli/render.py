@@ -1,7 +1,8 @@
 """`rukpak render`: what the controller would apply, by the controller's own code (DESIGN, rule 9).
 
 A folder is treated as the content of one source, and needs neither a cluster nor a network. With `-f` the sources of a
-BundleDeployment are resolved and fetched; pins in its status are used, as the controller uses them.
+BundleDeployment are resolved and fetched; pins in its status are used, as the controller uses them. Secrets that it
+names are read only after the user has agreed (consent.py).
 """
 
 from __future__ import annotations
@@ -22,8 +23,17 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller import capabilities as capabilities_file
 from controller import settings
-from controller.cli import manifest
-from controller.cli.command import MisuseError, add_cluster_options, add_output, connect, make_parser, read_file, tell
+from controller.cli import consent, manifest
+from controller.cli.command import (
+    FAILED,
+    MisuseError,
+    add_cluster_options,
+    add_output,
+    connect,
+    make_parser,
+    read_file,
+    tell,
+)
 from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.content.archive import write_entries
 from controller.content.folder import read_folder
@@ -45,9 +55,13 @@ def main(arguments: Sequence[str]) -> int:
     """Render a bundle; returns the exit status."""
     options = _parse(arguments)
     capabilities = _capabilities(options.capabilities)
+    deployment = _read(options) if options.file else None
+    if deployment and not (options.use_secrets or consent.is_given(_uses(options, deployment), options.file)):
+        tell("rukpak render: cancelled, no Secret was read")
+        return FAILED
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, ContentStore(Path(folder)) as store:
-        if options.file:
-            revision = _render_deployment(options, store, capabilities)
+        if deployment:
+            revision = _render_deployment(options, deployment, store, capabilities)
         else:
             revision = _render_folder(options, store, capabilities)
     for warning in revision.warnings:
@@ -60,6 +74,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = make_parser("render", "Show the objects of a bundle, as the controller would apply them.")
     parser.add_argument("dir", nargs="?", metavar="DIR", help="folder with the content of a bundle")
     parser.add_argument("-f", "--file", metavar="FILE", help="BundleDeployment whose sources are fetched; - is stdin")
+    parser.add_argument(
+        "--use-secrets", action="store_true", help="read the Secrets that FILE names, and send them, without asking"
+    )
     parser.add_argument("--format", help="spec.format; of a folder by default plain")
     parser.add_argument("--name", help=f"name of the BundleDeployment; of a folder by default {NAME}")
     parser.add_argument("--install-namespace", metavar="NS", help="spec.installNamespace")
@@ -124,10 +141,20 @@ def _render_folder(options: argparse.Namespace, store: ContentStore, capabilitie
 # a BundleDeployment
 
 
-def _render_deployment(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
+def _read(options: argparse.Namespace) -> BundleDeployment:
     deployment = manifest.read(read_file(options.file), options.file, _overrides(options))
+    check(deployment.spec)
+    return deployment
+
+
+def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[consent.Use]:
+    return consent.uses_of(deployment, _settings(options).network(in_pod=False).registry_mirrors)
+
+
+def _render_deployment(
+    options: argparse.Namespace, deployment: BundleDeployment, store: ContentStore, capabilities: Capabilities
+) -> Revision:
     spec, status = deployment.spec, deployment.status
-    check(spec)
     builder = Builder(
         store,
         _STORE_BYTES,

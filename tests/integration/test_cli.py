@@ -61,7 +61,7 @@ def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(w
     value = deployed.read()
     value["spec"]["sources"][0]["image"]["auth"] = {"secret": {"name": "missing"}}
     value["status"] = {}
-    done = rukpak("render", "-f", "-", stdin=json.dumps(value), status=1)
+    done = rukpak("render", "-f", "-", "--use-secrets", stdin=json.dumps(value), status=1)
     assert done.stderr.startswith('SecretNotFound: spec.sources[0].image.auth: Secret "')
     assert len(done.stderr.splitlines()) == 1
 

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -48,6 +49,9 @@ class Room:
     def put(self, name: str) -> None:
         self.api.put(SECRETS, name, about={"namespace": "ns"})
 
+    def is_told(self, name: str) -> bool:
+        return (name, True) in list(self.told.queue)
+
     def wait_told(self) -> tuple[str, bool]:
         return self.told.get(timeout=SECONDS)
 
@@ -76,7 +80,7 @@ def test_a_thousand_missing_objects_cost_a_few_threads_and_each_is_found(room: R
     assert threads() - before <= 3
     for name in ("missing-999", "missing-0"):  # one is asked for, one is watched
         room.put(name)
-        wait_for(lambda name=name: (name, True) in list(room.told.queue), SECONDS, name)
+        wait_for(partial(room.is_told, name), SECONDS, name)
 
 
 def test_what_is_asked_for_is_told_when_it_comes_changes_and_goes_and_not_else(room: Room) -> None:
