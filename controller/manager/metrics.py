@@ -22,8 +22,8 @@ from api.v1alpha2.types import BundleDeployment
 from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
 from controller.observer import Observer, Phase, SourceResult
-from controller.supervision import Kind
 from controller.preparations import Counts
+from controller.supervision import Kind
 
 CONTROLLER = "bundledeployment"
 """Name of controller and queue: controller-runtime makes it from the kind."""

@@ -22,6 +22,7 @@ from controller.kube.client import METADATA, ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.kube.watch import Reflector
 from controller.shares import Shares
+from controller.supervision import Kind, Supervisor
 
 __all__ = ["Followed", "Lookout", "Sight"]
 
@@ -98,7 +99,7 @@ class Lookout:
         self._client = client
         self._places = Shares(watches)
         self._lock = threading.Lock()
-        self._round = _Round(pace)
+        self._round = _Round(pace, client.supervisor)
 
     def make(self, share: str, sight: Sight[RecordT]) -> Followed[RecordT]:
         """Return an object to be followed, at the expense of a share; start it."""
@@ -189,8 +190,8 @@ class _Asked(Generic[RecordT]):
 class _Round:
     """Asks for objects one after the other, each share in turn, on a thread that begins with the first. Thread-safe."""
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
+    def __init__(self, pace: Pace, supervisor: Supervisor) -> None:
+        self._pace, self._supervisor = pace, supervisor
         self._lines: OrderedDict[str, OrderedDict[_Asked[Any], float]] = OrderedDict()
         """By share, whose turn is next first: the objects, least recently asked first, and when each is due."""
         self._changed = threading.Condition()
@@ -203,7 +204,7 @@ class _Round:
             line[asked] = 0.0
             line.move_to_end(asked, last=False)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="lookout", daemon=True)
+                self._thread = self._supervisor.thread(Kind.WATCH, "lookout", self._run)
                 self._thread.start()
             self._changed.notify()
 
