@@ -28,6 +28,7 @@ from api.v1alpha2.conditions import Reason
 from controller.confinement import STARTING, confined
 from controller.content.limits import describe_bytes
 from controller.sources.deadline import check_deadline
+from controller.sources.git_pace import GitPace
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails where there is none
 import git
@@ -106,7 +107,7 @@ class GitRunner:
         config: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._access, self._folder = access, folder
+        self._access, self._folder, self._talks = access, folder, bool(protocols)
         settings = {**_CONFIG, **(config or {})}
         settings.update((f"protocol.{protocol}.allow", "always") for protocol in protocols.split(":") if protocol)
         self._environment = {
@@ -160,7 +161,7 @@ class GitRunner:
             running = git.Git(self._folder).execute(
                 command, env=self._environment, istream=source, as_process=True, start_new_session=True
             )
-        return Child(running, self._access, self._folder)
+        return Child(running, self._access, self._folder, talks=self._talks)
 
 
 class Child:
@@ -170,7 +171,7 @@ class Child:
         stopped: why the watcher has killed it, in which case its output is cut short; None otherwise.
     """
 
-    def __init__(self, running: git.Git.AutoInterrupt, access: Access, folder: Path) -> None:
+    def __init__(self, running: git.Git.AutoInterrupt, access: Access, folder: Path, *, talks: bool) -> None:
         self._running = running  # GitPython kills git when this is collected
         process = running.proc
         if process is None or process.stdout is None or process.stderr is None:
@@ -179,6 +180,7 @@ class Child:
         self._output, self._complaints = cast("BinaryIO", process.stdout), cast("BinaryIO", process.stderr)
         self._access, self._folder = access, folder
         self._complaint = bytearray()
+        self._pace = GitPace(process.pid, access.network) if talks else None
         self.stopped: Exception | None = None
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="git", daemon=True)
@@ -261,12 +263,17 @@ class Child:
             return
         try:
             check_deadline(self._access)
-            self._check_size()
+            self._check_pace(self._check_size())
         except Exception as error:  # noqa: BLE001 - without its watcher the child must not go on, whatever it was
             self.stopped = error
             self._kill()
 
-    def _check_size(self) -> None:
+    def _check_pace(self, size: int) -> None:
+        if self._pace and (problem := self._pace.problem(size)):
+            message = f"{self._access.path}.repository: its server cannot be used: {problem}; check address and network"
+            raise BundleError(Reason.UNREACHABLE, message)
+
+    def _check_size(self) -> int:
         size, budget = folder_bytes(self._folder), self._access.limits.compressed_bytes
         self._access.progress(size, 0)
         if size >= budget:
@@ -275,6 +282,7 @@ class Child:
                 "make it smaller, or let the administrator raise the budget"
             )
             raise BundleError(Reason.CONTENT_REJECTED, message)
+        return size
 
 
 def folder_bytes(folder: Path) -> int:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Limits
+from api.plugins import Access, Limits, Network
 from api.v1alpha2.conditions import Reason
-from controller.sources import git_process
+from controller.sources import git_pace, git_process
 from controller.sources.git_process import GitFailed, GitRunner
 
 # Git runs a command line for an alias that begins with "!": any program stands for git and its children here.
@@ -99,6 +99,22 @@ def test_the_whole_group_is_killed(how: str, access: Access) -> None:
         shell(access, f"sh -c 'echo $$ > {note}; exec sleep 60' & wait")
     assert caught.value.reason is Reason.UNREACHABLE
     assert not stays(int(note.read_text()))
+
+
+def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.3)
+    network = Network(idle_seconds=0.3)
+    runner = GitRunner(replace(access, network=network), access.scratch / "repository", protocols="ssh", config=SHELL)
+    started = time.monotonic()
+    with pytest.raises(BundleError, match="it sends less than 16 KiB a second") as caught:
+        runner.run("program", "exec sleep 60")
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert time.monotonic() - started < 20
+
+
+def test_what_git_works_on_alone_takes_its_time(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.1)
+    assert shell(replace(access, network=Network(idle_seconds=0.1)), "sleep 0.5; echo done") == "done\n"
 
 
 def test_what_git_leaves_behind_is_killed(access: Access) -> None:
