@@ -109,6 +109,8 @@ class Access:
     limits: Limits = Limits()
     network: Network = Network()
     credentials: Credentials | None = None
+    confinement_required: bool = True
+    """Whether a program must not be started where the kernel cannot keep it from other files and the network."""
     previous: Resolution | None = None
     """When polling: what it was resolved to last, to be returned again if nothing has changed."""
     progress: Callable[[int, int], None] = lambda done, total: None
@@ -233,6 +235,8 @@ class Means:
     """What one run of a program may write."""
     programs: Mapping[str, str] = field(default_factory=dict)
     """Where the administrator says that programs are, by name; others are looked for."""
+    confinement_required: bool = True
+    """Whether a program must not be started where the kernel cannot keep it from other files and the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

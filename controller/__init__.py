@@ -30,5 +30,6 @@
 
 The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs,
 metrics, probes), `supervision` (threads that must not end), `kube` (requests, watches, the Lease), `extensions`
-(plug-ins by kind), `confinement` (limits of git and helm). Rules by number, and how to add things: README.md.
+(plug-ins by kind), `confinement` (what git and helm may use and reach, by `landlock` and `seccomp`). Rules by number,
+and how to add things: README.md.
 """

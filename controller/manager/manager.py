@@ -19,6 +19,7 @@ from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
 from controller.appraisal import Appraiser
 from controller.assistance import PROGRESS_SECONDS, Assistant
+from controller.confinement import Mechanisms
 from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.deletion import Deleter
@@ -143,6 +144,7 @@ class Manager:
         While another process leads, only watch: the caches are warm when it ends.
         """
         log.info("starting", extra={"version": version("rukpak"), "namespace": self.settings.namespace})
+        _tell_confinement(self.settings)
         self.events.start()
         if self.election:
             self.election.start()
@@ -197,6 +199,13 @@ class Manager:
             self.election.stop(LAST_WRITES_SECONDS)
         for server in self.servers:
             server.stop()
+
+
+def _tell_confinement(settings: Settings) -> None:
+    """Say what git and helm are kept in by; a warning, if that is not all that it should be."""
+    found = Mechanisms.found()
+    level = logging.WARNING if found.lack() else logging.INFO
+    log.log(level, "confinement of git and helm", extra={"confinement": settings.confinement, **found.described()})
 
 
 def _end_at_once() -> None:
@@ -332,6 +341,7 @@ def make_manager(settings: Settings) -> Manager:
             store_bytes=store.bytes_used,
             preparations=preparations.counts,
             version=version("rukpak"),
+            confinement=Mechanisms.found().counted(),
         )
     )
     probes = Probes(

@@ -51,6 +51,8 @@ class State:
     store_bytes: Callable[[], int]
     preparations: Callable[[], Counts]
     version: str
+    confinement: Mapping[str, int]
+    """By mechanism: 0, where there is none."""
 
 
 class Metrics(Observer):
@@ -176,6 +178,7 @@ class _States(Collector):
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
         counts = state.preparations()
         yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})
+        yield _family("rukpak_confinement", {(name,): value for name, value in state.confinement.items()})
         yield _family("rukpak_build_info", {(state.version,): 1})
         if state.leading():
             yield from _collect_deployments(list(state.deployments()))

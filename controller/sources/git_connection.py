@@ -55,7 +55,11 @@ class Connection:
     protocols: str
     """For GIT_ALLOW_PROTOCOL."""
     config: Mapping[str, str]
+    port: int
+    """Of TCP: the only one that git gets."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: Path | None = None
+    """That git starts, in the scratch folder."""
 
 
 def connect(repository: Repository, parameters: Mapping[str, Any], access: Access) -> Connection:
@@ -86,7 +90,7 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
     }
     if header:
         config[f"http.{repository.scheme}://{repository.authority}/.extraHeader"] = f"Authorization: {header}"
-    return Connection(protocols=repository.scheme, config=config)
+    return Connection(protocols=repository.scheme, config=config, port=repository.port)
 
 
 # the address
@@ -189,8 +193,14 @@ def _connect_ssh(repository: Repository, addresses: list[str], credentials: Cred
         f"HostKeyAlias={repository.host_key_name}",
         *([] if repository.user else ["User=git"]),
     ]
-    environment = {"GIT_SSH": str(_write_program(options, access)), "GIT_SSH_VARIANT": "ssh"}
-    return Connection(protocols=SSH, config={"remote.origin.url": repository.url}, environment=environment)
+    program = _write_program(options, access)
+    return Connection(
+        protocols=SSH,
+        config={"remote.origin.url": repository.url},
+        port=repository.port,
+        environment={"GIT_SSH": str(program), "GIT_SSH_VARIANT": "ssh"},
+        program=program,
+    )
 
 
 def _write_program(options: list[str], access: Access) -> Path:

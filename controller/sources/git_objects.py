@@ -44,6 +44,8 @@ class Objects:
             protocols=connection.protocols,
             config=connection.config,
             environment=connection.environment,
+            port=connection.port,
+            program=connection.program,
         )
 
     # fetching

@@ -3,7 +3,8 @@
 Invariants: a child gets PATH and what is named here, nothing else of our environment; settings and credentials go
 through the environment, never through argv; no hook, prompt, configuration file or further transport; it is in a
 session of its own, whose whole process group is killed at the deadline, on cancel, over budget, and once it has ended;
-its memory, its files and its output are bounded.
+its memory, its files and its output are bounded. It sees no files but those of the scratch folder, and of the network
+one TCP port, or nothing.
 
 GitPython serves for starting the child only: its own timeout needs pgrep or ps, and leaves git-remote-https behind
 without them. Not here: what git is asked (git_objects.py, git.py), and what its complaints mean (git_failures.py).
@@ -25,7 +26,7 @@ from typing import BinaryIO, Self, cast
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access
 from api.v1alpha2.conditions import Reason
-from controller.confinement import STARTING, confined
+from controller.confinement import View, confined, programs, start_confined
 from controller.content.limits import describe_bytes
 from controller.sources.deadline import check_deadline
 from controller.sources.git_pace import GitPace
@@ -96,6 +97,8 @@ class GitRunner:
         protocols: that a child may speak; '' for children that have no business on the network.
         config: further settings.
         environment: further variables.
+        port: of TCP, that a child may connect to; 0: it has no business on the network.
+        program: of our own making, that git may start.
     """
 
     def __init__(
@@ -106,8 +109,11 @@ class GitRunner:
         protocols: str = "",
         config: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        port: int = 0,
+        program: Path | None = None,
     ) -> None:
         self._access, self._folder, self._talks = access, folder, bool(protocols)
+        self._port, self._program = port, program
         settings = {**_CONFIG, **(config or {})}
         settings.update((f"protocol.{protocol}.allow", "always") for protocol in protocols.split(":") if protocol)
         self._environment = {
@@ -157,11 +163,20 @@ class GitRunner:
         dropped = [f"--unset={name}" for name in os.environ if name not in (*_KEPT, *self._environment)]
         files = self._access.limits.compressed_bytes
         command = confined(["env", *dropped, "git", *arguments], fsize=files, data=_MEMORY_BYTES)
-        with STARTING:
-            running = git.Git(self._folder).execute(
+
+        def start() -> git.Git.AutoInterrupt:
+            return git.Git(self._folder).execute(
                 command, env=self._environment, istream=source, as_process=True, start_new_session=True
             )
+
+        required = self._access.confinement_required
+        running = start_confined(start, self._view(), self._access.path, required=required)
         return Child(running, self._access, self._folder, talks=self._talks)
+
+    def _view(self) -> View:
+        found = programs("prlimit", "env", "git", *(["ssh"] if self._program else []))
+        ours = (self._program,) if self._program else ()
+        return View(programs=(*found, *ours), change=(self._access.scratch.resolve(),), port=self._port)
 
 
 class Child:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from controller.confinement import Mechanisms
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.folders import OWNER, make_owned_folder, take_away
 from hack.control_plane.processes import Process, running_process, write_note
@@ -109,6 +110,9 @@ class Stage(ABC):
             "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",  # several may be given at a time
             "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
         }
+        if lack := Mechanisms.found().lack():
+            self.shell.tell(f"{lack}: git and helm are started all the same, for this demonstration only")
+            environment["RUKPAK_CONFINEMENT"] = "best-effort"
         self._controller = Process("controller", self.folder, [ROOT / "hack" / "run"], environment)
         self.shell.tell(f"$ hack/run 2> {self._controller.log} &")
         self._controller.start()

@@ -1,13 +1,14 @@
 """The container image: assembled into a folder by the step that the Dockerfile runs, entered by chroot, put to work.
 
-Nothing of this machine is reachable from there but the kernel and the network, as in a container.
+Nothing of this machine is reachable from there but the kernel and the network, as in a container; user, capabilities
+and system calls are those of a pod with the runtime's default seccomp profile (tests/support/pod.py).
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.confinement import Mechanisms
 from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
@@ -24,7 +26,7 @@ from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from hack.image import assemble
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, config_map, is_answered, new_name
-from tests.support.charts import chart_of
+from tests.support.charts import chart_of, write
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh
 from tests.support.private_sources import FORGE, commit_bundle, secret_manifest
@@ -38,6 +40,39 @@ ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "PYTHONDONTWRITEBYTECODE": "1"
 DEVICES = {"null": 3, "urandom": 9}
 """By name their minor number."""
 PLUGINS = [*entry_points(group="rukpak.sources"), *entry_points(group="rukpak.formats")]
+TRIALS = (
+    "open('/tmp/kubeconfig').read()",
+    "os.listdir('/tmp')",
+    "os.listdir('..')",
+    "os.listdir('/var/cache/rukpak')",
+    "open('/tmp/new', 'w')",
+    "open('new', 'w')",
+    "socket.create_connection(('127.0.0.1', 1))",
+    "socket.socket(type=socket.SOCK_DGRAM)",
+    "socket.socket(socket.AF_UNIX)",
+    "os.kill(os.getppid(), 0)",
+)
+HOSTILE = f"""#!/usr/local/bin/python
+import json, os, socket, sys
+if "version" in sys.argv:
+    sys.exit(print("v3.99.0"))
+came_of = {{}}
+for number, trial in enumerate({TRIALS!r}):
+    try:
+        came_of[f"trial-{{number}}"] = f"done: {{trial}} {{eval(trial)}}"
+    except OSError as error:
+        came_of[f"trial-{{number}}"] = type(error).__name__
+print("---\\n# Source: c/templates/a.yaml")
+print(json.dumps({{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "a"}}, "data": came_of}}))
+"""
+"""Stands for Helm, and for whatever somebody makes of it."""
+IN_A_POD = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl.restype = libc.unshare.restype = ctypes.c_int
+seccomp, no_new_privileges = libc.prctl(21, 0, 0, 0, 0), libc.prctl(39, 0, 0, 0, 0)
+print(seccomp, no_new_privileges, libc.unshare(0x10000000), ctypes.get_errno(), os.access("/etc", os.W_OK))
+"""
 TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: '{{ .Values.color }}'}\n"
 
 
@@ -67,12 +102,12 @@ def add_devices(folder: Path) -> None:
 
 def entering(image: Path) -> list[str]:
     """Return the command that enters it: as its user, or, for who may not, as the only user of a namespace."""
-    chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin") or "chroot"
+    pod = [sys.executable, "-I", str(ROOT / "tests/support/pod.py"), str(image)]
     if os.geteuid() == 0:
-        return [chroot, f"--userspec={USER}:{USER}", str(image)]
-    mounting = " && ".join(f'mount --bind /dev/{name} "$0/dev/{name}"' for name in DEVICES)
+        return pod
+    mounting = " && ".join(f'mount --bind /dev/{name} "{image}/dev/{name}"' for name in DEVICES)
     namespaces = ["unshare", "--user", "--map-root-user", "--mount"]
-    return [*namespaces, "/bin/sh", "-c", f'{mounting} && exec {chroot} "$0" "$@"', str(image)]
+    return [*namespaces, "/bin/sh", "-c", f'{mounting} && exec "$0" "$@"', *pod]
 
 
 def run(image: Path, *command: str) -> str:
@@ -131,6 +166,28 @@ def test_nothing_in_it_can_be_changed_or_raises_rights(image: Path) -> None:
 @pytest.mark.parametrize("program", ["sh", "bash", "dash", "apt-get", "dpkg", "pip", "perl", "curl", "su", "mount"])
 def test_it_lacks(image: Path, program: str) -> None:
     assert not list(image.glob(f"**/bin/{program}"))
+
+
+def test_it_runs_as_in_a_pod(image: Path) -> None:
+    assert run(image, "python", "-c", IN_A_POD) == f"2 1 -1 {errno.EPERM} False\n"
+
+
+def test_the_kernel_confines_programs_in_a_pod(image: Path) -> None:
+    script = (
+        "from controller.confinement import Mechanisms; print(Mechanisms.found().landlock, Mechanisms.found().lack())"
+    )
+    assert run(image, "python", "-c", script) == f"{Mechanisms.found().landlock} \n"
+
+
+def test_a_hostile_helm_reaches_nothing_of_a_pod(image: Path) -> None:
+    """What --helm names tries all that it can, and tells in an object what came of it."""
+    write(image / "tmp/chart", {"Chart.yaml": b"apiVersion: v2\nname: c\nversion: 1.0.0\n"})
+    write(image / "tmp", {"helm": HOSTILE.encode(), "kubeconfig": b"canary"})
+    (image / "tmp/helm").chmod(0o755)
+    rendering = ("/tmp/chart", "--format=helm", "--helm=/tmp/helm", "--output=json")
+    text = run(image, "python", "-m", "controller", "render", *rendering)
+    data = json.loads(text)["items"][0]["data"]
+    assert data == {f"trial-{number}": "PermissionError" for number in range(len(TRIALS))}
 
 
 @pytest.fixture

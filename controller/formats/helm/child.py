@@ -2,8 +2,8 @@
 
 Invariants: it is in a session of its own, whose whole process group is killed at the deadline, on cancel, over its
 budget of output, and once it has ended; memory, processor time and open files are bounded before it starts, and it can
-write no file; it gets no variable of our environment but PATH, no home, and no cluster. It has no network: a network
-namespace of its own where the kernel grants one, and everywhere variables that name a proxy which does not exist.
+write no file; it gets no variable of our environment but PATH, no home, and no cluster. It works in the scratch folder,
+sees no other content, and opens no socket; where the kernel grants one it is in a network namespace of its own, too.
 
 Not here: what is run (format.py, program.py), and what is made of its complaints (complaints.py).
 """
@@ -18,15 +18,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.confinement import STARTING, confined
+from controller.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
 from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
 
@@ -37,25 +35,6 @@ _COMPLAINT_BYTES = 256 * 1024  # of stderr that is kept: a thousand templates th
 _PROCESSORS = 2
 _FILES = 256
 _PROXY = "http://127.0.0.1:1"  # where nothing listens
-_NAMESPACES = ("unshare", "--user", "--net")
-
-
-class Isolation(Enum):
-    """How a child is kept from the network."""
-
-    NAMESPACE = "none: a network namespace of its own"
-    PROXY = "proxy variables alone: the kernel grants no network namespace"
-
-    @staticmethod
-    @cache
-    def found() -> Isolation:
-        """Return what this machine has; it is tried once."""
-        with suppress(OSError, subprocess.SubprocessError):
-            command = [*_NAMESPACES, "true"]
-            quiet = subprocess.DEVNULL
-            subprocess.run(command, check=True, stdin=quiet, stdout=quiet, stderr=quiet, timeout=10)
-            return Isolation.NAMESPACE
-        return Isolation.PROXY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +52,16 @@ def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str)
     """Run a program to its end.
 
     Args:
-        command: absolute path and arguments; no secrets.
+        command: absolute path and arguments: paths are relative to the scratch folder; no secrets, and no name that
+            content brings.
         text: its standard input.
         means: its limits, the scratch folder that holds its input, and the cancel token.
         subject: what is worked on; messages begin with it.
 
-    Raises: BundleError (RenderLimitExceeded for time and output, RenderFailed once nobody waits any more).
+    Raises: BundleError (RenderLimitExceeded for time and output, RenderFailed once nobody waits any more,
+        NotSupported where the kernel cannot confine it).
     """
-    with _input(text, means) as source, _spawn(command, source, means) as process:
+    with _input(text, means) as source, _spawn(command, source, means, subject) as process:
         return _Watch(process, means, subject).collect()
 
 
@@ -102,20 +83,25 @@ def scratch_of(means: Means) -> Path:
 
 
 @contextmanager
-def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Iterator[subprocess.Popen[bytes]]:
+def _spawn(
+    command: Sequence[str], source: BinaryIO | None, means: Means, subject: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start the program; nothing of it is left when the block ends."""
-    wrapped = _wrapped(command, means)
-    with STARTING:
-        process = subprocess.Popen(
+    wrapped, environment, folder = _wrapped(command, means), _environment(means), scratch_of(means)
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             wrapped,
             stdin=source or subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(means),
-            cwd="/",
+            env=environment,
+            cwd=folder,
             start_new_session=True,
         )
-    with process:
+
+    view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(),))
+    with start_confined(start, view, quote(subject), required=means.confinement_required) as process:
         try:
             yield process
         finally:
@@ -129,7 +115,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wrapped(command: Sequence[str], means: Means) -> list[str]:
-    namespaces = _NAMESPACES if Isolation.found() is Isolation.NAMESPACE else ()
+    namespaces = WITHOUT_NETWORK if Mechanisms.found().network_namespace else ()
     seconds = int(means.seconds * _PROCESSORS) + 1
     limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
     return confined([*namespaces, *command], **limits)

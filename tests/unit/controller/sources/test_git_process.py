@@ -60,7 +60,8 @@ def test_nothing_of_our_environment_is_seen(access: Access, monkeypatch: pytest.
 
 def test_settings_are_not_in_argv(access: Access) -> None:
     runner = GitRunner(access, access.scratch / "repository", config={**SHELL, "http.extraHeader": "canary"})
-    assert b"canary" not in runner.run("program", "cat /proc/$PPID/cmdline")
+    with runner.start("program", "echo $PPID; sleep 1") as child:
+        assert b"canary" not in Path(f"/proc/{int(child.read_line())}/cmdline").read_bytes()
     assert runner.run("config", "http.extraHeader") == b"canary\n"
 
 
