@@ -1,25 +1,22 @@
 """What Helm complains of, as one line for a condition: where, what, and never a value.
 
 Helm quotes values where a function of a template fails on one, and charts put them into messages of their own (`fail`).
-Whatever text or number is among the values given is taken out of what is shown.
+Whatever text or number is among the values given is taken out of what is shown (hiding.py).
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.helm.child import Result
-from controller.formats.helm.values import scalars_of
+from controller.formats.helm.hiding import HIDDEN, Hider, one_line
 
 _SHOWN = 600  # characters of a message
-_LEAST = 4  # characters of a value that is taken out: what is shorter is no secret, and is part of many words
-_HIDDEN = "…"
 _GO_RUNTIME = 2  # exit status when Go itself gives up
 _LAST_ERROR = re.compile(r"(?m)^Error: ")
 _HINT = "Use --debug flag to render out invalid YAML"
@@ -50,11 +47,11 @@ def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> 
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; {remedy}")
     text = _message(result.complaint)
     if missing := _MISSING.search(text):
-        what = f"dependencies are not in charts/: {_one_line(missing['what'])}"
+        what = f"dependencies are not in charts/: {_shorten(missing['what'])}"
         return BundleError(
             Reason.INVALID_BUNDLE, f"{place}: {what}; add them by helm dependency build, and publish it so"
         )
-    hide = _Hider(values).hide
+    hide = Hider(values).hide
     if schema := _SCHEMA.search(text):
         return BundleError(
             Reason.INVALID_CONFIG,
@@ -65,7 +62,7 @@ def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> 
     for pattern in (_EXECUTION, _TEMPLATE, _YAML):
         if found := pattern.match(text):
             return BundleError(
-                Reason.RENDER_FAILED, f"{place}: {_one_line(found['where'])}: {_shorten(hide(found['what']))}"
+                Reason.RENDER_FAILED, f"{place}: {_shorten(found['where'])}: {_shorten(hide(found['what']))}"
             )
     return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(hide(text)) or 'Helm failed without a word'}")
 
@@ -79,7 +76,7 @@ def _message(complaint: str) -> str:
 def _sorted(text: str) -> str:
     """Return the complaints of schemas in an order that is the same each time: `chart: field: problem`, and so on."""
     chart, found = "", []
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in (line[:_SHOWN] for line in filter(None, map(str.strip, text.splitlines()))):
         if line.startswith("- "):
             found.append(f"{chart}{line.removeprefix('- ')}")
         elif line.endswith(":"):
@@ -89,31 +86,6 @@ def _sorted(text: str) -> str:
     return ", ".join(sorted(found))
 
 
-def _one_line(text: str) -> str:
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
-
-
 def _shorten(text: str) -> str:
-    line = _one_line(text).rstrip(".")
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + _HIDDEN
-
-
-class _Hider:
-    """Takes values out of a text."""
-
-    def __init__(self, values: Iterable[Any]) -> None:
-        found = {form for each in values for scalar in scalars_of(each) for form in _forms(scalar)}
-        self._found = sorted((form for form in found if len(form) >= _LEAST), key=lambda form: (-len(form), form))
-
-    def hide(self, text: str) -> str:
-        """Return a text on one line without the values."""
-        line = _one_line(text)
-        for form in self._found:
-            line = line.replace(form, _HIDDEN)
-        return line
-
-
-def _forms(scalar: str) -> Iterator[str]:
-    """Yield how a value may look in a message on one line: as it is, and as Go quotes it."""
-    yield _one_line(scalar)
-    yield json.dumps(scalar, ensure_ascii=False)[1:-1]
+    line = one_line(text).rstrip(".")
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + HIDDEN

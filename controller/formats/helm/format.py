@@ -10,6 +10,7 @@ Not here: running hooks and keeping what `helm.sh/resource-policy` keeps (contro
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,12 +33,16 @@ from controller.formats.helm.configuration import (
 from controller.formats.helm.output import read_output
 from controller.formats.helm.program import Finder
 from controller.formats.helm.schemas import refuse_foreign_references
-from controller.formats.helm.values import find_values_files, read_values, write_values
+from controller.formats.helm.values import copy_values_files, find_values_files, write_values
 
+_CHART = "chart"
+"""The folder of the chart in the scratch folder."""
 _TURN_SECONDS = 0.1
 _AT_ONCE = 4
 """Children, each of which may take all the memory that one may."""
 _VERSIONS_AT_ONCE = 200
+# Helm reads the list as CSV: an aggregated API server may name its kinds so that it is none, or another.
+_VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
 
 
 class HelmFormat:
@@ -64,21 +69,21 @@ class HelmFormat:
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
         chart = find_chart(request.tree, means.limits)
-        folder = gather_chart(request.tree.root, chart, scratch_of(means) / "chart", means.limits, means.occupy)
+        scratch = scratch_of(means)
+        folder = gather_chart(request.tree.root, chart, scratch / _CHART, means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
         files = find_values_files(request.tree.root, configuration.values_files)
         arguments = [
-            *("template", release, str(folder), "--namespace", request.install_namespace),
+            *("template", release, f"./{_CHART}", "--namespace", request.install_namespace),
             *_capability_arguments(request.capabilities),
             *(["--include-crds"] if configuration.include_crds else []),
             *(["--no-hooks"] if configuration.disable_hooks else []),
-            *(argument for file in files for argument in ("--values", str(file))),
+            *(argument for name in copy_values_files(files, scratch, means.limits) for argument in ("--values", name)),
             *("--values", "-"),
         ]
         result = self._run(arguments, write_values(configuration.values), means, chart.path)
         if result.status:
-            values = [configuration.values, *(read_values(file.read_bytes(), file.name) for file in files)]
-            raise explain(result, chart.path, values)
+            raise explain(result, chart.path, [configuration.values, *(file.values for file in files)])
         rendering = read_output(result.output, skip_tests=configuration.skip_tests)
         if not rendering.objects:
             problem = "the chart renders no objects with these values; correct spec.config"
@@ -123,7 +128,7 @@ def _capability_arguments(capabilities: Capabilities) -> Iterator[str]:
     for group, version, kind in capabilities.kinds:
         api = f"{group}/{version}" if group else version
         versions.update((api, f"{api}/{kind}"))
-    for batch in _batches(sorted(versions)):
+    for batch in _batches(sorted(filter(_VERSION.fullmatch, versions))):
         yield from ("--api-versions", ",".join(batch))
 
 

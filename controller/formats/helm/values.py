@@ -1,4 +1,8 @@
-"""Values: read as Helm reads them, and written so that Helm reads what was meant."""
+"""Values: read as Helm reads them, and written so that Helm reads what was meant.
+
+Files of values are copied to names of ours: Helm splits what `--values` says at commas, takes `://` for a URL and a
+leading dash for an option, and content may name its files so that Helm reads others.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
+from api.plugins import Entry, Limits
 from api.v1alpha2.conditions import Reason
+from controller.content.archive import write_entries
 from controller.content.limits import quote
 from controller.formats.manifests import read_documents
 from controller.formats.objects import describe_type
@@ -18,6 +26,15 @@ from controller.formats.scalars import write_key
 
 # Helm reads JSON as YAML, where these break a line, or are refused, unless they are written as escapes.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_FOLDER = "values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ValuesFile:
+    """A file of values, as it was checked: there may be secrets in it, so it has no repr."""
+
+    text: bytes
+    values: Mapping[str, Any]
 
 
 def read_values(text: bytes, place: str) -> Mapping[str, Any]:
@@ -43,12 +60,31 @@ def read_values(text: bytes, place: str) -> Mapping[str, Any]:
     return value
 
 
-def find_values_files(root: Path, names: Sequence[str]) -> list[Path]:
+def find_values_files(root: Path, names: Sequence[str]) -> list[ValuesFile]:
     """Return the files that `spec.config.valuesFiles` names, each of which holds values.
 
     Raises: BundleError (InvalidConfig).
     """
     return [_find_values_file(root, name, f"spec.config.valuesFiles[{index}]") for index, name in enumerate(names)]
+
+
+def copy_values_files(files: Sequence[ValuesFile], scratch: Path, limits: Limits) -> list[str]:
+    """Write files of values to the scratch folder. Returns: their names there, none of which is out of content.
+
+    Raises: BundleError (StorageFull; InvalidConfig over the budgets of content).
+    """
+    folder = scratch / _FOLDER
+    folder.mkdir()
+    entries = (
+        Entry(path=f"{index}.yaml", size=len(file.text), data=BytesIO(file.text)) for index, file in enumerate(files)
+    )
+    try:
+        write_entries(entries, folder, limits, "spec.config.valuesFiles")
+    except BundleError as error:
+        if error.reason is not Reason.CONTENT_REJECTED:
+            raise
+        raise BundleError(Reason.INVALID_CONFIG, error.message) from None
+    return [f"{_FOLDER}/{index}.yaml" for index in range(len(files))]
 
 
 def write_values(values: Mapping[str, Any]) -> bytes:
@@ -66,21 +102,26 @@ def write_values(values: Mapping[str, Any]) -> bytes:
 
 def scalars_of(value: Any) -> Iterator[str]:
     """Yield the texts and numbers among values, as text; numbers also as Go writes them, which has read a float64."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from scalars_of(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from scalars_of(item)
-    elif isinstance(value, str):
-        yield value
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
-        with suppress(OverflowError):
-            yield write_key(float(value))
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Mapping):
+            waiting.extend(reversed(list(found.values())))
+        elif isinstance(found, list):
+            waiting.extend(reversed(found))
+        elif isinstance(found, str):
+            yield found
+        elif found is not None and not isinstance(found, bool):
+            yield from _forms_of_number(found)
 
 
-def _find_values_file(root: Path, name: str, field: str) -> Path:
+def _forms_of_number(number: float) -> Iterator[str]:
+    with suppress(ValueError, OverflowError):  # digits beyond what Python writes, and what no float64 holds
+        yield str(number)
+        yield write_key(float(number))
+
+
+def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
     path = root / name
     if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
         problem = f"{quote(name)} is, or is below, a link; put the file itself into the content"
@@ -88,5 +129,5 @@ def _find_values_file(root: Path, name: str, field: str) -> Path:
     if not path.is_file():
         problem = f"there is no file {quote(name)} in the content; write its path from the root, destination included"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
-    read_values(path.read_bytes(), f"{field}: {name}")
-    return path
+    text = path.read_bytes()
+    return ValuesFile(text=text, values=read_values(text, f"{field}: {name}"))

@@ -360,3 +360,38 @@ def test_a_real_chart_renders_the_same_twice(chart: Path, tmp_path: Path) -> Non
     first, second = render(chart, tmp_path), render(chart, tmp_path)
     assert first.objects
     assert first == second
+
+
+COLOR = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {color: '{{ .Values.color }}'}\n"
+
+
+def test_a_name_with_a_comma_reads_no_other_file(tmp_path: Path) -> None:
+    """Helm takes `x,/etc/passwd` for two files, the second of which is none of the content."""
+    (tmp_path / "kubeconfig").write_text("color: canary")
+    name = f"x,{tmp_path}/kubeconfig"
+    files = {**chart_of({"templates/a.yaml": COLOR}), name: b"color: red", "x": b"color: green"}
+    rendering = render(write(tmp_path / "tree", files), tmp_path, config={"valuesFiles": [name]})
+    assert rendering.objects[0]["data"] == {"color": "red"}
+
+
+@pytest.mark.parametrize(
+    "name", ["-", "--post-renderer", "https://127.0.0.1:1/x", "oci:", "a b", "{a,b}", "*.yaml", "ä"]
+)
+def test_whatever_a_file_of_values_is_called(name: str, tmp_path: Path) -> None:
+    files = {**chart_of({"templates/a.yaml": COLOR}), name: b"color: red"}
+    rendering = render(write(tmp_path / "tree", files), tmp_path, config={"valuesFiles": [name]})
+    assert rendering.objects[0]["data"] == {"color": "red"}
+
+
+def test_whatever_the_folder_of_the_content_store_is_called(tmp_path: Path) -> None:
+    files = {**chart_of({"templates/a.yaml": COLOR}), "v.yaml": b"color: red"}
+    root = write(tmp_path / "a, -b" / "tree", files)
+    assert render(root, tmp_path / "a, -b", config={"valuesFiles": ["v.yaml"]}).objects[0]["data"] == {"color": "red"}
+
+
+def test_kinds_that_helm_would_read_otherwise_are_not_told_to_it(tmp_path: Path) -> None:
+    kinds = {("x.example.com", "v1", 'A"'): True, ("x.example.com", "v1", "B,forged/v1"): True}
+    template = COLOR.replace("{{ .Values.color }}", '{{ .Capabilities.APIVersions.Has "forged/v1" }}')
+    root = write(tmp_path / "tree", chart_of({"templates/a.yaml": template}))
+    capabilities = Capabilities(kubernetes_version="v1.36.3", kinds=kinds)
+    assert render(root, tmp_path, capabilities=capabilities).objects[0]["data"] == {"color": "false"}
