@@ -1,19 +1,22 @@
 """Git repositories: a ref is found with ls-remote, one commit is fetched shallowly, nothing is ever checked out.
 
-Not here: running git (git_process.py), reaching a repository (git_connection.py), objects (git_objects.py).
+Not here: running git (git_process.py), reaching a repository (git_connection.py), or where its server redirects to
+(git_redirect.py), objects (git_objects.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from api.errors import BundleError
 from api.plugins import Access, Entry, Limits, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, check_path, quote
 from controller.sources.git_connection import connect
+from controller.sources.git_failures import RedirectedError
 from controller.sources.git_objects import Objects
+from controller.sources.git_redirect import follow
 from controller.sources.git_reference import (
     FULL_COMMIT,
     PEELED,
@@ -24,6 +27,8 @@ from controller.sources.git_reference import (
     parse_repository,
 )
 from controller.sources.transport import is_certificate_data
+
+Found = TypeVar("Found")
 
 _DEFAULT_REF = "HEAD"
 _ALGORITHMS = {40: "sha1", 64: "sha256"}
@@ -66,12 +71,8 @@ class GitSource:
         Raises: BundleError (NotFound, AmbiguousReference, Unauthorized, Unreachable, TLSVerificationFailed,
             HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid).
         """
-        repository = _parse(parameters, access)
         ref = _ref(parameters)
-        objects = _open(repository, parameters, access)
-        commit = ref if FULL_COMMIT.fullmatch(ref) else ""
-        refs = objects.list_refs("origin", *_names(_DEFAULT_REF if commit else ref))
-        commit = commit or _choose(refs, ref) or _find_short(objects, ref, access)
+        commit = _reach(parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest)
 
@@ -86,9 +87,8 @@ class GitSource:
         Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected,
             DigestMismatch, StorageFull, and those of `resolve`).
         """
-        repository, directory = _parse(parameters, access), _directory(parameters)
-        objects = _open(repository, parameters, access)
-        items = objects.fetch_directory(_commit(resolution, access), directory)
+        commit, directory = _commit(resolution, access), _directory(parameters)
+        objects, items = _reach(parameters, access, lambda found: (found, found.fetch_directory(commit, directory)))
         yield from objects.read(items, directory)
 
 
@@ -124,9 +124,19 @@ def _commit(resolution: Resolution, access: Access) -> str:
     return commit
 
 
-def _open(repository: Repository, parameters: Mapping[str, Any], access: Access) -> Objects:
-    connection = connect(repository, parameters, access)
-    return Objects(repository, connection, access, access.scratch.resolve() / "repository")
+def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
+    """Do some work with a repository, and once more with the one that its server redirects to, if it does."""
+    repository, folder = _parse(parameters, access), access.scratch.resolve() / "repository"
+    try:
+        return work(Objects(repository, connect(repository, parameters, access), access, folder))
+    except RedirectedError:
+        return work(Objects(repository, follow(repository, parameters, access), access, folder))
+
+
+def _find_commit(objects: Objects, ref: str, access: Access) -> str:
+    commit = ref if FULL_COMMIT.fullmatch(ref) else ""
+    refs = objects.list_refs("origin", *_names(_DEFAULT_REF if commit else ref))
+    return commit or _choose(refs, ref) or _find_short(objects, ref, access)
 
 
 def _names(ref: str) -> list[str]:

@@ -1,11 +1,10 @@
 """How git reaches a repository: the address that was judged, who asks, and whom to trust.
 
 Invariants: git connects to an address that was judged beforehand, and not to what the name means a moment later;
-credentials go over verified https to the host that they are for, or by key over ssh to a host that known_hosts knows,
-and over no redirect. They are in the environment of the child and in files of its scratch folder.
+credentials go over verified https to the host that they are for, or by key over ssh to a host that known_hosts knows.
+They are in the environment of the child and in files of its scratch folder. Git follows no redirect.
 
-A redirect is followed from https to https, and only where there is nothing to lose: git sends an extra header to the
-host that it was redirected to (its second request is made there).
+Not here: where a redirect leads (git_redirect.py).
 """
 
 from __future__ import annotations
@@ -73,20 +72,19 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
     addresses = _admitted(repository, access, plain=repository.scheme == HTTP and not insecure)
     if repository.scheme == SSH:
         return _connect_ssh(repository, addresses, credentials, access)
-    header = _header(repository, credentials, access)
+    header = header_of(repository, credentials, access)
     if header and (insecure or repository.scheme == HTTP):
         why = "plain http" if repository.scheme == HTTP else "a connection that insecureSkipTLSVerify leaves unverified"
         message = f"{access.path}.auth: credentials must not go over {why}; use https and certificateData"
         raise BundleError(Reason.INSECURE_REFUSED, message)
-    authority = parameters.get("certificateData") or credentials.certificate_authority
     config = {
         "remote.origin.url": repository.url,
-        "http.followRedirects": "false" if header or insecure or repository.scheme == HTTP else "initial",
+        "http.followRedirects": "false",  # it would connect to addresses that nobody has judged
         "http.sslVerify": "false" if insecure else "true",
         "http.lowSpeedLimit": str(access.network.bytes_per_second),
         "http.lowSpeedTime": f"{RATE_SECONDS:.0f}",
         **_pin(repository, addresses),
-        **_trust(authority, access),
+        **_trust(authority_of(parameters, access), access),
     }
     if header:
         config[f"http.{repository.scheme}://{repository.authority}/.extraHeader"] = f"Authorization: {header}"
@@ -139,7 +137,16 @@ def _pin(repository: Repository, addresses: list[str]) -> dict[str, str]:
 # http
 
 
-def _header(repository: Repository, credentials: Credentials, access: Access) -> str:
+def authority_of(parameters: Mapping[str, Any], access: Access) -> str:
+    """Return the certificate authorities to trust, in PEM; '' for the usual ones."""
+    return parameters.get("certificateData") or (access.credentials or Credentials()).certificate_authority
+
+
+def header_of(repository: Repository, credentials: Credentials, access: Access) -> str:
+    """Return what `Authorization` is to say; '' for nothing.
+
+    Raises: BundleError (SecretInvalid).
+    """
     if credentials.bearer_token:
         token = credentials.bearer_token.strip()
         if not token.isascii() or not token.isprintable() or " " in token:

@@ -28,6 +28,11 @@ def _failure(pattern: str, reason: Reason, problem: str) -> _Failure:
     return _Failure(pattern=re.compile(pattern), reason=reason, problem=problem)
 
 
+NOT_FOLLOWED = (
+    "redirects to where git must not follow: to another host with credentials, to plain http, or to an address that is "
+    'not allowed; write the address of the repository itself, often the one that ends in ".git"'
+)
+"""What is wrong with a host whose redirect is refused."""
 _CUT = "cannot be used: the connection was cut, or it does not speak git's protocol; check address and network"
 # The first that fits counts: what is particular stands before what follows from it.
 _FAILURES = (
@@ -63,11 +68,10 @@ _FAILURES = (
         "does not give the repository to this caller, or does not have it; correct repository, or see to auth",
     ),
     _failure(
-        r"returned error: 30\d|unable to update url base from redirection|Maximum \(\d+\) redirects|protocol .* not"
-        r" (?:supported|allowed)|Protocol .* (?:disabled|not supported)|transport '.*' not allowed",
+        r"returned error: 30\d|protocol .* not (?:supported|allowed)|Protocol .* (?:disabled|not supported)"
+        r"|transport '.*' not allowed",
         Reason.INSECURE_REFUSED,
-        "redirects to where credentials, or plain http, must not go; write the address that it redirects to, often "
-        'the one that ends in ".git"',
+        NOT_FOLLOWED,
     ),
     _failure(
         r"repository '.*' not found|not valid: is this a git repository|does not appear to be a git repository"
@@ -137,6 +141,8 @@ _FAILURES = (
 _ABSENT = re.compile(r"not our ref")
 _NOT_BY_NAME = re.compile(r"unadvertised object|want [0-9a-f]+ not valid|couldn't find remote ref")
 
+_REDIRECTED = re.compile(r"returned error: 30\d")
+
 
 class NotServedError(Exception):
     """The server does not hand out an object by its name.
@@ -148,6 +154,10 @@ class NotServedError(Exception):
     def __init__(self, *, is_absent: bool) -> None:
         super().__init__("object is not served")
         self.is_absent = is_absent
+
+
+class RedirectedError(BundleError):
+    """The server answers with a redirect, which git does not follow (git_redirect.py does)."""
 
 
 def check_served(complaint: str) -> None:
@@ -169,4 +179,5 @@ def translate(complaint: str, repository: Repository, path: str) -> BundleError:
     text = "\n".join(line for line in complaint.splitlines() if not line.startswith("remote: "))
     failure = next((failure for failure in _FAILURES if failure.pattern.search(text)), None)
     reason, problem = (failure.reason, failure.problem) if failure else (Reason.UNREACHABLE, _CUT)
-    return BundleError(reason, f"{path}.repository: {quote(repository.authority)} {problem}")
+    kind = RedirectedError if _REDIRECTED.search(text) else BundleError
+    return kind(reason, f"{path}.repository: {quote(repository.authority)} {problem}")

@@ -270,12 +270,13 @@ def _check_answer(response: Response) -> None:
 
 
 class Response:
-    """An answer: `status`, `headers` (any spelling of case), the `place` that gave it, and the body to read."""
+    """An answer: `status`, `headers` (any case), the `place` and the `url` that gave it, and the body to read."""
 
     def __init__(self, raw: requests.Response, transport: Transport, place: Place) -> None:
         self.status = raw.status_code
         self.headers: Mapping[str, str] = raw.headers
         self.place = place
+        self.url: str = raw.url
         self._is_head = raw.request.method == "HEAD"
         self._raw, self._transport = raw, transport
 

@@ -6,6 +6,7 @@ import base64
 import io
 import logging
 import os
+import socket
 import ssl
 import subprocess
 import threading
@@ -432,7 +433,7 @@ def test_credentials_do_not_follow_a_redirect(
         parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
         own = replace(access, credentials=Credentials(bearer_token=CANARY))
         error = failure(lambda: SOURCE.resolve(parameters, own))
-        assert not thief.requests
+        assert [authorization for _, _, authorization in thief.requests if authorization] == []
         assert error.reason is Reason.INSECURE_REFUSED
         assert "redirects" in error.message
         assert SOURCE.resolve(parameters, access).digest == f"sha1:{secure_forge.second}"  # without them it does
@@ -606,6 +607,54 @@ def test_a_redirect_to_plain_http(secure_forge: Forge, authority: trustme.CA, ac
         parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
         assert failure(lambda: SOURCE.resolve(parameters, access)).reason is Reason.INSECURE_REFUSED
         assert not plain.requests
+
+
+def test_a_redirect_leads_to_no_address_that_is_not_allowed(
+    secure_forge: Forge, authority: trustme.CA, access: Access
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    own = replace(access, network=Network(allow_loopback=False, allowed_networks=("127.0.0.1/32",)))
+    with GitHttpServer(secure_forge.root, context, host="127.0.0.2") as internal:
+        target = f"{internal.url}/{CANARY}/repo.git/info/refs?service=git-upload-pack"
+        secure_forge.server.faults = Faults(status=301, headers={"Location": target})
+        parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+        error = failure(lambda: SOURCE.resolve(parameters, own))
+        assert not internal.requests
+    assert error.reason is Reason.INSECURE_REFUSED
+    assert CANARY not in error.message
+    assert "127.0.0.2" not in error.message
+
+
+def test_a_redirect_on_this_machine_is_for_who_names_this_machine(
+    secure_forge: Forge, authority: trustme.CA, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name of the tenant's own may mean a loopback address: then nothing of this machine is redirected to."""
+    asked = socket.getaddrinfo
+    named = {"forge.example.org": "127.0.0.1"}
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **more: asked(named.get(host, host), *rest, **more))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("forge.example.org").configure_cert(context)
+    own = replace(access, network=Network(allow_loopback=True))
+    with GitHttpServer(secure_forge.root, context) as outside:
+        target = f"{secure_forge.server.url}/repo.git/info/refs?service=git-upload-pack"
+        outside.faults = Faults(status=301, headers={"Location": target})
+        url = f"https://forge.example.org:{outside.port}/repo.git"
+        parameters = {"repository": url, "certificateData": authority.cert_pem.bytes().decode()}
+        assert failure(lambda: SOURCE.resolve(parameters, own)).reason is Reason.INSECURE_REFUSED
+    assert not secure_forge.server.requests
+
+
+@pytest.mark.parametrize("credentials", [None, Credentials(bearer_token=CANARY)], ids=["public", "private"])
+def test_a_forge_redirects_to_the_address_with_git_at_its_end(
+    credentials: Credentials | None, secure_forge: Forge, authority: trustme.CA, access: Access
+) -> None:
+    secure_forge.server.authorization = f"Bearer {CANARY}" if credentials else ""
+    target = f"{secure_forge.server.url}/repo.git/info/refs?service=git-upload-pack"
+    secure_forge.server.faults = Faults(where="/repo/", status=301, headers={"Location": target})
+    parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+    parameters["repository"] = f"{secure_forge.server.url}/repo"
+    assert fetch(parameters, replace(access, credentials=credentials))["a.yaml"] == b"a: 2\n"
 
 
 def test_a_fetch_that_nobody_reads_to_its_end_leaves_nothing(forge: Forge, access: Access) -> None:

@@ -127,9 +127,10 @@ class GitHttpServer:
 
     Args:
         tls: of the server; None for plain http.
+        host: loopback address that it listens at.
     """
 
-    def __init__(self, root: Path, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, root: Path, tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1") -> None:
         self.root = root
         self.authorization = ""
         """The header that is wanted; '' for none."""
@@ -140,11 +141,11 @@ class GitHttpServer:
         self.stop = threading.Event()
         self.hanging = threading.Event()
         """A body hangs in the middle."""
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"outer": self}))
+        self._server = _Server((host, 0), type("Handler", (_Handler,), {"outer": self}))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self._server.server_port
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://{host}:{self.port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

@@ -139,17 +139,19 @@ def test_a_slow_server_is_given_up_as_by_http(access: Access) -> None:
 
 @pytest.mark.usefixtures("names")
 @pytest.mark.parametrize(
-    ("url", "parameters", "follows"),
+    ("url", "parameters", "port"),
     [
-        ("https://h/x", {}, "initial"),
-        ("https://h/x", {"insecureSkipTLSVerify": True}, "false"),
-        ("http://h/x", {"insecureSkipTLSVerify": True}, "false"),
+        ("https://h/x", {}, 443),
+        ("https://h:8443/x", {"insecureSkipTLSVerify": True}, 8443),
+        ("http://h/x", {"insecureSkipTLSVerify": True}, 80),
     ],
 )
-def test_which_redirects_are_followed(url: str, parameters: dict[str, Any], follows: str, access: Access) -> None:
+def test_git_follows_no_redirect_and_gets_one_port(
+    url: str, parameters: dict[str, Any], port: int, access: Access
+) -> None:
     connection = connected(url, access, **parameters)
-    assert connection.config["http.followRedirects"] == follows
-    assert connection.protocols == url.partition(":")[0]
+    assert connection.config["http.followRedirects"] == "false"
+    assert (connection.protocols, connection.port) == (url.partition(":")[0], port)
 
 
 @pytest.mark.usefixtures("names")
