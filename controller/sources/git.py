@@ -26,6 +26,7 @@ from controller.sources.git_reference import (
     check_ref,
     parse_repository,
 )
+from controller.sources.redirects import Place
 from controller.sources.transport import is_certificate_data
 
 Found = TypeVar("Found")
@@ -126,11 +127,13 @@ def _commit(resolution: Resolution, access: Access) -> str:
 
 def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
     """Do some work with a repository, and once more with the one that its server redirects to, if it does."""
-    repository, folder = _parse(parameters, access), access.scratch.resolve() / "repository"
+    repository = _parse(parameters, access)
+    place = Place(subject=f"{access.path}.repository", host=repository.authority)
     try:
-        return work(Objects(repository, connect(repository, parameters, access), access, folder))
+        return work(Objects(repository, connect(repository, parameters, access), access, place))
     except RedirectedError:
-        return work(Objects(repository, follow(repository, parameters, access), access, folder))
+        connection, place = follow(repository, parameters, access)
+        return work(Objects(repository, connection, access, place))
 
 
 def _find_commit(objects: Objects, ref: str, access: Access) -> str:

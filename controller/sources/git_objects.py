@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Access, Entry
@@ -22,20 +21,25 @@ from controller.sources.git_failures import NotServedError, check_served, transl
 from controller.sources.git_files import FILES, FOLDER, LINK, SUBMODULE, Item, parse_listing, read_items
 from controller.sources.git_process import GitFailed, GitRunner
 from controller.sources.git_reference import FULL_COMMIT, PEELED, Repository
+from controller.sources.redirects import Place
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SHA256_DIGITS = 64
 
 
 class Objects:
-    """The objects of one repository that were fetched so far, in a folder of their own.
+    """The objects of one repository that were fetched so far, in a folder of the scratch folder.
 
     Args:
-        folder: made anew by each fetch that begins from nothing.
+        repository: that the user named; messages name no other.
+        connection: how git reaches it, wherever it is by now.
+        access: of the call.
+        place: what may be told of failures there.
     """
 
-    def __init__(self, repository: Repository, connection: Connection, access: Access, folder: Path) -> None:
-        self._repository, self._access, self._folder = repository, access, folder
+    def __init__(self, repository: Repository, connection: Connection, access: Access, place: Place) -> None:
+        self._repository, self._access, self._place = repository, access, place
+        folder = self._folder = access.scratch.resolve() / "repository"
         # Git would fetch what is missing one by one, were it let.
         self._local = GitRunner(access, folder)
         self._remote = GitRunner(
@@ -132,13 +136,16 @@ class Objects:
             self._remote.run(*_FETCH, *arguments, lines=lines)
         except GitFailed as failed:
             check_served(failed.complaint)
-            raise translate(failed.complaint, self._repository, self._access.path) from None
+            raise self._translate(failed) from None
 
     def _run(self, runner: GitRunner, *arguments: str, lines: Sequence[str] = ()) -> bytes:
         try:
             return runner.run(*arguments, lines=lines)
         except GitFailed as failed:
-            raise translate(failed.complaint, self._repository, self._access.path) from None
+            raise self._translate(failed) from None
+
+    def _translate(self, failed: GitFailed) -> BundleError:
+        return self._place.show(translate(failed.complaint, self._repository, self._access.path))
 
     def _gone(self, commit: str) -> BundleError:
         """A branch that was moved by force loses its commits as soon as the server collects them."""

@@ -621,9 +621,27 @@ def test_a_redirect_leads_to_no_address_that_is_not_allowed(
         parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
         error = failure(lambda: SOURCE.resolve(parameters, own))
         assert not internal.requests
-    assert error.reason is Reason.INSECURE_REFUSED
-    assert CANARY not in error.message
-    assert "127.0.0.2" not in error.message
+    assert "redirects to an address that cannot be used" in error.message
+    assert failure(lambda: SOURCE.resolve(parameters, own)).message == error.message  # nobody listens there any more
+
+
+def test_what_the_redirected_server_answers_is_not_told(
+    secure_forge: Forge, authority: trustme.CA, access: Access
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    with GitHttpServer(secure_forge.root, context, host="127.0.0.2") as other:
+        target = f"{other.url}/{CANARY}/repo.git/info/refs?service=git-upload-pack"
+        secure_forge.server.faults = Faults(status=301, headers={"Location": target})
+        parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+        told = set()
+        for status in (401, 403, 404, 500):
+            other.faults = Faults(status=status)
+            told.add(failure(lambda: SOURCE.resolve(parameters, access)).message)
+        assert other.requests
+    (message,) = told
+    assert CANARY not in message
+    assert "127.0.0.2" not in message
 
 
 def test_a_redirect_on_this_machine_is_for_who_names_this_machine(

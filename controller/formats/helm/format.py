@@ -69,8 +69,7 @@ class HelmFormat:
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
         chart = find_chart(request.tree, means.limits)
-        scratch = scratch_of(means)
-        folder = gather_chart(request.tree.root, chart, scratch / _CHART, means.limits, means.occupy)
+        folder = gather_chart(request.tree.root, chart, scratch_of(means) / _CHART, means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
         files = find_values_files(request.tree.root, configuration.values_files)
         arguments = [
@@ -78,7 +77,7 @@ class HelmFormat:
             *_capability_arguments(request.capabilities),
             *(["--include-crds"] if configuration.include_crds else []),
             *(["--no-hooks"] if configuration.disable_hooks else []),
-            *(argument for name in copy_values_files(files, scratch, means.limits) for argument in ("--values", name)),
+            *(argument for name in copy_values_files(files, means) for argument in ("--values", name)),
             *("--values", "-"),
         ]
         result = self._run(arguments, write_values(configuration.values), means, chart.path)

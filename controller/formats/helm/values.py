@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Entry, Limits
+from api.plugins import Entry, Means
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import quote
@@ -68,18 +68,21 @@ def find_values_files(root: Path, names: Sequence[str]) -> list[ValuesFile]:
     return [_find_values_file(root, name, f"spec.config.valuesFiles[{index}]") for index, name in enumerate(names)]
 
 
-def copy_values_files(files: Sequence[ValuesFile], scratch: Path, limits: Limits) -> list[str]:
+def copy_values_files(files: Sequence[ValuesFile], means: Means) -> list[str]:
     """Write files of values to the scratch folder. Returns: their names there, none of which is out of content.
 
     Raises: BundleError (StorageFull; InvalidConfig over the budgets of content).
     """
-    folder = scratch / _FOLDER
+    if means.scratch is None:
+        raise RuntimeError("rendering a chart needs a scratch folder")
+    means.occupy(sum(len(file.text) for file in files))
+    folder = means.scratch / _FOLDER
     folder.mkdir()
     entries = (
         Entry(path=f"{index}.yaml", size=len(file.text), data=BytesIO(file.text)) for index, file in enumerate(files)
     )
     try:
-        write_entries(entries, folder, limits, "spec.config.valuesFiles")
+        write_entries(entries, folder, means.limits, "spec.config.valuesFiles")
     except BundleError as error:
         if error.reason is not Reason.CONTENT_REJECTED:
             raise

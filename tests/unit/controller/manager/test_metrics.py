@@ -103,7 +103,7 @@ CASES = [
     ),
     Case(
         "what confines the programs that are started",
-        lambda _: None,
+        serve,
         {
             'rukpak_confinement{mechanism="landlock"}': 7,
             'rukpak_confinement{mechanism="seccomp"}': 1,
