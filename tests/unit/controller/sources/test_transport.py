@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import requests
@@ -29,10 +30,11 @@ from cryptography.x509.oid import NameOID
 from api.errors import BundleError
 from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
-from controller.sources import pace
+from controller.sources import connections, pace
 from controller.sources.connections import Guard
 from controller.sources.http_failures import LIBRARY_ERRORS, translate
 from controller.sources.transport import Transport, is_certificate_data
+from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.faulty_server import FaultyServer
 
@@ -346,6 +348,41 @@ def test_plain_http_beyond_loopback_takes_that_tls_was_given_up() -> None:
 def test_of_the_addresses_of_a_name_those_that_may_be_talked_to_are_used() -> None:
     guard = Guard(PATH, Network(denied_networks=("10.0.0.0/8",)))
     assert guard.admit("host", ["10.0.0.1", "8.8.8.8", "169.254.169.254"], plain=False) == ["8.8.8.8"]
+
+
+def test_a_name_that_means_another_address_a_moment_later_gains_nothing(
+    registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address that was judged is the one that is connected to."""
+    port, genuine, answers = int(registry.host.split(":")[1]), socket.getaddrinfo, ["127.0.0.1", "127.0.0.2"]
+
+    def resolve(host: str, *arguments: Any, **options: Any) -> Any:
+        return genuine(answers.pop(0) if host == "rebinding.example.com" else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    network = Network(allow_loopback=False, allowed_networks=("127.0.0.1/32",))
+    with Transport(replace(access, network=network)) as transport:
+        assert transport.send("GET", f"http://rebinding.example.com:{port}/v2/blobs/x", {}).read_all(10)
+    assert answers == ["127.0.0.2"]
+
+
+def test_connecting_to_all_addresses_of_a_name_takes_a_bounded_time(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = Clock(), list[str]()
+
+    def connect(address: tuple[str, int], *_: object, **__: object) -> socket.socket:
+        asked.append(address[0])
+        clock.now += 5
+        raise TimeoutError
+
+    names = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{index}", 443)) for index in range(200)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: names)
+    monkeypatch.setattr(connections, "create_connection", connect)
+    monkeypatch.setattr(connections, "time", SimpleNamespace(monotonic=clock))
+    with Transport(access) as transport, pytest.raises(BundleError, match="it does not answer in time"):
+        transport.send("GET", "https://many.example.com/", {})
+    assert asked == ["10.0.0.0", "10.0.0.1", "10.0.0.2"] * 3
 
 
 def test_a_denied_address_is_not_even_knocked_at(access: Access) -> None:
