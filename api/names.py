@@ -34,6 +34,8 @@ FINALIZER = f"{GROUP}/teardown"
 REVISION_SECRET_TYPE = f"{GROUP}/revision"
 REVISION_LABEL = f"{GROUP}/revision-of"
 """Label on the Secrets of the revision store: the name of the BundleDeployment. They are not managed objects."""
+REVISION_NAMESPACE_LABEL = f"{GROUP}/revision-namespace"
+"""Label on those whose BundleDeployment acts as an account: the namespace of the account."""
 
 STATUS_MANAGER = "rukpak-status"
 LEASE = "rukpak"

@@ -116,6 +116,7 @@ class Deleter:
             return self._await_hook(deployment, teardown, hook_failure, memory)
         error = next((each for each in unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
         if not (teardown.remaining or error):
+            memory.let_go = True
             return self._let_go(deployment)
         deployment = self._announce(deployment, teardown)
         cause = Cause.ORPHAN if orphan else Cause.TEARDOWN

@@ -131,7 +131,7 @@ class Holdings:
         texts = describe_left(left)
         if installed and fits(texts) and texts != installed.terms.left:
             revised = replace(installed, terms=replace(installed.terms, left=texts))
-            self._revisions.write(deployment.metadata.name, revised)
+            self._revisions.write(deployment.metadata.name, revised, deployment.metadata.uid)
             memory.revisions[revised.digest] = revised
         if drops and fits(texts):
             self._revisions.keep_only(deployment.metadata.name, kept)

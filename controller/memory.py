@@ -56,6 +56,8 @@ class Memory:
     hooks: HookMemory = field(default_factory=HookMemory)
     abandoned: set[ObjectKey] = field(default_factory=set)
     """At deletion: what the account may not delete, and the garbage collector takes."""
+    let_go: bool = False
+    """At deletion: nothing of it is left."""
     waits: bool = False
     """Something on the cluster has to change before it can go on."""
     changes: int = 0
@@ -124,10 +126,10 @@ class Memories:
             memory = self._memories.get(metadata.name)
             return memory is not None and memory.uid != metadata.uid
 
-    def forget(self, name: str) -> None:
-        """Drop the memory of one that is gone."""
+    def forget(self, name: str) -> Memory | None:
+        """Drop the memory of one that is gone; returns it."""
         with self._lock:
-            self._memories.pop(name, None)
+            return self._memories.pop(name, None)
 
     def cluster_changed(self) -> list[str]:
         """Note that something on the cluster has changed; returns the names of those that wait for such a thing."""

@@ -13,7 +13,8 @@ from api.v1alpha2.types import BundleDeployment, Status, dump
 from controller.apply.ownership import API_VERSION
 from controller.kube.client import Client
 from controller.kube.events import EventRecorder, Note, Regarding
-from controller.observe.watches import DEPLOYMENTS, Watches
+from controller.kube.resources import DEPLOYMENTS
+from controller.observe.watches import Watches
 from controller.status import notes
 
 

@@ -34,7 +34,6 @@ from controller.registration import Registrar
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
-from controller.revisions import RevisionStore
 from controller.status import skipped_kinds, summarize
 from controller.wanted import Finder, Wanted
 
@@ -49,7 +48,12 @@ _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 class Reconciler:
-    """Runs passes; one at a time for each BundleDeployment, many at the same time over all."""
+    """Runs passes; one at a time for each BundleDeployment, many at the same time over all.
+
+    Args:
+        abandoned: told when a BundleDeployment has gone before its teardown was over: its revisions are left.
+        now: the time of day.
+    """
 
     def __init__(
         self,
@@ -62,16 +66,16 @@ class Reconciler:
         accounts: Accounts,
         registrar: Registrar,
         publisher: Publisher,
-        revisions: RevisionStore,
         retries: Retries,
         appraiser: Appraiser,
         contested: ContestedWatches,
+        abandoned: Callable[[], None],
         now: Callable[[], datetime],
     ) -> None:
         self._watches, self._finder, self._installer = watches, finder, installer
         self._deleter, self._hooks, self._accounts = deleter, hooks, accounts
         self._publisher, self._appraiser, self._contested = publisher, appraiser, contested
-        self._revisions, self._retries, self._now = revisions, retries, now
+        self._retries, self._abandoned, self._now = retries, abandoned, now
         self._registrar = registrar
         self._memories = Memories()
 
@@ -129,13 +133,6 @@ class Reconciler:
         for name in waiting:
             self._retries.end_waits(name)
         return waiting
-
-    def remove_orphans(self) -> None:
-        """Remove the revisions of BundleDeployments that went while nobody looked.
-
-        Raises: ApiError.
-        """
-        self._revisions.remove_orphans(self._watches.deployment_names)
 
     # nothing to do
 
@@ -254,7 +251,9 @@ class Reconciler:
         self._contested.watch(name, ())
         self._retries.forget(name)
         self._appraiser.forget(name)
-        self._memories.forget(name)
+        memory = self._memories.forget(name)
+        if memory and not memory.let_go:  # somebody has taken its finalizer off
+            self._abandoned()
         return NEVER
 
 

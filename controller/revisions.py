@@ -3,12 +3,19 @@
 A revision is as many Secrets as its compressed objects take. The one with index 0 is written last and makes the
 revision whole: it holds the terms, the number of chunks and the digests that are checked on reading. The Secrets carry
 no ownerReference and not the label of managed objects: only this module deletes them.
+
+All BundleDeployments that act as an account of one namespace have so many bytes together. Nothing that is kept goes for
+that: a new revision is refused, and what is installed stays.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -18,7 +25,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import NAMESPACES, SECRETS
+from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
 from controller.revision import Revision, digest_of, pack_objects, pack_terms, unpack
 
 CHUNK_BYTES = 512 * 1024
@@ -27,34 +34,83 @@ MANAGER = "rukpak-revisions"
 _REVISION = f"{names.GROUP}/revision"
 _CHUNKS = f"{names.GROUP}/chunks"
 _TERMS_DIGEST = f"{names.GROUP}/terms-digest"
+_BYTES = f"{names.GROUP}/bytes"
+_SECRET_NAME = re.compile(r"revision\.(?P<name>.+)\.[0-9a-f]{16}\.[0-9]+")
+TENANT_BYTES = 64 << 20
 
 
 class RevisionStore:
-    """Thread-safe. ApiError passes through; callers decide whether a write is worth another try."""
+    """Thread-safe. ApiError passes through; callers decide whether a write is worth another try.
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
+    Args:
+        namespace: of the Secrets.
+        tenant_bytes: that may be kept for all BundleDeployments that act as an account of one namespace.
+    """
 
-    def write(self, name: str, revision: Revision) -> None:
+    def __init__(self, client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> None:
+        self._client, self._namespace, self._tenant_bytes = client, namespace, tenant_bytes
+        self._being_written: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def write(self, name: str, revision: Revision, uid: str = "") -> None:
         """Keep a revision of the BundleDeployment `name`; the same one again changes nothing.
 
-        Raises: BundleError (TooLarge), ApiError.
+        Args:
+            name: of the BundleDeployment.
+            revision: to be kept.
+            uid: of the BundleDeployment, so that it is not taken for that of another one of this name.
+
+        Raises: BundleError (TooLarge, QuotaExceeded), ApiError.
         """
-        packed = pack_objects(revision)
+        packed, terms = pack_objects(revision), pack_terms(revision)
         if len(packed) > MAX_BYTES:
             message = (
                 f"the rendered objects take {len(packed)} bytes compressed, more than {MAX_BYTES}; split the bundle"
             )
             raise BundleError(Reason.TOO_LARGE, message)
+        size = len(packed) + len(terms)
         chunks = [packed[start : start + CHUNK_BYTES] for start in range(0, len(packed), CHUNK_BYTES)]
-        for index in reversed(range(1, len(chunks))):
-            self._apply(name, revision, index, {"objects": chunks[index]}, {})
-        terms = pack_terms(revision)
-        annotations = {
-            _CHUNKS: str(len(chunks)),
-            _TERMS_DIGEST: digest_of(terms),
-        }
-        self._apply(name, revision, 0, {"objects": chunks[0], "terms": terms}, annotations)
+        own = {names.OWNER_UID: uid} if uid else {}
+        annotations = {_CHUNKS: str(len(chunks)), _TERMS_DIGEST: digest_of(terms), _BYTES: str(size), **own}
+        with self._room(_secret_name(name, revision.digest, 0), _tenant(revision), size):
+            for index in reversed(range(1, len(chunks))):
+                self._apply(name, revision, index, {"objects": chunks[index]}, own)
+            self._apply(name, revision, 0, {"objects": chunks[0], "terms": terms}, annotations)
+
+    @contextmanager
+    def _room(self, secret_name: str, tenant: str, size: int) -> Iterator[None]:
+        """Refuse what is new and too much for a tenant, others that are being written included."""
+        if not tenant:
+            yield
+            return
+        with self._lock:
+            self._being_written[tenant] += size
+            wanted = self._being_written[tenant]
+        try:
+            kept = self._kept_bytes(tenant)
+            if secret_name not in kept and sum(kept.values()) + wanted > self._tenant_bytes:
+                raise self._exceeded(tenant, size)
+            yield
+        finally:
+            with self._lock:
+                self._being_written[tenant] -= size
+
+    def _kept_bytes(self, tenant: str) -> dict[str, int]:
+        """Return the bytes of each revision that is kept for a tenant, by the name of its first Secret."""
+        found: dict[str, int] = {}
+        for item in self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}"):
+            text = item["metadata"].get("annotations", {}).get(_BYTES, "")
+            if text.isascii() and text.isdecimal():
+                found[item["metadata"]["name"]] = int(text)
+        return found
+
+    def _exceeded(self, tenant: str, size: int) -> BundleError:
+        message = (
+            f"the rendered objects take {size} bytes compressed, and with the other revisions of BundleDeployments in "
+            f'namespace "{tenant}" more than {self._tenant_bytes >> 20} MiB; delete some of them, make the bundle '
+            "smaller, or let the administrator raise --revision-mebibytes"
+        )
+        return BundleError(Reason.QUOTA_EXCEEDED, message)
 
     def _apply(self, name: str, revision: Revision, index: int, data: dict[str, bytes], marks: dict[str, str]) -> None:
         secret_name = _secret_name(name, revision.digest, index)
@@ -64,7 +120,7 @@ class RevisionStore:
             "metadata": {
                 "name": secret_name,
                 "namespace": self._namespace,
-                "labels": {names.REVISION_LABEL: name},
+                "labels": _labels(name, revision),
                 "annotations": {_REVISION: revision.digest, **marks},
             },
             "type": names.REVISION_SECRET_TYPE,
@@ -114,7 +170,11 @@ class RevisionStore:
 
     def digests(self, name: str) -> list[str]:
         """Return the revisions that are kept for a BundleDeployment, newest first."""
-        heads = [item["metadata"] for item in self._list(name) if item["metadata"]["name"].endswith(".0")]
+        heads = [
+            item["metadata"]
+            for item in self._list(f"{names.REVISION_LABEL}={name}")
+            if item["metadata"]["name"].endswith(".0")
+        ]
         heads.sort(key=lambda metadata: metadata["creationTimestamp"], reverse=True)
         return [metadata.get("annotations", {}).get(_REVISION, "") for metadata in heads]
 
@@ -123,38 +183,79 @@ class RevisionStore:
 
         Raises: ApiError.
         """
-        for item in self._list(name):
+        for item in self._list(f"{names.REVISION_LABEL}={name}"):
             if item["metadata"].get("annotations", {}).get(_REVISION) not in digests:
                 self._delete(item["metadata"]["name"])
 
-    def remove_orphans(self, find_existing: Callable[[], Collection[str]]) -> None:
-        """Remove the revisions of BundleDeployments that are gone.
+    def remove_orphans(self) -> None:
+        """Remove the revisions of BundleDeployments that are gone, also where another one has the name now.
 
-        Args:
-            find_existing: returns the names of those that are there; asked when the revisions are listed, as one of a
-                BundleDeployment that came meanwhile is no orphan.
+        They are found by type and name: a label that was taken off is put back.
 
         Raises: ApiError.
         """
-        items = self._list(None)
-        existing = find_existing()
-        for item in items:
-            if item["metadata"]["labels"][names.REVISION_LABEL] not in existing:
-                self._delete(item["metadata"]["name"])
+        secrets = self._list(field_selector=f"type={names.REVISION_SECRET_TYPE}")
+        # Afterwards, and from the API server itself: one that came meanwhile, or that no watch has told yet, is there.
+        owners = {
+            each["metadata"]["name"]: each["metadata"].get("uid", "")
+            for each in self._client.list(DEPLOYMENTS.path(), metadata=True)
+        }
+        for secret in secrets:
+            metadata = secret["metadata"]
+            match = _SECRET_NAME.fullmatch(metadata["name"])
+            if match and _is_of(metadata, match["name"], owners):
+                self._mend_label(metadata, match["name"])
+            elif match:
+                self._remove(metadata)
 
-    def _list(self, name: str | None) -> list[dict[str, Any]]:
-        selector = names.REVISION_LABEL if name is None else f"{names.REVISION_LABEL}={name}"
-        items: Iterable[dict[str, Any]] = self._client.list(
-            SECRETS.path(self._namespace), metadata=True, label_selector=selector
+    def _mend_label(self, metadata: Mapping[str, Any], name: str) -> None:
+        if (metadata.get("labels") or {}).get(names.REVISION_LABEL) == name:
+            return
+        labels = {"metadata": {"labels": {names.REVISION_LABEL: name}}}
+        with _unless_gone():
+            self._client.merge_patch(SECRETS.path(self._namespace, metadata["name"]), labels, manager=MANAGER)
+
+    def _remove(self, metadata: Mapping[str, Any]) -> None:
+        """Delete a Secret, unless it was written again since it was listed."""
+        path = SECRETS.path(self._namespace, metadata["name"])
+        with _unless_gone():
+            self._client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+
+    def _list(self, label_selector: str = "", *, field_selector: str = "") -> list[dict[str, Any]]:
+        path = SECRETS.path(self._namespace)
+        return list(
+            self._client.list(path, metadata=True, label_selector=label_selector, field_selector=field_selector)
         )
-        return list(items)
 
     def _delete(self, secret_name: str) -> None:
-        try:
+        with _unless_gone():
             self._client.delete(SECRETS.path(self._namespace, secret_name))
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    """Take it for done if somebody else has removed a Secret, or has written it again."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            raise
+
+
+def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
+    """Whether a Secret is of a BundleDeployment that is there. Older releases have noted no UID."""
+    uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
+    return name in owners and uid in ("", owners[name])
+
+
+def _tenant(revision: Revision) -> str:
+    """Return the namespace of the account as which a revision is applied; '' for the controller's own."""
+    return revision.terms.install_namespace if revision.terms.service_account_name else ""
+
+
+def _labels(name: str, revision: Revision) -> dict[str, str]:
+    tenant = _tenant(revision)
+    return {names.REVISION_LABEL: name} | ({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})
 
 
 def _secret_name(name: str, digest: str, index: int) -> str:

@@ -58,6 +58,9 @@ class Settings:
         "what the content store may hold, in MiB, before unused content goes; as much again, and room for one bundle, "
         "may be taken by what is being fetched and rendered, half of it by one tenant",
     )
+    revision_mebibytes: int = _option(
+        64, "what revisions may take, in MiB, of all BundleDeployments that act as an account of one namespace"
+    )
     secret_namespaces: str = _option(
         "", "namespaces (a,b) whose Secrets sources may use, besides --namespace and the install namespace"
     )

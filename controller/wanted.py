@@ -324,7 +324,7 @@ class Finder:
         if terms == kept.terms:
             return kept
         revised = replace(kept, terms=terms)
-        self._revisions.write(request.name, revised)
+        self._revisions.write(request.name, revised, deployment.metadata.uid)
         memory.learn(revised)
         return revised
 
@@ -337,7 +337,7 @@ class Finder:
         account = account_to_keep(deployment, same.terms if same else None)
         made = replace(made, terms=replace(made.terms, account=account, left=same.terms.left if same else ()))
         try:
-            self._revisions.write(name, made)
+            self._revisions.write(name, made, deployment.metadata.uid)
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         self._retries.succeeded(name, PREPARATION)

@@ -279,6 +279,12 @@ class Reason(str, Enum):
         "delete the object: it is applied anew at once",
     )
     TOO_LARGE = "TooLarge", Retry.PERMANENT, "an object or the revision is larger than the cluster can keep", "split it"
+    QUOTA_EXCEEDED = (
+        "QuotaExceeded",
+        Retry.SLOW,
+        "the revisions of one namespace are more than may be kept; what is installed stays",
+        "delete BundleDeployments that act in the namespace, make the bundle smaller, or raise --revision-mebibytes",
+    )
     UNSAFE_CRD_UPGRADE = (
         "UnsafeCRDUpgrade",
         Retry.PERMANENT,

@@ -15,7 +15,7 @@ from controller.cli.command import FAILED, add_cluster_options, add_output, conn
 from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
-from controller.observe.watches import DEPLOYMENTS
+from controller.kube.resources import DEPLOYMENTS
 
 Manifest = dict[str, Any]
 MANAGER = "kubectl-rukpak"

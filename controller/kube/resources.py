@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from api import names
+
 
 class GroupVersionKind(NamedTuple):
     """A kind, as `apiVersion` and `kind` of an object say it."""
@@ -116,6 +118,9 @@ BUILT_IN_GROUPS = frozenset(
 RBAC = "rbac.authorization.k8s.io"
 """The group of the four kinds that grant rights."""
 
+DEPLOYMENTS = Resource(
+    group=names.GROUP, version="v1alpha2", kind=names.KIND, plural=names.PLURAL, namespaced=False, verbs=frozenset()
+)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)

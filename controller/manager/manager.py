@@ -42,6 +42,7 @@ from controller.manager.queue import WorkQueue
 from controller.manager.reviews import Reviewer
 from controller.manager.server import METRICS, PROBES, Server
 from controller.manager.serving import metrics_routes, probe_routes
+from controller.manager.sweeper import Sweeper
 from controller.manager.workers import Workers
 from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
@@ -131,6 +132,7 @@ class Manager:
     applier: Applier
     explainer: Explainer
     reconciler: Reconciler
+    sweeper: Sweeper
     elected: threading.Event
     """Set when this process may act."""
     election: Election | None
@@ -159,7 +161,7 @@ class Manager:
         self._drain()
 
     def _act(self, stop: threading.Event) -> None:
-        """Begin to work once this process may; then remove the revisions of nobody."""
+        """Begin to work once this process may, and to remove the revisions of nobody."""
         self.elected.wait()
         if self.election and self.election.follows:
             self._catch_up(stop)
@@ -169,12 +171,7 @@ class Manager:
         while not self.watches.synced:
             if stop.wait(0.2):
                 return
-        try:
-            self.reconciler.remove_orphans()
-        except ApiError as error:
-            log.warning("revisions of removed BundleDeployments stay until the next start", extra={"reply": str(error)})
-        except Exception as error:  # noqa: BLE001 - noted; all else goes on without it
-            self.supervisor.note(Kind.START, "remove orphans", error)
+        self.sweeper.run()
 
     def _catch_up(self, stop: threading.Event) -> None:
         """Learn what the leader before wrote last: a watch may not have brought it yet, and pins must not be lost."""
@@ -189,6 +186,7 @@ class Manager:
 
     def _drain(self) -> None:
         self.queue.close()
+        self.sweeper.stop()
         self.preparations.stop()
         self.explainer.stop()
         self.watches.stop()
@@ -261,7 +259,8 @@ def make_manager(settings: Settings) -> Manager:
         observer=metrics,
     )
     preparations = Preparations(settings.fetch_workers, queue.add, lambda name: queue.add_after(name, PROGRESS_SECONDS))
-    revisions = RevisionStore(client, settings.namespace)
+    revisions = RevisionStore(client, settings.namespace, settings.revision_mebibytes << 20)
+    sweeper = Sweeper(revisions.remove_orphans, lambda error: supervisor.note(Kind.OTHER, "sweep", error))
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
     lookout = Lookout(client)
     secret_watches = NamedWatches(lookout, dispatcher.secret_changed)
@@ -323,10 +322,10 @@ def make_manager(settings: Settings) -> Manager:
         accounts=accounts,
         registrar=Registrar(accounts, holdings, publisher),
         publisher=publisher,
-        revisions=revisions,
         retries=retries,
         appraiser=appraiser,
         contested=contested,
+        abandoned=sweeper.ask,
         now=_now,
     )
     dispatcher.reconciler = reconciler
@@ -356,6 +355,7 @@ def make_manager(settings: Settings) -> Manager:
         applier=applier,
         explainer=explainer,
         reconciler=reconciler,
+        sweeper=sweeper,
         elected=elected,
         election=election,
         servers=tuple(_make_servers(settings, metrics, probes, own_client)),

@@ -24,7 +24,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
+from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import DEFINITIONS, Definition, Definitions
 from controller.observe.health import (
@@ -42,9 +42,6 @@ from controller.observe.storage_classes import StorageClasses
 
 log = logging.getLogger(__name__)
 
-DEPLOYMENTS = Resource(
-    group=names.GROUP, version="v1alpha2", kind=names.KIND, plural=names.PLURAL, namespaced=False, verbs=frozenset()
-)
 _WAITED_FOR = (
     Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False),
     NAMESPACES,

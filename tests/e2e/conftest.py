@@ -25,8 +25,19 @@ def world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) ->
 
 
 @pytest.fixture(scope="module")
-def tenants(fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[Tenants]:
-    with install(fresh_kwok_cluster, registry, settings.running, "restricted") as world:
+def controller_options() -> tuple[str, ...]:
+    """Options of the tenants' controller, besides those of config/restricted, for a file to override."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def tenants(
+    fresh_kwok_cluster: ControlPlane,
+    registry: LocalRegistry,
+    settings: Settings,
+    controller_options: tuple[str, ...],
+) -> Iterator[Tenants]:
+    with install(fresh_kwok_cluster, registry, settings.running, "restricted", *controller_options) as world:
         tenants = Tenants(world)
         for name in ("tenant", "other"):
             tenants.admit(name)

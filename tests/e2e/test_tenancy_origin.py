@@ -6,8 +6,10 @@ that say that they have it. And she has bundles that fill the disk, and the stor
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,3 +126,45 @@ def test_the_budgets_of_many_sources_do_not_add_up(tenants: Tenants) -> None:
         mine.wait_for("Ready", "False", "ContentRejected", "spec.sources: together they bring more than the budget")
         tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
         mine.wait_gone()
+
+
+# revisions
+
+
+@pytest.fixture(scope="module")
+def controller_options() -> tuple[str, ...]:
+    return ("--revision-mebibytes=1",)
+
+
+def noise(seed: int) -> Manifest:
+    """Return an object of which nothing can be compressed: three of them take most of 1 MiB."""
+    return config_map(f"noise-{seed}", noise=base64.b85encode(random.Random(seed).randbytes(300_000)).decode())
+
+
+def test_one_namespace_does_not_fill_the_store_of_revisions(tenants: Tenants) -> None:
+    mine = [tenants.apply(ANN, f"n{seed}", tenants.push(f"n{seed}", noise(seed)), **OWN) for seed in range(3)]
+    for deployed in mine:
+        deployed.wait_ready()
+    more = tenants.apply(ANN, "n3", tenants.push("n3", noise(3)), **OWN)
+    more.wait_for("Ready", "False", "QuotaExceeded", 'in namespace "tenant" more than 1 MiB; delete some of them')
+    theirs = tenants.apply(BEN, "n4", tenants.push("n4", noise(4)), **THEIRS)
+    theirs.wait_ready()
+    assert [each.conditions()["Ready"]["status"] for each in mine] == ["True"] * 3
+    for who, deployed in ((ANN, more), (BEN, theirs), *((ANN, each) for each in mine)):
+        tenants.world.cluster.kubectl("delete", "bd", deployed.name, *who)
+        deployed.wait_gone()
+
+
+def test_who_takes_the_finalizer_off_leaves_no_revision(tenants: Tenants) -> None:
+    mine = tenants.apply(ANN, "torn", **OWN)
+    mine.wait_ready()
+    assert mine.revisions()
+    held = ("patch", "configmap", "settings", "--namespace=tenant", "--type=merge")
+    tenants.world.cluster.kubectl(*held, '--patch={"metadata":{"finalizers":["example.com/held"]}}')
+    tenants.world.cluster.kubectl("delete", "bd", "torn", "--wait=false", *ANN)
+    tenants.world.cluster.kubectl(
+        "patch", "bd", "torn", "--type=merge", '--patch={"metadata":{"finalizers":null}}', *ANN
+    )
+    mine.wait_gone()
+    tenants.world.wait(lambda: not mine.revisions(), "its revisions gone")
+    tenants.world.cluster.kubectl(*held, '--patch={"metadata":{"finalizers":null}}')

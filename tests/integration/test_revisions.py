@@ -6,16 +6,21 @@ import base64
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
 from controller.kube.client import ApiError, Client, connect
 from controller.revision import Revision, Terms
-from controller.revisions import CHUNK_BYTES, RevisionStore
+from controller.revisions import CHUNK_BYTES, TENANT_BYTES, RevisionStore
+from hack.control_plane.waiting import wait_for
+from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
 
 Json = dict[str, Any]
 TERMS = Terms(
@@ -30,6 +35,8 @@ TERMS = Terms(
 
 class Cluster(Protocol):
     kubeconfig: Path
+
+    def kubectl(self, *arguments: str) -> str: ...
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +53,8 @@ def name() -> str:
 class Kept(RevisionStore):
     """A store, and what it keeps."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        super().__init__(client, namespace)
+    def __init__(self, client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> None:
+        super().__init__(client, namespace, tenant_bytes)
         self.path = f"/api/v1/namespaces/{namespace}/secrets"
 
     def secrets(self) -> list[Json]:
@@ -94,7 +101,8 @@ def test_what_is_written_is_read_and_the_namespace_is_made(store: Kept, name: st
     assert store.read(name, wanted.digest) == wanted
     (secret,) = store.secrets()
     assert secret["type"] == names.REVISION_SECRET_TYPE
-    assert secret["metadata"]["labels"] == {names.REVISION_LABEL: name}
+    labels = {names.REVISION_LABEL: name, names.REVISION_NAMESPACE_LABEL: "shop"}
+    assert secret["metadata"]["labels"] == labels
     assert "ownerReferences" not in secret["metadata"]
 
 
@@ -210,20 +218,130 @@ def test_only_what_is_still_needed_is_kept(store: Kept, name: str) -> None:
     assert store.digests(name) == []
 
 
+# what nobody has any more
+
+
+@pytest.fixture
+def deployment(cluster: Cluster, client: Client, name: str) -> Iterator[str]:
+    """A BundleDeployment that is there, which nobody looks after; its UID."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
+    wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
+    source = {"kind": "image", "image": {"ref": "example.com/a:v1"}}
+    body = {
+        "apiVersion": f"{names.GROUP}/v1alpha2",
+        "kind": names.KIND,
+        "metadata": {"name": name},
+        "spec": {"format": "plain", "paused": True, "sources": [source]},
+    }
+    made: Json = client.create(DEPLOYMENTS, body).value
+    yield made["metadata"]["uid"]
+    client.delete(f"{DEPLOYMENTS}/{name}")
+
+
 def test_the_revisions_of_what_is_gone_are_removed_and_other_secrets_are_not(
-    store: Kept, name: str, client: Client
+    store: Kept, name: str, deployment: str, client: Client
 ) -> None:
     gone = f"x{name[1:]}"
     for each in (name, gone):
-        store.write(each, large(chunks=2))
+        store.write(each, large(chunks=2), deployment)
     client.create(store.path, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "somebody-elses"}})
-    store.remove_orphans(lambda: {name})
+    store.remove_orphans()
     assert len(store.digests(name)) == 1
     assert store.digests(gone) == []
     assert [each["metadata"]["name"] for each in store.secrets() if "somebody" in each["metadata"]["name"]]
 
 
+def test_the_revisions_of_one_before_of_this_name_are_removed_and_those_of_older_releases_stay(
+    store: Kept, name: str, deployment: str
+) -> None:
+    before, older, own = (revision(config_map(each)) for each in ("before", "older", "own"))
+    store.write(name, before, "uid-of-another")
+    store.write(name, older)
+    store.write(name, own, deployment)
+    store.remove_orphans()
+    assert set(store.digests(name)) == {older.digest, own.digest}
+
+
+@pytest.mark.parametrize("labels", [None, {names.REVISION_LABEL: "other"}], ids=["taken off", "changed"])
+def test_a_label_that_is_lost_loses_no_revision(store: Kept, name: str, deployment: str, labels: Json | None) -> None:
+    store.write(name, large(chunks=2), deployment)
+    for index in range(2):
+        store.patch(index, {"metadata": {"labels": labels}})
+    store.remove_orphans()
+    assert len(store.digests(name)) == 1
+    store.keep_only(name, ())
+    assert store.secrets() == []
+
+
+def test_without_its_label_a_revision_of_what_is_gone_is_found_as_well(store: Kept, name: str) -> None:
+    store.write(name, revision(config_map("a")))
+    store.patch(0, {"metadata": {"labels": None}})
+    store.remove_orphans()
+    assert store.secrets() == []
+
+
 def test_a_namespace_that_is_missing_has_no_revisions(store: Kept, name: str) -> None:
     store.keep_only(name, ())
-    store.remove_orphans(list)
+    store.remove_orphans()
     assert store.digests(name) == []
+
+
+# how much is kept
+
+
+def noise(seed: int, size: int = 300_000) -> Json:
+    return config_map(f"noise-{seed}", base64.b85encode(random.Random(seed).randbytes(size)).decode())
+
+
+@pytest.fixture
+def small(client: Client) -> Iterator[Kept]:
+    """A store that keeps 1 MiB for each tenant: three revisions of `noise`."""
+    namespace = f"revisions-{uuid.uuid4().hex[:8]}"
+    yield Kept(client, namespace, 1 << 20)
+    client.delete(f"/api/v1/namespaces/{namespace}")
+
+
+def test_the_bundle_deployments_of_a_namespace_have_so_many_bytes_together(small: Kept) -> None:
+    for seed in range(3):
+        small.write(f"bd-{seed}", revision(noise(seed)))
+    with pytest.raises(BundleError) as caught:
+        small.write("bd-3", revision(noise(3)))
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    assert 'of BundleDeployments in namespace "shop" more than 1 MiB; delete some of them' in caught.value.message
+    small.write("bd-3", revision(noise(3), install_namespace="other"))
+    small.write("bd-4", revision(noise(4), service_account_name=""))
+    assert [small.digests(f"bd-{seed}") != [] for seed in range(5)] == [True] * 5
+
+
+def test_what_is_kept_can_be_written_again_however_full_it_is(small: Kept) -> None:
+    for seed in range(3):
+        small.write(f"bd-{seed}", revision(noise(seed)))
+    full = Kept(small._client, small.path.split("/")[4], 1)
+    full.write("bd-0", revision(noise(0), inputs="sha256:" + "b" * 64))
+    kept = full.read("bd-0", revision(noise(0)).digest)
+    assert kept is not None
+    assert kept.terms.inputs == "sha256:" + "b" * 64
+
+
+def test_room_comes_back_with_what_goes(small: Kept) -> None:
+    for seed in range(3):
+        small.write(f"bd-{seed}", revision(noise(seed)))
+    small.keep_only("bd-0", ())
+    small.write("bd-3", revision(noise(3)))
+    assert len(small.digests("bd-3")) == 1
+
+
+def test_those_that_are_written_at_the_same_time_count_as_well(small: Kept) -> None:
+    outcomes: list[bool] = []
+
+    def write(seed: int) -> None:
+        try:
+            small.write(f"bd-{seed}", revision(noise(seed)))
+        except BundleError:
+            outcomes.append(False)
+        else:
+            outcomes.append(True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert 0 < outcomes.count(True) <= 3

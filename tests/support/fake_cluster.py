@@ -21,10 +21,10 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from controller.observe.health import Context, assess, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
-from controller.observe.watches import DEPLOYMENTS, Watches
+from controller.observe.watches import Watches
 from controller.supervision import Supervisor
 
 VERBS = frozenset({"list", "delete"})
@@ -135,10 +135,11 @@ class FakeCluster:
         return self._reply(self._find(path))
 
     def list(
-        self, path: str, *, metadata: bool = False, label_selector: str = "", limit: int = 500
+        self, path: str, *, metadata: bool = False, label_selector: str = "", field_selector: str = "", limit: int = 500
     ) -> Iterator[dict[str, Any]]:
         self._note(f"LIST {path}")
-        return iter(self._select(path, label_selector))
+        field, _, value = field_selector.partition("=")
+        return (each for each in self._select(path, label_selector) if each.get(field, "") == value)
 
     def list_page(
         self, path: str, *, metadata: bool = False, label_selector: str = "", limit: int = 500

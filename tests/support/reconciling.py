@@ -30,12 +30,12 @@ from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.events import EventRecorder, Note, Regarding
+from controller.kube.resources import DEPLOYMENTS
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
-from controller.observe.watches import DEPLOYMENTS
 from controller.polling import Poller
 from controller.preparations import Place, Preparations
 from controller.publisher import Publisher
@@ -186,6 +186,16 @@ class Watched:
         self.keys = [each.key for each in contested]
 
 
+class Asked:
+    """Stands for a Sweeper: counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def ask(self) -> None:
+        self.times += 1
+
+
 class Told:
     """Stands for an EventRecorder: keeps what is told."""
 
@@ -203,7 +213,7 @@ class World:
         self.cluster = FakeCluster()
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.preparations, self.events = Shelf(), AtOnce(), Told()
-        self.policy, self.grants, self.contested = AccountPolicy(), Grants(), Watched()
+        self.policy, self.grants, self.contested, self.sweeps = AccountPolicy(), Grants(), Watched(), Asked()
         self.seconds = 0.0
         self.start()
 
@@ -212,7 +222,8 @@ class World:
         client, discovery = self.cluster.client, self.cluster.discovery
         preparations, builder = cast("Preparations", self.preparations), cast("Builder", self.shelf)
         self.assistant = Unaided()
-        revisions, assistant = RevisionStore(client, names.DEFAULT_NAMESPACE), cast("Assistant", self.assistant)
+        self.revision_store = RevisionStore(client, names.DEFAULT_NAMESPACE)
+        revisions, assistant = self.revision_store, cast("Assistant", self.assistant)
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
 
@@ -273,9 +284,9 @@ class World:
             accounts=accounts,
             registrar=Registrar(accounts, holdings, publisher),
             publisher=publisher,
-            revisions=revisions,
             retries=self.retries,
             appraiser=appraiser,
+            abandoned=self.sweeps.ask,
             contested=contested,
             now=self.now,
         )

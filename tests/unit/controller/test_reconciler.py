@@ -48,6 +48,9 @@ def world() -> Iterator[World]:
     made.applier.stop()
 
 
+STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets/"
+
+
 def installed(world: World, tag: str = "v1", **spec: Any) -> None:
     world.wish(tag, **spec)
     world.settle()
@@ -923,18 +926,79 @@ def test_a_revision_that_is_made_while_orphans_are_looked_for_is_none(
         return listed(path, **options)
 
     monkeypatch.setattr(world.cluster, "list", list_late)
-    world.reconciler.remove_orphans()
+    world.revision_store.remove_orphans()
     assert [path for path in world.cluster.objects if "/secrets/" in path]
 
 
 def test_revisions_of_what_is_gone_are_removed(world: World) -> None:
     installed(world)
-    world.reconciler.remove_orphans()
+    world.revision_store.remove_orphans()
     assert [path for path in world.cluster.objects if "/secrets/" in path]
     world.cluster.remove(PATH)
     world.cluster.put(manifest("other"))
-    world.reconciler.remove_orphans()
+    world.revision_store.remove_orphans()
     assert not [path for path in world.cluster.objects if "/secrets/" in path]
+
+
+def kept(world: World) -> list[Json]:
+    return [value for path, value in world.cluster.objects.items() if "/secrets/" in path]
+
+
+def test_the_revisions_of_one_that_was_made_again_are_not_the_new_one_s(world: World) -> None:
+    installed(world)
+    world.cluster.remove(PATH)
+    world.cluster.put(manifest(metadata={"uid": "another"}))
+    world.revision_store.remove_orphans()
+    assert not kept(world)
+
+
+def test_a_revision_that_has_lost_its_label_is_found_and_gets_it_back(world: World) -> None:
+    installed(world)
+    (secret,) = kept(world)
+    world.cluster.patch(STORE + secret["metadata"]["name"], {"metadata": {"labels": None}})
+    world.revision_store.remove_orphans()
+    assert kept(world)[0]["metadata"]["labels"] == {names.REVISION_LABEL: NAME}
+
+
+def test_a_revision_without_its_label_goes_with_its_bundle_deployment(world: World) -> None:
+    installed(world)
+    (secret,) = kept(world)
+    world.cluster.patch(STORE + secret["metadata"]["name"], {"metadata": {"labels": None}})
+    world.cluster.remove(PATH)
+    world.revision_store.remove_orphans()
+    assert not kept(world)
+
+
+def test_what_was_written_again_meanwhile_is_no_orphan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(world)
+    (secret,) = kept(world)
+    world.cluster.remove(PATH)
+    listed = world.cluster.list
+
+    def list_late(path: str, **options: Any) -> Iterator[Json]:
+        found = listed(path, **options)
+        if "bundledeployments" in path:
+            world.cluster.patch(STORE + secret["metadata"]["name"], {"metadata": {"annotations": {"a": "b"}}})
+        return found
+
+    monkeypatch.setattr(world.cluster, "list", list_late)
+    world.revision_store.remove_orphans()
+    assert kept(world)
+
+
+def test_one_whose_finalizer_was_taken_off_is_swept_up_after(world: World) -> None:
+    installed(world)
+    world.cluster.remove(PATH)
+    world.reconcile()
+    assert world.sweeps.times == 1
+
+
+def test_one_that_was_torn_down_leaves_nothing_to_sweep(world: World) -> None:
+    installed(world)
+    world.delete()
+    world.settle()
+    world.reconcile()
+    assert (PATH in world.cluster.objects, world.sweeps.times) == (False, 0)
 
 
 def test_transitions_are_told_in_events(world: World) -> None:

@@ -153,7 +153,7 @@ def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(search: Sea
     report = {"mode": "Report", "ignore": []}
     search.wish("v1", serviceAccountName="deployer", optional=[{"group": "g", "kind": "K"}], drift=report)
     found = search.find()
-    assert search.requests() == ["GET revision", "APPLY revision"]
+    assert search.requests() == ["GET revision", "LIST revision", "APPLY revision"]  # what the namespace keeps
     assert found.revision is not None
     assert found.revision.digest == digest
     assert found.revision == search.revisions.read(NAME, digest)

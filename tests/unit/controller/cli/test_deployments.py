@@ -13,7 +13,7 @@ import pytest
 from api.v1alpha2.types import BundleDeployment
 from controller.cli import deployments, main, status
 from controller.kube.errors import ApiError, ConfigurationError
-from controller.observe.watches import DEPLOYMENTS
+from controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_cluster import FakeCluster
 

@@ -78,35 +78,38 @@ def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> Non
     assert running.stop.is_set()
 
 
+HERE, GONE, ODD = (f"revision.{name}.0123456789abcdef.0" for name in ("here", "gone", "odd"))
+
+
 def test_at_start_the_revisions_of_what_is_gone_are_removed_and_no_others(api: FakeApi, settings: Settings) -> None:
     api.put(DEPLOYMENTS, "here")
-    for name, owner in (("revision.here.0", "here"), ("revision.gone.0", "gone")):
+    for name, owner in ((HERE, "here"), (GONE, "gone")):
         api.put(REVISIONS, name, about={"labels": {names.REVISION_LABEL: owner}})
     with Running(settings):
-        wait_for(lambda: "revision.gone.0" not in api.objects[REVISIONS], 10, "the orphan is removed")
-    assert set(api.objects[REVISIONS]) == {"revision.here.0"}
+        wait_for(lambda: GONE not in api.objects[REVISIONS], 10, "the orphan is removed")
+    assert set(api.objects[REVISIONS]) == {HERE}
 
 
 def test_before_the_bundle_deployments_are_known_nothing_is_an_orphan(api: FakeApi, settings: Settings) -> None:
-    api.put(REVISIONS, "revision.here.0", about={"labels": {names.REVISION_LABEL: "here"}})
+    api.put(REVISIONS, HERE, about={"labels": {names.REVISION_LABEL: "here"}})
     api.stall_watches = True
     with Running(settings):
         wait_for(lambda: api.watches() >= 1, 10, "the watch has begun")
-    assert "revision.here.0" in api.objects[REVISIONS]
+    assert HERE in api.objects[REVISIONS]
 
 
 def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, settings: Settings) -> None:
     api.put(DEPLOYMENTS, "odd", spec={"format": 3})
-    api.put(REVISIONS, "revision.odd.0", about={"labels": {names.REVISION_LABEL: "odd"}})
+    api.put(REVISIONS, ODD, about={"labels": {names.REVISION_LABEL: "odd"}})
     with Running(settings) as running:
         wait_for(lambda: running.manager.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for")
-    assert "revision.odd.0" in api.objects[REVISIONS]
+    assert ODD in api.objects[REVISIONS]
 
 
 def test_a_refusal_of_that_look_is_no_end(api: FakeApi, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     del api.objects[REVISIONS]
     with Running(settings) as running:
-        wait_for(lambda: "stay until the next start" in caplog.text, 10, "it is said")
+        wait_for(lambda: "stay for now" in caplog.text, 10, "it is said")
         assert running.thread.is_alive()
 
 
