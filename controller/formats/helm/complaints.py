@@ -46,12 +46,12 @@ def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> 
         remedy = "make the chart simpler, or raise --render-mebibytes or --render-timeout"
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; {remedy}")
     text = _message(result.complaint)
+    hide = Hider(values).hide  # also of places: a chart may say whatever it likes, in whatever form
     if missing := _MISSING.search(text):
-        what = f"dependencies are not in charts/: {_shorten(missing['what'])}"
+        what = f"dependencies are not in charts/: {_shorten(hide(missing['what']))}"
         return BundleError(
             Reason.INVALID_BUNDLE, f"{place}: {what}; add them by helm dependency build, and publish it so"
         )
-    hide = Hider(values).hide
     if schema := _SCHEMA.search(text):
         return BundleError(
             Reason.INVALID_CONFIG,
@@ -61,9 +61,8 @@ def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> 
         return BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {_shorten(hide(values_text['what']))}")
     for pattern in (_EXECUTION, _TEMPLATE, _YAML):
         if found := pattern.match(text):
-            return BundleError(
-                Reason.RENDER_FAILED, f"{place}: {_shorten(found['where'])}: {_shorten(hide(found['what']))}"
-            )
+            where, what = (_shorten(hide(found[name])) for name in ("where", "what"))
+            return BundleError(Reason.RENDER_FAILED, f"{place}: {where}: {what}")
     return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(hide(text)) or 'Helm failed without a word'}")
 
 
