@@ -135,7 +135,7 @@ class Deleter:
     def _mandate(self, deployment: BundleDeployment, memory: Memory) -> _Mandate:
         """Return as whom objects go, and which.
 
-        As they were applied, whatever the spec has come to say since (DESIGN, rule 2); where that account cannot act,
+        As they were applied, whatever the spec has come to say since; where that account cannot act,
         nobody does for it, unless an administrator says that the controller is to.
         """
         named = self._holdings.all(deployment, memory)
