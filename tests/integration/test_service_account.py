@@ -94,6 +94,10 @@ def test_rights_of_a_name_are_of_no_use_without_the_account(world: World) -> Non
     deployed.wait_for("Installed", "False", "ServiceAccountNotFound")
     assert deployed.data("settings") == {"color": "red"}
     make_account(world, name)
+    deployed.wait_for("Installed", "False", "ServiceAccountReplaced")
+    world.wait_until_looked_at()
+    assert deployed.data("settings") == {"color": "red"}
+    deployed.change(progressDeadline="9m")
     deployed.wait(lambda: deployed.data("settings") == {"color": "blue"}, "repair")
     deployed.wait_ready()
 
