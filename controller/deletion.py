@@ -6,7 +6,7 @@ Nothing is repaired any more. What goes when is apply/teardown.py's to say; what
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
@@ -19,14 +19,14 @@ from controller.account import account_in, account_of
 from controller.accounts import Accounts
 from controller.apply.hooks import Event
 from controller.apply.ownership import loses_reference
-from controller.apply.possession import Named, find_strays
+from controller.apply.possession import Named
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
 from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.kube.client import ApiError, User
 from controller.memory import Memory
-from controller.notes import note_on_hindrance, notes_on_abandoned, notes_on_strays
+from controller.notes import note_on_hindrance, notes_on_abandoned
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
@@ -35,6 +35,7 @@ from controller.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions import RevisionStore
 from controller.status import notes_on_removals, summarize_deletion
+from controller.strays import tell_strays
 from controller.wanted import Finder
 
 log = logging.getLogger(__name__)
@@ -152,20 +153,8 @@ class Deleter:
         """Return what a revision names, and is on the cluster; without any revision what carries the marks."""
         observed = self._watches.managed(deployment.metadata.name)
         named = observed if mandate.named is None else mandate.named
-        self._tell_strays(deployment, observed, named, memory)
+        self._publisher.say(deployment, tell_strays(deployment, memory, observed, named))
         return {key: each for key, each in observed.items() if key in named and key not in memory.abandoned}
-
-    def _tell_strays(
-        self,
-        deployment: BundleDeployment,
-        observed: Mapping[ObjectKey, Record],
-        named: Collection[ObjectKey],
-        memory: Memory,
-    ) -> None:
-        orphan = deployment.spec.deletion_policy == "Orphan"
-        strays = find_strays(observed, named, memory.strays, owner=owner_of(deployment), orphan=orphan)
-        memory.strays |= {record.key for record in strays}
-        self._publisher.say(deployment, notes_on_strays(strays))
 
     def _give_up_unreadable(
         self, deployment: BundleDeployment, failures: Mapping[ObjectKey, BundleError], memory: Memory

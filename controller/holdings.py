@@ -101,6 +101,12 @@ class Holdings:
                 self._watches.learn(found)
         return failures
 
+    def forget(self, keys: Iterable[ObjectKey]) -> None:
+        """Note that objects were taken away: of those that nobody watches no event says so."""
+        for key in keys:
+            if self._watches.is_unseen(key.group, key.kind):
+                self._watches.forget_object(key)
+
     def _unseen(self, named: Named) -> Resource | None:
         if not self._watches.is_unseen(*named.group_kind):
             return None

@@ -23,7 +23,7 @@ from controller.apply.ledger import Ledger
 from controller.apply.optional import leave_out_missing
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, is_finished, make_plan
-from controller.apply.possession import find_strays, find_surplus
+from controller.apply.possession import find_surplus
 from controller.apply.prune import Cause, Removal, Remover
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, find_missing_labels, make_targets
 from controller.appraisal import Appraiser
@@ -31,7 +31,7 @@ from controller.holdings import Holdings
 from controller.hooks import Hooks
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memory
-from controller.notes import describe_strays, notes_on_strays
+from controller.notes import describe_unseen
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record, managed_state
@@ -44,6 +44,7 @@ from controller.retries import Retries
 from controller.revision import Revision
 from controller.shares import share_of
 from controller.status import notes_on_removals, notes_on_repairs, summarize
+from controller.strays import describe_strays, tell_strays
 from controller.wanted import Finder, Wanted, requested_at
 
 
@@ -228,18 +229,10 @@ class Installer:
         prune_now = (
             applied and wanted.current and _may_prune(deployment.spec.prune, health_allows=progress.health.settled)
         )
-        # As it is after applying: what was only in the revision before may just have been repaired from it.
-        unreadable = self._holdings.look(deployment, job.older, job.user)
-        observed = self._watches.managed(job.owner.name)
-        surplus = find_surplus(job.wanted.by_key, job.older, observed, job.owner, orphan=job.orphan)
-        removals = self._prune(surplus, unreadable, job) if prune_now else []
-        surplus += [Record(key=key) for key in unreadable]
+        removals, waiting = self._take_surplus(deployment, job, memory, prune_now=prune_now)
         self._publisher.say(deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
-        strays = self._tell_strays(deployment, job, observed, memory)
-        memory.ledger.forget(removal.record.key for removal in removals if not removal.error)
-        waiting = [record for record in surplus if not prune_now] + [r.record for r in removals if r.error]
         observed = self._watches.managed(job.owner.name)
-        memory.older = frozenset(record.key for record in waiting)
+        self._publisher.say(deployment, tell_strays(deployment, memory, observed, job.wanted.by_key, job.older))
         finished = (
             applied
             and (not waiting or deployment.spec.prune == "Never")
@@ -268,29 +261,35 @@ class Installer:
             if finished
             else deployment.status.managed_state,
             skipped_kinds=job.wanted.skipped_kinds,
-            warnings=_warnings(outcomes, [*self._unseen(job), *strays], job, wanted.revision),
+            warnings=_warnings(outcomes, self._concerns(job, memory), job, wanted.revision),
         )
         if not finished:
             return report
         memory.rest(() if wanted.current else (job.wanted.revision, wanted.pending))
         return replace(report, managed_kinds=_merge_kinds((), kinds))
 
-    def _tell_strays(
-        self, deployment: BundleDeployment, job: Job, observed: Mapping[ObjectKey, Record], memory: Memory
-    ) -> list[str]:
-        """Say once of each object with our marks that no revision names it; returns a warning about all of them."""
-        strays = find_strays(observed, job.wanted.by_key, job.older, owner=job.owner, orphan=job.orphan)
-        self._publisher.say(deployment, notes_on_strays(r for r in strays if r.key not in memory.strays))
-        memory.strays = frozenset(record.key for record in strays)
-        return [describe_strays(memory.strays)] if strays else []
+    def _take_surplus(
+        self, deployment: BundleDeployment, job: Job, memory: Memory, *, prune_now: bool
+    ) -> tuple[list[Removal], list[Record]]:
+        """Prune if it is time; returns what became of that, and which objects of older revisions stay for now."""
+        # As it is after applying: what was only in the revision before may just have been repaired from it.
+        unreadable = self._holdings.look(deployment, job.older, job.user)
+        observed = self._watches.managed(job.owner.name)
+        surplus = find_surplus(job.wanted.by_key, job.older, observed, job.owner, orphan=job.orphan)
+        removals = self._prune(surplus, unreadable, job) if prune_now else []
+        gone = [removal.record.key for removal in removals if not removal.error]
+        memory.ledger.forget(gone)
+        self._holdings.forget(gone)
+        waiting = [*surplus, *(Record(key=key) for key in unreadable)]
+        if prune_now:
+            waiting = [removal.record for removal in removals if removal.error]
+        memory.older = frozenset(record.key for record in waiting)
+        return removals, waiting
 
-    def _unseen(self, job: Job) -> list[str]:
-        """Return warnings about the kinds whose objects are applied, and not watched."""
-        kinds = (kind for kind in job.wanted.kinds if self._watches.is_unseen(kind.group, kind.kind))
-        return [
-            f"{kind}: drift of its objects is not seen, as the controller may not watch them; grant it list and watch"
-            for kind in sorted(map(str, kinds))
-        ]
+    def _concerns(self, job: Job, memory: Memory) -> list[str]:
+        """Return warnings about what is not seen, and about what only looks like ours."""
+        unseen = (kind for kind in job.wanted.kinds if self._watches.is_unseen(kind.group, kind.kind))
+        return [*describe_unseen(unseen), *([describe_strays(memory.strays)] if memory.strays else [])]
 
     def _prune(self, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], job: Job) -> list[Removal]:
         if not (surplus or unreadable):

@@ -1,4 +1,4 @@
-"""What Events say about objects that are left alone: strays, and what a deletion leaves behind. Pure.
+"""What Events say about objects that a deletion leaves behind, and a warning about those that nobody watches. Pure.
 
 Not here: what is said of conditions, repairs and prune (status.py).
 """
@@ -7,30 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from api import names
 from api.errors import BundleError
 from controller.apply.prune import Removal
 from controller.kube.events import Note
-from controller.observe.records import ObjectKey, Record
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import ObjectKey
 
 NAMED = 10
-
-
-def notes_on_strays(strays: Iterable[Record]) -> list[Note]:
-    """Return what to say about objects that carry our marks though no revision names them: one for all."""
-    text = describe_strays(record.key for record in strays)
-    return [Note(type="Warning", reason="Stray", action="Compare", text=text)] if text else []
-
-
-def describe_strays(keys: Iterable[ObjectKey]) -> str:
-    """Return what is wrong with strays, and what to do; nothing if there are none."""
-    listed = list_some(keys)
-    if not listed:
-        return ""
-    return (
-        f"{listed}: carries the marks of this BundleDeployment, and no revision of it names it, so that it is left "
-        f"alone; take the label {names.OWNER_LABEL} off, or delete it yourself"
-    )
 
 
 def notes_on_abandoned(removals: Iterable[Removal]) -> list[Note]:
@@ -54,6 +37,14 @@ def _left(error: BundleError, staying: Iterable[ObjectKey]) -> Note:
     stays = f"{listed}: is left as it is; delete it yourself; " if listed else ""
     text = f"ordinary objects are left to the garbage collector; {stays}{error.message}"
     return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
+
+
+def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:
+    """Return warnings about kinds whose objects are applied, and not watched."""
+    return [
+        f"{kind}: drift of its objects is not seen, as the controller may not watch them; grant it list and watch"
+        for kind in sorted(map(str, kinds))
+    ]
 
 
 def list_some(keys: Iterable[ObjectKey]) -> str:

@@ -16,7 +16,6 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import OF_RIGHTS, RIGHTS_SECONDS, Accounts
 from controller.apply.plan import Action
-from controller.apply.possession import find_strays
 from controller.appraisal import Appraiser
 from controller.deletion import Deleter
 from controller.hooks import Hooks
@@ -24,17 +23,17 @@ from controller.installation import Installer
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.memory import Memories, Memory
-from controller.notes import notes_on_strays
 from controller.observe.contested import ContestedWatches
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.publisher import Publisher
-from controller.questions import is_current, own_records, owner_of, recorded_kinds
+from controller.questions import is_current, own_records, recorded_kinds
 from controller.registration import Registrar
 from controller.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revision import Revision
 from controller.status import skipped_kinds, summarize
+from controller.strays import tell_strays
 from controller.wanted import Finder, Wanted
 
 FIRST_SECONDS = 1.0
@@ -149,7 +148,8 @@ class Reconciler:
         if any(self._watches.has_come(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds):
             return None
         if len(observed) > len(ledger.left):
-            self._tell_strays(deployment, observed, memory)
+            news = tell_strays(deployment, memory, observed, ledger.left, memory.older)
+            self._publisher.say(deployment, news)
         return Report(
             wanted=status.revision,
             revision=status.installed_revision,
@@ -161,14 +161,6 @@ class Reconciler:
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
         )
-
-    def _tell_strays(self, deployment: BundleDeployment, observed: Mapping[ObjectKey, Record], memory: Memory) -> None:
-        """Say once of each object with our marks that no revision names it."""
-        orphan = deployment.spec.deletion_policy == "Orphan"
-        known = (memory.ledger.left, memory.older, memory.strays)
-        strays = find_strays(observed, *known, owner=owner_of(deployment), orphan=orphan)
-        memory.strays |= {record.key for record in strays}
-        self._publisher.say(deployment, notes_on_strays(strays))
 
     # something to do
 

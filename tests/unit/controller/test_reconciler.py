@@ -1498,6 +1498,8 @@ def test_what_is_not_watched_is_pruned(world: World, restarts: bool) -> None:
     installed(world, "v1", serviceAccountName="deployer")
     assert world.conditions == READY
     assert not world.exists(SECRET)
+    world.reconcile()
+    assert told(world, "Stray") == []
 
 
 def test_what_is_not_watched_and_may_not_be_read_blocks_no_deletion(world: World) -> None:
