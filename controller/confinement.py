@@ -49,7 +49,8 @@ _PROGRAMS = (
 """Where programs and libraries are, which everybody may read on every system."""
 _PUBLIC = (
     *("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/services"),
-    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf"),
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf"),
+    *("/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/ca-certificates", "/var/lib/ca-certificates"),
     *("/etc/pki/ca-trust/extracted", "/etc/crypto-policies", "/etc/gnutls", "/usr/share/ca-certificates"),
     *(
         "/usr/local/share/ca-certificates",
@@ -61,6 +62,11 @@ _PUBLIC = (
     ),
 )
 """Users, certificate authorities, time zones. No resolver: who may use the network gets addresses."""
+_FOR_ALL = {
+    **{Path(path): Right.RUN for path in _PROGRAMS},
+    **{Path(path): Right.READ for path in _PUBLIC},
+    Path(os.devnull): Right.READ | Right.WRITE_FILE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +85,7 @@ class View:
         """Return the rights by path."""
         programs = (found for program in self.programs for found in (program, *_installed_with(program)))
         return {
-            **{Path(path): Right.RUN for path in _PROGRAMS},
-            **{Path(path): Right.READ for path in _PUBLIC},
-            Path(os.devnull): Right.READ | Right.WRITE_FILE,
+            **_FOR_ALL,
             **dict.fromkeys(self.read, Right.READ),
             **dict.fromkeys(self.change, Right.CHANGE),
             **dict.fromkeys(programs, Right.RUN),

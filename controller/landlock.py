@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -79,7 +80,7 @@ def ruleset(rights: Mapping[Path, Right], ports: Collection[int], *, abi: int) -
     try:
         for path, right in rights.items():
             with suppress(FileNotFoundError):
-                _add_path(descriptor, path, right & handled)
+                _add_path(descriptor, path, int(right) & handled)
         for port in ports if abi >= _TCP_FROM else ():
             _add_rule(descriptor, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port))
         yield descriptor
@@ -90,7 +91,8 @@ def ruleset(rights: Mapping[Path, Right], ports: Collection[int], *, abi: int) -
 def _add_path(descriptor: int, path: Path, right: int) -> None:
     opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        right = right if path.is_dir() else right & Right.OF_FILES
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+            right &= int(Right.OF_FILES)
         _add_rule(descriptor, _PATH_BENEATH, struct.pack("=Qi", right, opened))
     finally:
         os.close(opened)

@@ -61,7 +61,7 @@ def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str)
     Raises: BundleError (RenderLimitExceeded for time and output, RenderFailed once nobody waits any more,
         NotSupported where the kernel cannot confine it).
     """
-    with _input(text, means) as source, _spawn(command, source, means, subject) as process:
+    with _input(text, means) as source, _spawn(command, source, means) as process:
         return _Watch(process, means, subject).collect()
 
 
@@ -83,9 +83,7 @@ def scratch_of(means: Means) -> Path:
 
 
 @contextmanager
-def _spawn(
-    command: Sequence[str], source: BinaryIO | None, means: Means, subject: str
-) -> Iterator[subprocess.Popen[bytes]]:
+def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Iterator[subprocess.Popen[bytes]]:
     """Start the program; nothing of it is left when the block ends."""
     wrapped, environment, folder = _wrapped(command, means), _environment(means), scratch_of(means)
 
@@ -101,7 +99,7 @@ def _spawn(
         )
 
     view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(),))
-    with start_confined(start, view, quote(subject), required=means.confinement_required) as process:
+    with start_confined(start, view, "spec.format", required=means.confinement_required) as process:
         try:
             yield process
         finally:

@@ -240,6 +240,13 @@ def test_what_cannot_be_confined_is_started_if_the_administrator_says_so(
     assert run_guarded(["/bin/cat", "/etc/hostname"], b"", means, "c").status == 0
 
 
+@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/ssl/certs/ca-certificates.crt", "/usr/share/zoneinfo/UTC"])
+def test_public_files_are_seen(path: str, tmp_path: Path) -> None:
+    if not Path(path).exists():
+        pytest.skip("this system has it elsewhere, or not at all")
+    assert run_guarded(["/bin/cat", path], b"", Means(scratch=tmp_path), "c").output == Path(path).read_bytes()
+
+
 def test_the_controller_is_not_confined_by_starting_a_program(tmp_path: Path) -> None:
     (tmp_path / "call").mkdir()
     run_guarded(["/bin/true"], b"", Means(scratch=tmp_path / "call"), "c")
