@@ -92,4 +92,7 @@ def _keep_what_is_left(target: Target, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:  # what was found so far is kept
+        sys.exit(130)
