@@ -153,6 +153,19 @@ def test_denied_networks_are_not_even_knocked_at(tenants: Tenants, servers: Serv
         servers.denied.accept()
 
 
+def test_git_is_redirected_to_no_denied_network(tenants: Tenants, servers: Servers) -> None:
+    """Git would connect to wherever the server sends it: only the address that the spec names has been judged."""
+    target = f"https://{servers.denied_host}/marked/repo.git/info/refs?service=git-upload-pack"
+    servers.secured.add("/repo.git/info/refs", redirect=target)
+    repository = {"repository": f"{servers.secured.address}/repo.git", "certificateData": servers.authority.pem}
+    deployed = apply(tenants, "redirected-git", {"kind": "git", "git": repository})
+    message = deployed.wait_for("Unpacked", "False", saying="redirects")["message"]
+    assert "marked" not in message
+    assert servers.denied_host not in message
+    with pytest.raises(BlockingIOError):
+        servers.denied.accept()
+
+
 METADATA = ["https://169.254.169.254/latest", "https://[64:ff9b::a9fe:a9fe]/latest", "http://168.63.129.16/machine"]
 
 
