@@ -4,7 +4,8 @@
     reconciler           one pass over one BundleDeployment: the table of contents
     questions            what several parts of a pass ask about a BundleDeployment
     memory               what a pass remembers for the next one, and may lose
-    accounts             as whom objects are applied and Secrets read
+    account, accounts    as whom objects are applied and Secrets read, and whether there is such an account
+    identities           whether it is still the one that was used first; registration records which that is
     wanted               which revision the spec asks for: pinned, kept, or being made
     preparations         where slow work goes on, so that no pass waits
     shares               fair turns of tenants, and how much of what is limited each gets
@@ -21,10 +22,11 @@
     revisions            where they are kept: Secrets in the cluster
     observe              what is on the cluster, and how healthy it is
     apply                deciding about objects (plan), and acting (execute, prune)
+    holdings, strays     what kept revisions name, which alone is acted upon; what only looks like that
     hooks                when the hooks of a chart are run
     report               what a pass found and did, as values
     observer, drifting   what a pass tells about itself, for metrics; how drift is counted
-    status               from that to conditions, counts and Events
+    status, notes        from that to conditions, counts and Events
     publisher            writing those; the finalizer, too
     deletion             the pass over one that is being deleted
 
