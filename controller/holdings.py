@@ -12,7 +12,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.look import Looker
-from controller.apply.possession import Named, describe_left, fits, name_objects
+from controller.apply.possession import MORE, Named, describe_left, name_objects
 from controller.apply.replies import classify
 from controller.kube.client import ApiError, User
 from controller.kube.discovery import Discovery
@@ -66,7 +66,9 @@ class Holdings:
     def _read(self, deployment: BundleDeployment, memory: Memory) -> list[Revision]:
         name, status = deployment.metadata.name, deployment.status
         if memory.kept is None and status.managed_state:
-            memory.kept = (status.installed_revision,)  # with nothing left to do, no other has objects
+            installed = self._finder.read(name, status.installed_revision, memory)
+            if installed is None or MORE not in installed.terms.left:
+                memory.kept = (status.installed_revision,)  # with nothing left to do, no other has objects
         if memory.kept is None:
             memory.kept = tuple(self._revisions.digests(name))
         digests = dict.fromkeys((*memory.kept, *memory.revisions))
@@ -135,11 +137,11 @@ class Holdings:
         kept = list(digests)
         installed = memory.revisions.get(kept[0])
         texts = describe_left(left)
-        if installed and fits(texts) and texts != installed.terms.left:
+        if installed and texts != installed.terms.left:
             revised = replace(installed, terms=replace(installed.terms, left=texts))
             self._revisions.write(deployment.metadata.name, revised, deployment.metadata.uid)
             memory.revisions[revised.digest] = revised
-        if drops and fits(texts):
+        if drops and MORE not in texts:
             self._revisions.keep_only(deployment.metadata.name, kept)
 
 

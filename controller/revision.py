@@ -31,7 +31,8 @@ class Terms:
     account: Mapping[str, str] | None = None
     """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of who used which account; see identities.py."""
     left: tuple[str, ...] = ()
-    """Objects that older revisions left, and that no kept revision names, as `apiVersion/kind namespace name`."""
+    """Objects that older revisions left, and that no kept revision names, as `apiVersion/kind namespace name`;
+    `*`: so many that older revisions are kept for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,10 @@ LEFT_BYTES = 256 * 1024
 """What the names of left objects may take beside a revision; it shares a Secret of 1 MiB with a chunk of 512 KiB."""
 
 
+MORE = "*"
+"""Instead of their names, where these are too many: the revisions that have them are kept."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
     """What a revision says of an object of its own."""
@@ -46,8 +50,7 @@ def name_objects(
     """
     found: dict[ObjectKey, Named] = {}
     for revision in revisions:
-        for text in revision.terms.left:
-            kind, key = _parse(text)
+        for kind, key in map(_parse, filter(MORE.__ne__, revision.terms.left)):
             stub = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}}
             found[key] = Named(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
         for manifest in revision.objects:
@@ -67,14 +70,10 @@ def place(
     return key._replace(namespace=namespace)
 
 
-def describe_left(left: Mapping[ObjectKey, Named]) -> tuple[str, ...]:
-    """Return how a revision keeps the names of objects that older ones left; see `Terms.left`."""
-    return tuple(sorted(f"{named.kind} {key.namespace} {key.name}" for key, named in left.items()))
-
-
-def fits(left: Collection[str]) -> bool:
-    """Whether so many names can be kept beside a revision."""
-    return sum(len(text) + 4 for text in left) <= LEFT_BYTES
+def describe_left(left: Mapping[ObjectKey, Named], most: int = LEFT_BYTES) -> tuple[str, ...]:
+    """Return how a revision keeps the names of objects that older ones left, in so many bytes; see `Terms.left`."""
+    texts = tuple(sorted(f"{named.kind} {key.namespace} {key.name}" for key, named in left.items()))
+    return texts if sum(len(text.encode()) + 4 for text in texts) <= most else (MORE,)
 
 
 def find_strays(

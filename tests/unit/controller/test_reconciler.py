@@ -10,6 +10,7 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.accounts import RIGHTS_SECONDS, AccountPolicy
+from controller.apply.possession import MORE
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.report import NEVER, UNKNOWN_SECONDS
@@ -1207,6 +1208,14 @@ def test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world: World
     assert not world.exists(OLD)
     assert not world.exists(B)
     assert world.exists(A, WEB, stray)
+
+
+def test_very_many_that_are_left_are_known_by_the_revisions_that_have_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.holdings.describe_left", lambda left: (MORE,) if left else ())
+    test_what_is_never_pruned_is_known_by_name_when_that_is_changed(world)
+    assert len([path for path in world.cluster.objects if "/secrets/revision." in path]) == 1
 
 
 def lose_revisions(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from api import names
 from controller.apply.ownership import Owner
-from controller.apply.possession import LEFT_BYTES, Named, describe_left, find_strays, find_surplus, fits, name_objects
+from controller.apply.possession import MORE, Named, describe_left, find_strays, find_surplus, name_objects
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.revision import Revision, Terms
@@ -60,10 +60,12 @@ def test_what_older_revisions_left_is_named_again() -> None:
     assert name(revision(left=describe_left(left))) == left
 
 
-def test_how_many_names_fit_beside_a_revision() -> None:
+def test_very_many_names_are_left_to_the_revisions_that_have_them() -> None:
+    left = {KEY: Named(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)}
     text = "v1/ConfigMap shop a"
-    assert fits([text] * 100)
-    assert not fits([text] * (LEFT_BYTES // len(text)))
+    assert describe_left(left, len(text) + 4) == (text,)
+    assert describe_left(left, len(text) + 3) == (MORE,)
+    assert name(revision(left=(MORE,))) == {}
 
 
 OBSERVED = {
