@@ -8,11 +8,12 @@ cluster, a Secret object or a path to write content to: it gets values and yield
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 
@@ -33,6 +34,14 @@ class Limits:
     ratio_from: int = 8 * MEBIBYTE
     header_bytes: int = MEBIBYTE
     """What a parser may read between two entries: long names and pax records are read into memory whole."""
+    manifest_bytes: int = 16 * MEBIBYTE
+    """One file that is parsed."""
+    text_bytes: int = 32 * MEBIBYTE
+    """All that is parsed for one revision, and what it takes as JSON."""
+    nodes: int = 500_000
+    """Values of all that is parsed for one revision: scalars, mappings and lists."""
+    program_bytes: int = 1024 * MEBIBYTE
+    """Memory of one program that a source runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,6 +103,16 @@ class Resolution:
     """What makes asking again cheap: the ETag or Last-Modified of an http body."""
 
 
+Room: TypeAlias = Callable[[int], AbstractContextManager[None]]
+"""Waits until so many bytes of memory may be used, and holds them for a block; one block within another may wait for
+ever. It raises BundleError (RenderLimitExceeded) for more than there will ever be, and where the work is cancelled."""
+
+
+def endless(_bytes: int) -> AbstractContextManager[None]:
+    """Hold no memory: the Room of who has no limit."""
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """What one call of a source may use."""
@@ -116,6 +135,8 @@ class Access:
     progress: Callable[[int, int], None] = lambda done, total: None
     """Call it with bytes done and bytes in all (0: not known), before many more come: it counts them for all sources
     together, and raises BundleError where they are over their budget, or over a share of the disk."""
+    room: Room = endless
+    """For a program that is run: what it may use, before it starts."""
     keep: Callable[[Resolution, Iterator[Entry]], None] = lambda resolution, entries: None
     """While resolving, where that had to read the content itself: call it with what `fetch` would yield, verified
     already, and `fetch` is not called for it. It may leave the entries alone, and raises what they raise."""
@@ -223,7 +244,10 @@ class Means:
     cancelled: Event = field(default_factory=Event)
     """Set when nobody waits for the result any more: stop soon, by any exception."""
     limits: Limits = Limits()
-    """Of archives that the content holds."""
+    """Of archives that the content holds, and of what is parsed."""
+    inline: bool = False
+    """Whether only small texts may be parsed: for others `formats/budget.py` raises LargeTextError, and the request is
+    rendered once more, in a process of its own."""
     occupy: Callable[[int], None] = lambda size: None
     """Call it with the bytes that are to be written to scratch: it raises BundleError where the share of the disk is
     used up."""
@@ -291,4 +315,15 @@ class Format(Protocol):
         """Return the objects and hooks.
 
         Raises: BundleError with a reason of Installed.
+        """
+
+
+@runtime_checkable
+class RunsProgram(Protocol):
+    """A format that runs a program says what that takes."""
+
+    def program_bytes(self, means: Means) -> int:
+        """Return the bytes of memory that the program may use.
+
+        They are held before `render` is called, and pay for what is parsed in this process when it has ended.
         """

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
@@ -15,8 +16,10 @@ from api.plugins import MEBIBYTE, Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.accounts import tenant_of
+from controller.admission import Admission
 from controller.desired import Aid
 from controller.observe.named import NamedWatches, WatchedObject
+from controller.quarantine import Quarantine, subject_of
 from controller.secrets import SecretReader
 
 PROGRESS_SECONDS = 5.0
@@ -101,10 +104,20 @@ class Assistant:
 
     Args:
         wake: asks for a pass over a BundleDeployment.
+        admission: of the memory that preparing takes.
+        quarantine: is told what is prepared.
     """
 
-    def __init__(self, secrets: SecretReader, watches: NamedWatches, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        secrets: SecretReader,
+        watches: NamedWatches,
+        wake: Callable[[str], None],
+        admission: Admission,
+        quarantine: Quarantine,
+    ) -> None:
         self._secrets, self._watches, self._wake = secrets, watches, wake
+        self._admission, self._quarantine = admission, quarantine
 
     def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
         """Return what the sources of a BundleDeployment may use."""
@@ -118,7 +131,24 @@ class Assistant:
             if attempt.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
-        return Aid(credentials=read, progress=report, ended=attempt.note_end, tenant=tenant_of(deployment))
+        subject, tenant = subject_of(deployment), tenant_of(deployment)
+
+        @contextmanager
+        def room(size: int, cancelled: threading.Event) -> Iterator[None]:
+            is_suspect = self._quarantine.is_suspect(subject)
+            needs = self._admission.total if is_suspect else size
+            alone = self._quarantine.alone(subject) if is_suspect else nullcontext()
+            with self._admission.room(tenant, needs, cancelled), alone:
+                yield
+
+        return Aid(
+            credentials=read,
+            progress=report,
+            ended=attempt.note_end,
+            tenant=tenant,
+            room=room,
+            guard=lambda: self._quarantine.guard(subject),
+        )
 
     def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
         """Watch the Secrets that the sources of a BundleDeployment fail for, and no others; a share pays for that."""

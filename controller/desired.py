@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,25 +24,28 @@ from api.plugins import (
     ContentTree,
     Credentials,
     Entry,
-    Hook,
     Limits,
     Means,
     Network,
-    Rendering,
     RenderRequest,
     Resolution,
+    RunsProgram,
+    endless,
 )
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Drift, Source, SourcePin, Spec
+from controller.aside import render_aside
 from controller.content.archive import write_entries
+from controller.content.disk import walk
 from controller.content.shares import Shares, Use
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
 from controller.extensions import format_of, source_of
-from controller.formats.applicable import make_applicable, revision_digest, scopes_of_crds
+from controller.formats.budget import INLINE, LargeTextError, estimate
 from controller.observer import DEAF, Observer, Phase, SourceResult, timed
 from controller.origins import content_key, digest_of_json, origin_of, resolution_of, store_key
-from controller.revision import Revision, Terms
+from controller.rendering import render
+from controller.revision import PackedRevision, Revision, Terms
 
 Pins = tuple[SourcePin | None, ...]
 SOURCES_AT_ONCE = 4
@@ -175,6 +178,10 @@ class Aid:
     """Told the index of a source, and bytes done and in all (0: not known)."""
     ended: Callable[[int, BundleError | None], None] = lambda _index, _failure: None
     """Told the index of a source that was asked, and what it failed with."""
+    room: Callable[[int, threading.Event], AbstractContextManager[None]] = lambda size, _cancelled: endless(size)
+    """Waits for so many bytes of memory, and holds them for a block; the event ends the wait."""
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What is done within is remembered should the process die of it; raises BundleError where that has happened."""
     previous: Pins = ()
     """When polling: the pins in use, one for each source."""
     tenant: str = ""
@@ -276,8 +283,8 @@ class Builder:
         cancelled: threading.Event,
         aid: Aid = _NO_AID,
         *,
-        kept: Sequence[Revision] = (),
-    ) -> Revision:
+        kept: Sequence[Revision | PackedRevision] = (),
+    ) -> Revision | PackedRevision:
         """Fetch what is not stored, assemble, and render.
 
         What depends on chance, such as a password that a chart makes up, is taken over from a revision that was `kept`
@@ -289,12 +296,17 @@ class Builder:
         with self._work(cancelled, aid) as work, self._using(_store_keys(request)), self._store.scratch() as scratch:
             tree = assemble(self._parts(request, work), scratch / "tree")
 
-            def make() -> Revision:
+            def make() -> Revision | PackedRevision:
                 with self._store.scratch() as own:
                     means = replace(
-                        self._means, scratch=own, cancelled=cancelled, limits=self._limits, occupy=work.use.occupy
+                        self._means,
+                        scratch=own,
+                        cancelled=cancelled,
+                        limits=self._limits,
+                        occupy=work.use.occupy,
+                        inline=True,
                     )
-                    return render(spec.format, _render_request(request, tree, capabilities, means))
+                    return render_where_it_fits(spec.format, _render_request(request, tree, capabilities, means), aid)
 
             with timed(self._observer, Phase.RENDER):
                 made = make()
@@ -309,7 +321,7 @@ class Builder:
 
     @contextmanager
     def _work(self, cancelled: threading.Event, aid: Aid) -> Iterator[_Work]:
-        with self._shares.use(aid.tenant, self._limits) as use:
+        with aid.guard(), self._shares.use(aid.tenant, self._limits) as use:
             yield _Work(cancelled=cancelled, aid=aid, use=use)
 
     @contextmanager
@@ -389,6 +401,7 @@ class Builder:
             credentials=aid.credentials(index, source),
             confinement_required=self._means.confinement_required,
             previous=resolution_of(previous) if previous else None,
+            room=lambda size: aid.room(size, work.cancelled),
             progress=advance,
         )
 
@@ -401,19 +414,26 @@ def check_config(format_name: str, config: Mapping[str, Any]) -> None:
     _raise_first(Reason.INVALID_CONFIG, format_of(format_name).validate(config))
 
 
-def render(format_name: str, request: RenderRequest) -> Revision:
-    """Return the revision of a content tree; of its terms only the install namespace is known here.
-
-    Args:
-        format_name: `spec.format`.
-        request: its config was checked; its install namespace may be '': the format suggests one.
+def render_where_it_fits(format_name: str, request: RenderRequest, aid: Aid) -> Revision | PackedRevision:
+    """Render in this process, or, where there is too much text for that, in one of its own.
 
     Raises: BundleError with a reason of Installed.
     """
+    means = request.means
+    size = sum((request.tree.root / item.path).stat().st_size for item in walk(request.tree.root) if not item.is_folder)
+    needs = max(estimate(min(size, INLINE.text_bytes), INLINE), _program_bytes(format_name, means))
+    try:
+        with aid.room(needs, means.cancelled):
+            return render(format_name, request)
+    except LargeTextError as error:
+        size = max(size, error.size)
+    with aid.room(estimate(size, means.limits), means.cancelled):
+        return render_aside(format_name, request)
+
+
+def _program_bytes(format_name: str, means: Means) -> int:
     plugin = format_of(format_name)
-    namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
-    rendering = plugin.render(replace(request, install_namespace=namespace))
-    return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+    return plugin.program_bytes(means) if isinstance(plugin, RunsProgram) else 0
 
 
 def _render_request(request: Request, tree: ContentTree, capabilities: Capabilities, means: Means) -> RenderRequest:
@@ -425,39 +445,6 @@ def _render_request(request: Request, tree: ContentTree, capabilities: Capabilit
         capabilities=capabilities,
         means=means,
     )
-
-
-def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:
-    """Make what a format rendered applicable, and name it."""
-    scopes = scopes_of_crds(rendering.objects)
-
-    def applicable(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return make_applicable(
-            objects,
-            install_namespace=terms.install_namespace,
-            is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
-        )
-
-    objects = applicable(rendering.objects)
-    # Each by itself: two hooks may have one name, as they are not there at the same time.
-    hooks = [_hook(hook, applicable([hook.manifest])[0]) for hook in rendering.hooks]
-    return Revision(
-        digest=revision_digest(objects, hooks),
-        objects=tuple(objects),
-        hooks=tuple(hooks),
-        terms=terms,
-        warnings=tuple(rendering.warnings),
-        namespace=rendering.namespace,
-    )
-
-
-def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "manifest": manifest,
-        "events": list(hook.events),
-        "weight": hook.weight,
-        "deletePolicies": list(hook.delete_policies),
-    }
 
 
 def _content_keys(request: Request) -> list[str]:

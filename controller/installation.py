@@ -326,7 +326,7 @@ class Installer:
         if not wanted.pending:
             # Where another one is wanted, status names it: it has been made, and waits.
             kept = [job.wanted.revision, *([] if wanted.current else [deployment.status.revision])]
-            drops = deployment.status.installed_revision not in ("", kept[0]) or len(memory.revisions) > 1
+            drops = deployment.status.installed_revision not in ("", kept[0]) or len(memory.digests) > 1
             left = {key: named for key, named in job.older.items() if key in memory.older}
             self._holdings.keep_only(deployment, kept, left, memory, drops=drops)
             self._watches.need_only(job.owner.name, kinds)

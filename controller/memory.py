@@ -20,7 +20,7 @@ from controller.drifting import Drifting
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.polling import PollMemory
-from controller.revision import Revision
+from controller.revision import PackedRevision, Revision
 
 SOON_SECONDS = 20.0
 
@@ -37,6 +37,12 @@ class Memory:
     health: HealthTracker = field(default_factory=HealthTracker)
     revisions: dict[str, Revision] = field(default_factory=dict)
     """By digest, while they are being worked on."""
+    packed: dict[str, PackedRevision] = field(default_factory=dict)
+    """Of those the large ones, as they are kept: they are dropped when a pass ends."""
+    dropped: set[str] = field(default_factory=set)
+    """The digests of those that were dropped, and are to be read again."""
+    share: str = ""
+    """See `accounts.tenant_of`."""
     before: dict[str, str] = field(default_factory=dict)
     """The revision that was installed before another was, while its objects may be left; empty: none."""
     kept: tuple[str, ...] | None = None
@@ -84,6 +90,18 @@ class Memory:
         self.revisions[revision.digest] = revision
         self.targets = {key: each for key, each in self.targets.items() if key[0] != revision.digest}
 
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The revisions that are being worked on."""
+        return (*self.revisions, *sorted(self.dropped - self.revisions.keys()))
+
+    def drop_large(self) -> None:
+        """Drop what would take too much memory until the next pass, which reads it again."""
+        self.dropped |= self.packed.keys() & self.revisions.keys()
+        self.revisions = {digest: each for digest, each in self.revisions.items() if digest not in self.packed}
+        self.targets = {key: each for key, each in self.targets.items() if key[0] not in self.packed}
+        self.packed.clear()
+
     def rest(self, working_on: Collection[str] = ()) -> None:
         """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on.
 
@@ -95,6 +113,7 @@ class Memory:
         if not working_on:
             self.hooks = HookMemory()
         self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
+        self.dropped &= set(working_on)
         self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
 
 

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import OF_RIGHTS, RIGHTS_SECONDS, Accounts
+from controller.accounts import OF_RIGHTS, RIGHTS_SECONDS, Accounts, tenant_of
 from controller.apply.plan import Action
 from controller.appraisal import Appraiser
 from controller.deletion import Deleter
@@ -22,6 +22,7 @@ from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
+from controller.large_revisions import CrowdedError, LargeRevisions
 from controller.memory import Memories, Memory
 from controller.observe.contested import ContestedWatches
 from controller.observe.records import ObjectKey, Record, managed_state
@@ -69,8 +70,10 @@ class Reconciler:
         appraiser: Appraiser,
         contested: ContestedWatches,
         abandoned: Callable[[], None],
+        large: LargeRevisions,
         now: Callable[[], datetime],
     ) -> None:
+        self._large = large
         self._watches, self._finder, self._installer = watches, finder, installer
         self._deleter, self._hooks, self._accounts = deleter, hooks, accounts
         self._publisher, self._appraiser, self._contested = publisher, appraiser, contested
@@ -91,8 +94,20 @@ class Reconciler:
         if self._memories.is_another(deployment.metadata):
             self._forget(name)  # it was made again before a pass saw it gone
         memory = self._memories.of(deployment.metadata)
+        memory.share = tenant_of(deployment)
         if self._memories.begin_pass(memory):
             self._retries.end_waits(name)  # the pass before may have found out too late that it has to wait
+        try:
+            requeue = self._pass(deployment, memory)
+        except CrowdedError:  # woken when its turn has come
+            requeue = Requeue(after=SLOW_SECONDS)
+        else:
+            self._large.leave(name)
+        memory.drop_large()
+        return requeue
+
+    def _pass(self, deployment: BundleDeployment, memory: Memory) -> Requeue:
+        name = deployment.metadata.name
         if deployment.metadata.deletion_timestamp:
             self._finder.forget(name)
             self._contested.watch(name, ())
@@ -238,6 +253,7 @@ class Reconciler:
 
     def _forget(self, name: str) -> Requeue:
         self._finder.forget(name)
+        self._large.leave(name)
         self._accounts.forget(name)
         self._watches.forget(name)
         self._contested.watch(name, ())

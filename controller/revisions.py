@@ -22,14 +22,19 @@ from typing import Any
 from api import names
 from api.bounds import read_count
 from api.errors import BundleError
+from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
-from controller.revision import Revision, digest_of, pack_objects, pack_terms, unpack
+from controller.revision import PackedRevision, Revision, digest_of, measure, pack, pack_terms, unpack_terms
 
 CHUNK_BYTES = 512 * 1024
 MAX_BYTES = 16 << 20
+TEXT_BYTES = Limits().text_bytes
+"""Of objects and hooks as JSON, not compressed."""
+READ_BYTES = 4 * TEXT_BYTES
+"""Of what is read: earlier releases wrote more than this one does."""
 MANAGER = "rukpak-revisions"
 _REVISION = f"{names.GROUP}/revision"
 _CHUNKS = f"{names.GROUP}/chunks"
@@ -52,7 +57,7 @@ class RevisionStore:
         self._being_written: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def write(self, name: str, revision: Revision, uid: str = "") -> None:
+    def write(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
         """Keep a revision of the BundleDeployment `name`; the same one again changes nothing.
 
         Args:
@@ -62,12 +67,9 @@ class RevisionStore:
 
         Raises: BundleError (TooLarge, QuotaExceeded), ApiError.
         """
-        packed, terms = pack_objects(revision), pack_terms(revision)
-        if len(packed) > MAX_BYTES:
-            message = (
-                f"the rendered objects take {len(packed)} bytes compressed, more than {MAX_BYTES}; split the bundle"
-            )
-            raise BundleError(Reason.TOO_LARGE, message)
+        packed = (revision if isinstance(revision, PackedRevision) else pack(revision)).objects
+        _refuse_large(packed)
+        terms = pack_terms(revision)
         size = len(packed) + len(terms)
         chunks = [packed[start : start + CHUNK_BYTES] for start in range(0, len(packed), CHUNK_BYTES)]
         own = {names.OWNER_UID: uid} if uid else {}
@@ -112,7 +114,9 @@ class RevisionStore:
         )
         return BundleError(Reason.QUOTA_EXCEEDED, message)
 
-    def _apply(self, name: str, revision: Revision, index: int, data: dict[str, bytes], marks: dict[str, str]) -> None:
+    def _apply(
+        self, name: str, revision: Revision | PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
+    ) -> None:
         secret_name = _secret_name(name, revision.digest, index)
         body = {
             "apiVersion": "v1",
@@ -144,6 +148,14 @@ class RevisionStore:
 
         Raises: ApiError.
         """
+        packed = self.read_packed(name, digest)
+        return unpack_whole(packed) if packed else None
+
+    def read_packed(self, name: str, digest: str) -> PackedRevision | None:
+        """Return a revision as it is kept, of which `unpack_whole` checks the objects; None as `read`.
+
+        Raises: ApiError.
+        """
         first = self._get(_secret_name(name, digest, 0))
         if first is None:
             return None
@@ -154,9 +166,8 @@ class RevisionStore:
             terms = _data(first, "terms")
             if digest_of(terms) != marks.get(_TERMS_DIGEST):
                 return None
-            revision = unpack(digest, objects, terms)
-            return revision if revision_digest(revision.objects, revision.hooks) == digest else None
-        except (ValueError, RecursionError):  # of the digest, too: not every JSON can be written as JSON
+            return unpack_terms(digest, terms, objects)
+        except ValueError:
             return None
 
     def _get(self, secret_name: str) -> dict[str, Any] | None:
@@ -248,14 +259,36 @@ def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) ->
     return name in owners and uid in ("", owners[name])
 
 
-def _tenant(revision: Revision) -> str:
+def _tenant(revision: Revision | PackedRevision) -> str:
     """Return the namespace of the account as which a revision is applied; '' for the controller's own."""
     return revision.terms.install_namespace if revision.terms.service_account_name else ""
 
 
-def _labels(name: str, revision: Revision) -> dict[str, str]:
+def _labels(name: str, revision: Revision | PackedRevision) -> dict[str, str]:
     tenant = _tenant(revision)
     return {names.REVISION_LABEL: name} | ({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})
+
+
+def unpack_whole(packed: PackedRevision) -> Revision | None:
+    """Return a revision; None if it is not as it was written."""
+    try:
+        if measure(packed.objects).text_bytes > READ_BYTES:
+            return None
+        revision = packed.unpacked()
+        return revision if revision_digest(revision.objects, revision.hooks) == packed.digest else None
+    except (ValueError, RecursionError):  # of the digest, too: not every JSON can be written as JSON
+        return None
+
+
+def _refuse_large(packed: bytes) -> None:
+    size = measure(packed).text_bytes
+    if size > TEXT_BYTES:
+        problem = f"take {size} bytes as JSON, more than {TEXT_BYTES}"
+    elif len(packed) > MAX_BYTES:
+        problem = f"take {len(packed)} bytes compressed, more than {MAX_BYTES}"
+    else:
+        return
+    raise BundleError(Reason.TOO_LARGE, f"the rendered objects {problem}; split the bundle")
 
 
 def _secret_name(name: str, digest: str, index: int) -> str:

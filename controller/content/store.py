@@ -113,6 +113,11 @@ class ContentStore:
         """The file that is locked as long as the store is open: nobody else uses the folder. None: it is not open."""
         return self._root / "lock" if self._lock_file is not None else None
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder, which outlives this process; None: it is not open."""
+        return self._root if self._lock_file is not None else None
+
     def close(self) -> None:
         """Let go of the folder."""
         if self._lock_file is not None:

@@ -22,11 +22,12 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from api.plugins import Limits
 from controller.formats import scalars
 
 LEVELS = 200
 """Mappings and lists inside one another."""
-NODES = 10_000_000
+NODES = Limits().nodes
 """Scalars, mappings and lists, those that aliases repeat included."""
 ALIAS_RATIO = 10
 """What the aliases of a document repeat, to what it holds without them."""
@@ -38,7 +39,6 @@ _CACHED_LENGTH = 64
 _MISSING: Any = object()
 _MERGE = "<<"
 _TOO_DEEP = f"nested deeper than {LEVELS} levels"
-_TOO_LARGE = f"more than {NODES:,} values; make the bundle smaller"
 
 if not yaml.__with_libyaml__:  # pragma: no cover - the pure Python parser is 20 times slower
     raise ImportError("PyYAML was built without libyaml")
@@ -58,22 +58,43 @@ class CompositionError(Exception):
         self.problem = problem
 
 
+class OverBudgetError(CompositionError):
+    """There is more of it than is read."""
+
+
 class NodeBudget:
     """The nodes that may still be read. One budget may serve all files of a bundle."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_nodes", "_remedy", "_repeated", "left")
 
-    def __init__(self, nodes: int = NODES) -> None:
-        self.left = nodes
+    def __init__(
+        self, nodes: int = NODES, remedy: str = "split the bundle", characters: int = Limits().text_bytes
+    ) -> None:
+        self._nodes = self.left = nodes
+        self._remedy, self._repeated = remedy, characters
 
     def charge(self, nodes: int, line: int) -> None:
         """Take nodes away.
 
-        Raises: CompositionError.
+        Raises: OverBudgetError.
         """
         self.left -= nodes
         if self.left < 0:
-            raise CompositionError(line, _TOO_LARGE)
+            raise self.exceeded(line)
+
+    def charge_repeated(self, nodes: int, characters: int, line: int) -> None:
+        """Take away what an alias repeats: it costs nothing until it is written out, and then all of it.
+
+        Raises: OverBudgetError.
+        """
+        self.charge(nodes, line)
+        self._repeated -= characters
+        if self._repeated < 0:
+            raise OverBudgetError(line, f"aliases repeat too much text; {self._remedy}")
+
+    def exceeded(self, line: int) -> OverBudgetError:
+        """Return the refusal of what is over the budget in this line."""
+        return OverBudgetError(line, f"more than {self._nodes:,} values; {self._remedy}")
 
 
 class Composer:
@@ -85,7 +106,17 @@ class Composer:
         budget: is used up while reading.
     """
 
-    __slots__ = ("_aliased", "_anchors", "_budget", "_granted", "_keys", "_next_event", "_plain", "_strict")
+    __slots__ = (
+        "_aliased",
+        "_anchors",
+        "_budget",
+        "_characters",
+        "_granted",
+        "_keys",
+        "_next_event",
+        "_plain",
+        "_strict",
+    )
 
     def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget) -> None:
         self._next_event: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
@@ -93,8 +124,8 @@ class Composer:
         self._budget = budget
         self._keys: dict[str, str] = {}
         self._plain: dict[str, Any] = {}
-        self._anchors: dict[str, tuple[Any, int]] = {}
-        self._aliased = 0
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        self._aliased = self._characters = 0
         self._granted = budget.left
 
     def documents(self) -> Iterator[tuple[int, Any]]:
@@ -125,10 +156,10 @@ class Composer:
         if depth >= LEVELS:
             raise CompositionError(_line(event), _TOO_DEEP)
         self._charge(event)
-        before = self._budget.left
+        before, characters = self._budget.left, self._characters
         value = self._mapping(depth + 1) if kind is MappingStartEvent else self._sequence(depth + 1)
         if event.anchor is not None:
-            self._anchors[event.anchor] = value, before - self._budget.left + 1
+            self._anchors[event.anchor] = value, before - self._budget.left + 1, self._characters - characters
         return value
 
     def _sequence(self, depth: int) -> list[Any]:
@@ -164,7 +195,9 @@ class Composer:
 
     def _key(self, event: _Event, depth: int) -> str:
         if event.__class__ is ScalarEvent and event.anchor is None and event.implicit[0]:
-            return self._plain_key(event)
+            key = self._plain_key(event)
+            self._characters += len(key)
+            return key
         value = self._value(event, depth)
         written: str = self._read(event, scalars.write_key, value)
         return written
@@ -183,8 +216,9 @@ class Composer:
             value = self._plain_scalar(event)
         else:
             value = event.value
+        self._characters += len(event.value)
         if event.anchor is not None:
-            self._anchors[event.anchor] = value, 1
+            self._anchors[event.anchor] = value, 1, len(event.value)
         return value
 
     def _plain_scalar(self, event: _Event) -> Any:
@@ -199,21 +233,22 @@ class Composer:
     def _alias(self, event: _Event, depth: int) -> Any:
         if event.anchor not in self._anchors:
             raise CompositionError(_line(event), f'nothing complete before the alias "*{event.anchor}" has this anchor')
-        value, size = self._anchors[event.anchor]
+        value, size, characters = self._anchors[event.anchor]
+        self._characters += characters
         self._aliased += size
         written = self._granted - self._budget.left - (self._aliased - size)
         if self._aliased > max(ALIAS_RATIO * written, ALIAS_ALLOWANCE):
             raise CompositionError(
                 _line(event), f"aliases repeat more than {ALIAS_RATIO} times what the document holds"
             )
-        self._budget.charge(size, _line(event))
+        self._budget.charge_repeated(size, characters, _line(event))
         return self._read(event, _copy, value, LEVELS - depth)
 
     def _charge(self, event: _Event) -> None:
         # Not `charge`: the line of an event is dear, and asked for once for each node.
         self._budget.left -= 1
         if self._budget.left < 0:
-            raise CompositionError(_line(event), _TOO_LARGE)
+            raise self._budget.exceeded(_line(event))
 
     @staticmethod
     def _read(event: _Event, function: Callable[..., Any], *arguments: Any) -> Any:

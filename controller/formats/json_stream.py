@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from controller.formats.composer import LEVELS, CompositionError, NodeBudget
 
 _BEGINS_LIKE_JSON = re.compile(r"\s*\{").match
 _GAP = re.compile(r"(?:[ \t\r\n]|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*").match
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).sub
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]").search
 
 
@@ -32,7 +34,7 @@ def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int,
     Raises: CompositionError.
     """
     # The decoder knows no budget: leave what may be over it to the composer, which counts while it reads.
-    if not _BEGINS_LIKE_JSON(text) or text.count(",") + text.count(":") > budget.left:
+    if not _BEGINS_LIKE_JSON(text) or not _is_within(text, budget.left):
         return None
     try:
         documents = list(_Stream(text, strict=strict).documents())
@@ -41,6 +43,16 @@ def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int,
     for line, value in documents:
         _charge(value, line, budget)
     return documents
+
+
+def _is_within(text: str, nodes: int) -> bool:
+    """Whether JSON has so many nodes at most. Those in strings are taken out only where they make a difference."""
+    return _most_nodes(text) <= nodes or _most_nodes(_STRING("", text)) <= nodes
+
+
+def _most_nodes(text: str) -> int:
+    # A container has one node more than commas, at most; what follows another document begins with a brace, too.
+    return text.count(",") + text.count("{") + text.count("[")
 
 
 class _Stream:
@@ -57,7 +69,7 @@ class _Stream:
         text = self._text
         decoder = json.JSONDecoder(
             object_pairs_hook=self._mapping,
-            parse_int=scalars.read_integer,
+            parse_int=self._integer,
             parse_float=self._float,
             parse_constant=self._refuse_constant,
         )
@@ -72,16 +84,22 @@ class _Stream:
     def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if self._strict and len(result) != len(pairs):
-            keys = [key for key, _ in pairs]
-            duplicate = next(key for key in keys if keys.count(key) > 1)
+            duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise CompositionError(self._line, f'the key "{duplicate}" is there twice; remove one')
         return result
 
+    def _integer(self, literal: str) -> Any:
+        value = scalars.read_integer(literal)
+        return value if isinstance(value, int) else self._finite(value, literal)
+
     def _float(self, literal: str) -> Any:
-        value = scalars.to_json(float(literal), literal)
-        if isinstance(value, str):
+        return self._finite(float(literal), literal)
+
+    def _finite(self, value: float, literal: str) -> Any:
+        result = scalars.to_json(value, literal)
+        if isinstance(result, str):
             raise CompositionError(self._line, "a number is greater than a float64; put it in quotes")
-        return value
+        return result
 
     def _refuse_constant(self, name: str) -> NoReturn:
         raise CompositionError(self._line, f'JSON has no "{name}"; put it in quotes')

@@ -18,7 +18,7 @@ import yaml
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats import scalars
-from controller.formats.composer import Composer, CompositionError, NodeBudget
+from controller.formats.composer import Composer, CompositionError, NodeBudget, OverBudgetError
 from controller.formats.json_stream import read_json
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -53,13 +53,15 @@ def read_documents(
             the last one wins.
         budget: shared by the files of a bundle; the default is one for this file alone.
 
-    Raises: BundleError (InvalidBundle), also while iterating.
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded over the budget), also while iterating.
     """
     data = _normalize(end_last_line(data) if strict else data)
     try:
         for line, value in _read(data, strict=strict, budget=budget or NodeBudget()):
             if value is not None:
                 yield Document(value, file, line)
+    except OverBudgetError as error:
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{file}:{error.line}: {error.problem}") from error
     except CompositionError as error:
         raise _invalid(file, error.line, error.problem) from error
     except yaml.MarkedYAMLError as error:

@@ -18,7 +18,7 @@ from api.errors import BundleError
 from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.formats.composer import NodeBudget
+from controller.formats.budget import TextBudget
 from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
@@ -56,10 +56,10 @@ class PlainFormat:
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of all destinations, in order of sources, file names and documents.
 
-        Raises: BundleError (InvalidBundle with file and line; NoContent).
+        Raises: BundleError (InvalidBundle with file and line; NoContent; RenderLimitExceeded), LargeTextError.
         """
         manifests = _Manifests(request.tree)
-        objects = collect_objects(manifests.documents())
+        objects = collect_objects(manifests.documents(TextBudget.of(request.means)))
         if not objects:
             raise manifests.no_content()
         return Rendering(objects=objects, warnings=manifests.warnings())
@@ -76,11 +76,10 @@ class _Manifests:
         self._destinations = tree.destinations
         self._folders = tuple(dict.fromkeys(self._folder(destination) for destination in tree.destinations))
 
-    def documents(self) -> Iterator[Document]:
-        budget = NodeBudget()
+    def documents(self, budget: TextBudget) -> Iterator[Document]:
         for folder in self._folders:
             for file in self._files(folder):
-                for document in read_documents((self._root / file).read_bytes(), file, budget=budget):
+                for document in read_documents(budget.read(self._root / file, file), file, budget=budget):
                     _refuse_kustomization(document)
                     yield document
 

@@ -5,6 +5,7 @@ Not here: what a format makes of its own content.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +36,7 @@ def recognize_archives(root: Path, folder: str) -> str:
 def recognize_bundle(root: Path, folder: str) -> str:
     """Return that a folder of the tree is a registry-v1 bundle, and what to do; empty if it is none."""
     annotations = join(folder, "metadata/annotations.yaml")
-    if not is_file(root / annotations) or _REGISTRY_MEDIA_TYPE not in (root / annotations).read_bytes():
+    if not is_file(root / annotations) or not mentions(root / annotations, _REGISTRY_MEDIA_TYPE):
         return ""
     return _describe(annotations, "a registry-v1 bundle", "registry-v1")
 
@@ -53,8 +54,16 @@ def find_manifests(root: Path, folder: str) -> Iterator[str]:
 
 def looks_like_manifest(path: Path) -> bool:
     """Return whether a file says what a Kubernetes object says of itself."""
-    text = path.read_bytes()
-    return b"apiVersion" in text and b"kind" in text
+    return mentions(path, b"apiVersion", b"kind")
+
+
+def mentions(path: Path, *words: bytes) -> bool:
+    """Return whether all words stand somewhere in a file, which is not read into memory: it may be as large as any."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return all(text.find(word) >= 0 for word in words)
 
 
 def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:

@@ -408,6 +408,6 @@ def _read(reply: urllib3.BaseHTTPResponse) -> Response:
         reply.release_conn()
     try:
         value = json.loads(data) if data else None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ApiError(0, "NotUnderstood", "the answer of the API server is not JSON") from None
     return Response(reply.status, value, parse_warnings(reply.headers.getlist("Warning")), reply.headers)

@@ -93,7 +93,7 @@ def parse_events(stream: LineStream) -> Iterator[Event]:
         try:
             event = json.loads(line)
             kind, value = event["type"], event["object"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ApiError(0, "NotUnderstood", "a line of the watch is no event") from None
         if kind == "ERROR":
             raise status_error(value)

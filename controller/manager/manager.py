@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 
 from api import names
 from api.plugins import Limits
 from api.v1alpha2.types import BundleDeployment
 from controller.accounts import RIGHTS_SECONDS, AccountPolicy, Accounts
+from controller.admission import Admission
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
@@ -33,6 +35,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
 from controller.kube.fence import Fence
 from controller.kube.lease import Election
+from controller.large_revisions import LargeRevisions
 from controller.manager.certificate import Certificate
 from controller.manager.identity import make_identity
 from controller.manager.metrics import Metrics, State
@@ -53,6 +56,7 @@ from controller.observe.watches import Watches
 from controller.polling import Poller
 from controller.preparations import Preparations
 from controller.publisher import Publisher
+from controller.quarantine import Quarantine
 from controller.reconciler import Reconciler
 from controller.registration import Registrar
 from controller.retries import Retries
@@ -82,6 +86,9 @@ LOST = 1
 """Exit status of a leader that lost its Lease."""
 DIED = 3
 """Exit status of a process one of whose threads dies again and again."""
+
+
+_Told = Callable[[], None]
 
 
 class _Dispatcher:
@@ -129,6 +136,7 @@ class Manager:
     events: EventRecorder
     workers: Workers
     preparations: Preparations
+    quarantine: Quarantine
     applier: Applier
     explainer: Explainer
     reconciler: Reconciler
@@ -145,7 +153,9 @@ class Manager:
 
         While another process leads, only watch: the caches are warm when it ends.
         """
-        log.info("starting", extra={"version": version("rukpak"), "namespace": self.settings.namespace})
+        memory = self.settings.memory_limit()
+        about = {"version": version("rukpak"), "namespace": self.settings.namespace}
+        log.info("starting", extra={**about, "memory": memory.bytes, "memoryLimit": memory.origin})
         _tell_confinement(self.settings)
         self.events.start()
         if self.election:
@@ -188,6 +198,7 @@ class Manager:
         self.queue.close()
         self.sweeper.stop()
         self.preparations.stop()
+        self.quarantine.end()
         self.explainer.stop()
         self.watches.stop()
         self.workers.join(DRAIN_SECONDS)
@@ -206,8 +217,9 @@ def _tell_confinement(settings: Settings) -> None:
     log.log(level, "confinement of git and helm", extra={"confinement": settings.confinement, **found.described()})
 
 
-def _end_at_once() -> None:
+def _end_at_once(quarantine: Quarantine) -> None:
     """End the process: its threads cannot be stopped, and somebody else acts from now on."""
+    quarantine.end()
     os._exit(LOST)
 
 
@@ -246,7 +258,11 @@ def make_manager(settings: Settings) -> Manager:
     watches = Watches(client, discovery, dispatcher)
     store = ContentStore(settings.store_folder())
     elected = threading.Event()
-    limits, store_bytes = Limits(), settings.store_mebibytes << 20
+    memory, store_bytes = settings.memory_limit(), settings.store_mebibytes << 20
+    limits = memory.limits(Limits())
+    admission = Admission(memory.work_bytes)
+    folder = store.folder
+    quarantine = Quarantine(folder and folder / "quarantine", f"{version('rukpak')} {memory.bytes}")
     builder = Builder(
         store,
         store_bytes,
@@ -254,7 +270,7 @@ def make_manager(settings: Settings) -> Manager:
         settings.fetch_timeout,
         lambda: datetime.now(UTC),
         network=settings.network(in_pod=is_in_pod()),
-        means=settings.means(),
+        means=settings.means(memory),
         shares=Shares.of_store(store_bytes, limits),
         observer=metrics,
     )
@@ -264,7 +280,10 @@ def make_manager(settings: Settings) -> Manager:
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
     lookout = Lookout(client)
     secret_watches = NamedWatches(lookout, dispatcher.secret_changed)
-    assistant = Assistant(SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add)
+    assistant = Assistant(
+        SecretReader(client, settings.readable_namespaces()), secret_watches, queue.add, admission, quarantine
+    )
+    large = LargeRevisions(admission, limits, queue.add)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     publisher = Publisher(client, watches, events)
     remover = Remover(client, discovery, applier.pool, watches.stored)
@@ -280,6 +299,7 @@ def make_manager(settings: Settings) -> Manager:
         poller=Poller(builder, preparations, retries, assistant),
         policy=policy,
         publisher=publisher,
+        large=large,
         now=_now,
     )
     hooks = Hooks(HookRunner(client, discovery, watches, retries), watches, finder, accounts)
@@ -326,11 +346,13 @@ def make_manager(settings: Settings) -> Manager:
         appraiser=appraiser,
         contested=contested,
         abandoned=sweeper.ask,
+        large=large,
         now=_now,
     )
     dispatcher.reconciler = reconciler
     workers = Workers(queue, reconciler.reconcile, settings.workers, supervisor=supervisor, on_pass=metrics.pass_ended)
-    election = _make_election(settings, own_client, store, fence, elected) if fence else None
+    lost = partial(_end_at_once, quarantine)
+    election = _make_election(settings, own_client, store, fence, (elected.set, lost)) if fence else None
     metrics.serve(
         State(
             queue=queue.stats,
@@ -352,6 +374,7 @@ def make_manager(settings: Settings) -> Manager:
         events=events,
         workers=workers,
         preparations=preparations,
+        quarantine=quarantine,
         applier=applier,
         explainer=explainer,
         reconciler=reconciler,
@@ -404,7 +427,7 @@ def _make_servers(settings: Settings, metrics: Metrics, probes: Probes, client: 
 
 
 def _make_election(
-    settings: Settings, client: Client, store: ContentStore, fence: Fence, elected: threading.Event
+    settings: Settings, client: Client, store: ContentStore, fence: Fence, told: tuple[_Told, _Told]
 ) -> Election:
     return Election(
         client=client,
@@ -413,6 +436,6 @@ def _make_election(
         identity=make_identity(store.lock),
         times=settings.lease_times(),
         fence=fence,
-        on_elected=elected.set,
-        on_lost=_end_at_once,
+        on_elected=told[0],
+        on_lost=told[1],
     )

@@ -37,7 +37,6 @@ import git
 _TICK = 0.05  # seconds between two looks at deadline, cancel token and folder
 _CHUNK = 64 * 1024
 _COMPLAINT_BYTES = 64 * 1024  # of stderr that is kept, from its end
-_MEMORY_BYTES = 1024 * MEBIBYTE  # a changed blob of the largest size, and what it was made from
 OUTPUT_BYTES = 64 * MEBIBYTE
 """What `Child.read_all` takes at most."""
 _NOT_STARTED = (126, 127)  # of prlimit(1) and env(1): git could not be started
@@ -145,7 +144,8 @@ class GitRunner:
 
         Raises: as `run`, also at the end of the block.
         """
-        with self._input(lines) as source, self._spawn(arguments, source) as child:
+        room = self._access.room(self._access.limits.program_bytes)
+        with room, self._input(lines) as source, self._spawn(arguments, source) as child:
             yield child
 
     @contextmanager
@@ -162,7 +162,7 @@ class GitRunner:
         # GitPython adds to os.environ and cannot take away; only names are in argv.
         dropped = [f"--unset={name}" for name in os.environ if name not in (*_KEPT, *self._environment)]
         files = self._access.limits.compressed_bytes
-        command = confined(["env", *dropped, "git", *arguments], fsize=files, data=_MEMORY_BYTES)
+        command = confined(["env", *dropped, "git", *arguments], fsize=files, data=self._access.limits.program_bytes)
 
         def start() -> git.Git.AutoInterrupt:
             return git.Git(self._folder).execute(

@@ -13,8 +13,8 @@ import yaml
 
 from api.plugins import ContentTree, Means, RenderRequest
 from controller import capabilities
-from controller.desired import render
 from controller.formats.helm.program import Finder
+from controller.rendering import render
 from controller.revision import Revision
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 

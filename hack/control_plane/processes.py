@@ -56,6 +56,11 @@ class Process:
             return self._child.poll() is None
         return running_process(self._note) is not None
 
+    @property
+    def pid(self) -> int:
+        """Its process id. Only for a child of this process."""
+        return self._own_child().pid
+
     def is_catching(self, number: signal.Signals) -> bool:
         """Return whether it has a handler for a signal by now. Only for a child of this process that runs."""
         # proc(5): a mask in base 16, of which the lowest bit is signal 1.

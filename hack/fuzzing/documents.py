@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
-from api.plugins import Capabilities, ContentTree, Format, Rendering, RenderRequest
+from api.plugins import Capabilities, ContentTree, Format, Limits, Rendering, RenderRequest
 from controller.content.limits import Rejection, check_path
 from controller.formats.applicable import make_applicable, revision_digest
+from controller.formats.budget import TextBudget
 from controller.formats.composer import NodeBudget
 from controller.formats.helm.child import Result
 from controller.formats.helm.complaints import explain
@@ -154,7 +155,7 @@ def check_helm_output(data: bytes) -> None:
     """Read what Helm printed."""
     for skip_tests in (True, False):
         with refusals():
-            _check_rendering(read_output(data, skip_tests=skip_tests))
+            _check_rendering(read_output(data, TextBudget(Limits()), skip_tests=skip_tests))
 
 
 def check_helm_values(data: bytes) -> None:

@@ -59,6 +59,11 @@ class Controller:
         """Send SIGKILL; nothing if it is gone already."""
         self._process.kill()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def is_running(self) -> bool:
         """Return whether it runs."""
         return self._process.is_running()

@@ -14,10 +14,11 @@ from typing import Any, TypeVar, cast
 
 from api import names
 from api.errors import BundleError
-from api.plugins import Capabilities
+from api.plugins import Capabilities, Limits
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.accounts import AccountPolicy, Accounts
+from controller.admission import Admission
 from controller.apply.execute import Applier
 from controller.apply.hook_runner import HookRunner
 from controller.apply.prune import Remover
@@ -31,6 +32,7 @@ from controller.hooks import Hooks
 from controller.installation import Installer
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
+from controller.large_revisions import LargeRevisions
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
@@ -43,7 +45,7 @@ from controller.reconciler import Reconciler
 from controller.registration import Registrar
 from controller.report import Requeue
 from controller.retries import Retries
-from controller.revision import Revision
+from controller.revision import PackedRevision, Revision, pack
 from controller.revisions import RevisionStore
 from controller.wanted import Finder
 from tests.support.deployments import manifest
@@ -65,6 +67,8 @@ class Shelf:
         """Digest to objects, or to what goes wrong in making them."""
         self.hooks: dict[str, tuple[Json, ...]] = {}
         self.calls: list[str] = []
+        self.packs = False
+        """Whether revisions are made in another process."""
 
     def put(self, tag: str, *objects: Json, hooks: Iterable[Json] = ()) -> None:
         """Have objects under a tag, and hooks as a revision has them."""
@@ -100,8 +104,8 @@ class Shelf:
         cancelled: threading.Event,
         aid: Aid,
         *,
-        kept: Sequence[Revision] = (),
-    ) -> Revision:
+        kept: Sequence[Revision | PackedRevision] = (),
+    ) -> Revision | PackedRevision:
         self.calls.append("build " + ",".join(pin.resolved.partition("@")[0] for pin in request.pins))
         contents = [self.contents[pin.digest] for pin in request.pins]
         if failures := [each for each in contents if isinstance(each, BundleError)]:
@@ -113,7 +117,8 @@ class Shelf:
         )
         terms = terms_of(request, request.install_namespace, "")
         hooks = tuple(hook for pin in request.pins for hook in self.hooks.get(pin.digest, ()))
-        return Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=hooks, terms=terms)
+        made = Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=hooks, terms=terms)
+        return pack(made) if self.packs else made
 
 
 class AtOnce:
@@ -215,6 +220,7 @@ class World:
         self.shelf, self.preparations, self.events = Shelf(), AtOnce(), Told()
         self.policy, self.grants, self.contested, self.sweeps = AccountPolicy(), Grants(), Watched(), Asked()
         self.seconds = 0.0
+        self.admission, self.woken = Admission(1 << 40), list[str]()
         self.start()
 
     def start(self) -> None:
@@ -232,6 +238,7 @@ class World:
         remover = Remover(client, discovery, self.applier.pool, watches.stored)
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
+        self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
         finder = Finder(
             builder=builder,
             preparations=preparations,
@@ -242,6 +249,7 @@ class World:
             poller=Poller(builder, preparations, self.retries, assistant, clock=self.read_clock, now=self.read_clock),
             policy=self.policy,
             publisher=publisher,
+            large=self.large,
             now=self.now,
         )
         hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder, accounts)
@@ -287,6 +295,7 @@ class World:
             retries=self.retries,
             appraiser=appraiser,
             abandoned=self.sweeps.ask,
+            large=self.large,
             contested=contested,
             now=self.now,
         )

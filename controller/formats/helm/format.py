@@ -11,16 +11,15 @@ Not here: running hooks and keeping what `helm.sh/resource-policy` keeps (contro
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Means, Rendering, RenderRequest
+from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.formats.helm.chart import find_chart, gather_chart
+from controller.formats.budget import LargeTextError, TextBudget
+from controller.formats.helm.chart import Chart, find_chart, gather_chart
 from controller.formats.helm.child import Result, run_guarded, scratch_of
 from controller.formats.helm.complaints import explain
 from controller.formats.helm.configuration import (
@@ -34,12 +33,12 @@ from controller.formats.helm.output import read_output
 from controller.formats.helm.program import Finder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
+from controller.memory_limit import RESERVED_BYTES
 
-_CHART = "chart"
-"""The folder of the chart in the scratch folder."""
-_TURN_SECONDS = 0.1
-_AT_ONCE = 4
-"""Children, each of which may take all the memory that one may."""
+LEAST_BYTES = 64 * MEBIBYTE
+"""Memory that Helm needs for the smallest chart, and some."""
+_CHART, _OUTPUT = "chart", "output"
+"""The folder of the chart in the scratch folder, and what Helm made of it, where that is kept."""
 _VERSIONS_AT_ONCE = 200
 # Helm reads the list as CSV: an aggregated API server may name its kinds so that it is none, or another.
 _VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
@@ -50,7 +49,6 @@ class HelmFormat:
 
     def __init__(self) -> None:
         self._finder = Finder()
-        self._turns = threading.BoundedSemaphore(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with `spec.config`."""
@@ -60,15 +58,35 @@ class HelmFormat:
         """Return what Helm takes where nobody says."""
         return "default"
 
+    def program_bytes(self, means: Means) -> int:
+        """Return what Helm may use of its address space before it fails."""
+        return max(means.memory_bytes - RESERVED_BYTES, LEAST_BYTES)
+
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the one chart, those of its `crds/` first, and its hooks in Helm's order.
 
         Raises: BundleError (NoContent, InvalidBundle, InvalidConfig, RenderFailed, RenderLimitExceeded; NotSupported
-            without Helm).
+            without Helm), LargeTextError.
         """
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
         chart = find_chart(request.tree, means.limits)
+        kept = scratch_of(means) / _OUTPUT
+        output = kept.read_bytes() if kept.exists() else self._template(request, configuration, release, chart)
+        try:
+            rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
+        except LargeTextError:
+            means.occupy(len(output))
+            kept.write_bytes(output)  # to be read elsewhere: Helm is not run again for it
+            raise
+        if not rendering.objects:
+            problem = "the chart renders no objects with these values; correct spec.config"
+            raise BundleError(Reason.NO_CONTENT, f"{quote(chart.path)}: {problem}")
+        return rendering
+
+    def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> bytes:
+        """Return what Helm makes of a chart."""
+        means = request.means
         folder = gather_chart(request.tree.root, chart, scratch_of(means) / _CHART, means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
         files = find_values_files(request.tree.root, configuration.values_files)
@@ -83,27 +101,11 @@ class HelmFormat:
         result = self._run(arguments, write_values(configuration.values), means, chart.path)
         if result.status:
             raise explain(result, chart.path, [configuration.values, *(file.values for file in files)])
-        rendering = read_output(result.output, skip_tests=configuration.skip_tests)
-        if not rendering.objects:
-            problem = "the chart renders no objects with these values; correct spec.config"
-            raise BundleError(Reason.NO_CONTENT, f"{quote(chart.path)}: {problem}")
-        return rendering
+        return result.output
 
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> Result:
-        with self._turn(means):
-            helm = self._finder.find(means)
-            return run_guarded([str(helm), *arguments], values, means, chart)
-
-    @contextmanager
-    def _turn(self, means: Means) -> Iterator[None]:
-        """Wait until few enough others render."""
-        while not self._turns.acquire(timeout=_TURN_SECONDS):
-            if means.cancelled.is_set():
-                raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
-        try:
-            yield
-        finally:
-            self._turns.release()
+        helm = self._finder.find(means)
+        return run_guarded([str(helm), *arguments], values, means, chart)
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:

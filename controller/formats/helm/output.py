@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.plugins import Hook, Rendering
-from controller.formats.composer import NodeBudget
+from controller.formats.budget import TextBudget
 from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import Identity, as_mapping, collect_objects, find_defect, identify
 
@@ -41,16 +41,17 @@ class _Part:
         return bool(_OF_CRDS.match(self.file))
 
 
-def read_output(text: bytes, *, skip_tests: bool) -> Rendering:
+def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Rendering:
     """Return the objects and hooks of what `helm template` printed.
 
     Args:
         text: all of it.
+        budget: is charged with it.
         skip_tests: leave tests out; otherwise they are run after installing and upgrading.
 
-    Raises: BundleError (InvalidBundle) that names the file.
+    Raises: BundleError (InvalidBundle that names the file; RenderLimitExceeded), LargeTextError.
     """
-    budget = NodeBudget()
+    budget.charge_text(len(text), "the output of Helm", is_manifest=False)
     definitions: list[Document] = []
     ordinary: list[Document] = []
     hooks: list[Hook] = []

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
+from api.plugins import MEBIBYTE
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.formats.budget import read_small
 
+_SCHEMA_BYTES = MEBIBYTE
 _SCHEMA = "values.schema.json"
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _DRAFTS = ("http://json-schema.org/", "https://json-schema.org/")
@@ -23,12 +26,12 @@ _DRAFTS = ("http://json-schema.org/", "https://json-schema.org/")
 def refuse_foreign_references(folder: Path, chart: str) -> None:
     """Refuse a chart in a folder of which a schema, or that of a dependency, refers to anything but itself.
 
-    Raises: BundleError (InvalidBundle).
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded for a schema that is too large).
     """
     for path in sorted(folder.rglob(_SCHEMA)):
         if path.is_file():
             place = f"{quote(chart)}: {path.relative_to(folder)}"
-            for key, target in _find_references(path.read_bytes(), place):
+            for key, target in _find_references(read_small(path, place, _SCHEMA_BYTES), place):
                 problem = f"{key} refers to {quote(target)}, outside of the schema; copy what it refers to into it"
                 raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}")
 

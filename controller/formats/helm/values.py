@@ -16,14 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Entry, Means
+from api.plugins import MEBIBYTE, Entry, Means
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import quote
+from controller.formats.budget import read_small
+from controller.formats.composer import NodeBudget
 from controller.formats.manifests import read_documents
 from controller.formats.objects import describe_type
 from controller.formats.scalars import write_key
 
+VALUES_BYTES = MEBIBYTE
+"""One file of values: they are read while Helm is not confined to do it."""
+VALUES = 100_000
+"""In one text of them, with what aliases repeat."""
 # Helm reads JSON as YAML, where these break a line, or are refused, unless they are written as escapes.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _FOLDER = "values"
@@ -47,7 +53,7 @@ def read_values(text: bytes, place: str) -> Mapping[str, Any]:
     Raises: BundleError (InvalidConfig).
     """
     try:
-        documents = list(read_documents(text, place, strict=False))
+        documents = list(read_documents(text, place, strict=False, budget=NodeBudget(VALUES, "take some out")))
     except BundleError as error:
         raise BundleError(Reason.INVALID_CONFIG, error.message) from None
     if len(documents) > 1:
@@ -132,5 +138,5 @@ def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
     if not path.is_file():
         problem = f"there is no file {quote(name)} in the content; write its path from the root, destination included"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
-    text = path.read_bytes()
+    text = read_small(path, f"{field}: {name}", VALUES_BYTES)
     return ValuesFile(text=text, values=read_values(text, f"{field}: {name}"))

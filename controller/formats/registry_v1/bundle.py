@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from api.errors import BundleError
+from api.plugins import MEBIBYTE, Limits
 from api.v1alpha2.conditions import Reason
-from controller.formats.composer import NodeBudget
+from controller.formats.budget import TextBudget
 from controller.formats.manifests import Document, end_last_line, read_documents
 from controller.formats.objects import Object
 from controller.formats.registry_v1.layout import ANNOTATIONS, DEPENDENCIES, MANIFESTS, PROPERTIES, Layout
@@ -22,6 +23,8 @@ from controller.formats.registry_v1.typed import Reader, WrongTypeError, kuberne
 SERVICE_VERSION, DEFINITION = "ClusterServiceVersion", "CustomResourceDefinition"
 _PACKAGE = "operators.operatorframework.io.bundle.package.v1"
 _OLD_DEFINITION = "apiextensions.k8s.io/v1beta1"
+# No API server takes a ClusterServiceVersion that is larger.
+_OF_HINTS = Limits(manifest_bytes=2 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
 _METADATA_TYPES = parse_types(
     {
         "Annotations": {"annotations": "{}string"},
@@ -54,12 +57,11 @@ class _Found:
     manifest: Object
 
 
-def read_bundle(layout: Layout) -> Bundle:
+def read_bundle(layout: Layout, budget: TextBudget) -> Bundle:
     """Return the bundle of a folder.
 
-    Raises: BundleError (InvalidBundle).
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded), LargeTextError.
     """
-    budget = NodeBudget()
     annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
     properties = _read_metadata(layout, PROPERTIES, "Properties", budget).get("properties", ())
     found = list(_read_manifests(layout, layout.manifests(), budget))
@@ -80,17 +82,17 @@ def read_bundle(layout: Layout) -> Bundle:
 def read_namespace_hints(layout: Layout) -> tuple[str, Mapping[str, str]]:
     """Return the package name and the CSV's annotations, without reading what else the bundle holds.
 
-    Raises: BundleError (InvalidBundle).
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
-    budget = NodeBudget()
+    budget = TextBudget(_OF_HINTS)
     annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
-    files = (name for name in layout.manifests() if SERVICE_VERSION.encode() in layout.read(name))
+    files = (name for name in layout.manifests() if layout.mentions(name, SERVICE_VERSION.encode()))
     found = _read_manifests(layout, files, budget)
     version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
     return annotations.get(_PACKAGE, ""), version.annotations
 
 
-def _read_manifests(layout: Layout, files: Iterator[str], budget: NodeBudget) -> Iterator[_Found]:
+def _read_manifests(layout: Layout, files: Iterator[str], budget: TextBudget) -> Iterator[_Found]:
     for file in files:
         for document in _read_documents(layout, file, budget):
             for manifest in _expand(document):
@@ -157,8 +159,8 @@ def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
     return [f"{name}: {path}: unknown field, left out" for path in paths]
 
 
-def _read_metadata(layout: Layout, file: str, type_: str, budget: NodeBudget) -> dict[str, Any]:
-    data = layout.read_if_there(file)
+def _read_metadata(layout: Layout, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
+    data = layout.read_if_there(file, budget)
     values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
     if not values:
         return {}
@@ -170,7 +172,7 @@ def _read_metadata(layout: Layout, file: str, type_: str, budget: NodeBudget) ->
     return result
 
 
-def _read_dependencies(layout: Layout, budget: NodeBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+def _read_dependencies(layout: Layout, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Return the dependencies, and a warning if they cannot be read: they never hold a bundle up."""
     try:
         read = _read_metadata(layout, DEPENDENCIES, "Dependencies", budget).get("dependencies", ())
@@ -179,10 +181,12 @@ def _read_dependencies(layout: Layout, budget: NodeBudget) -> tuple[tuple[Mappin
     return tuple(read), ()
 
 
-def _read_documents(layout: Layout, file: str, budget: NodeBudget) -> Iterator[Document]:
+def _read_documents(layout: Layout, file: str, budget: TextBudget) -> Iterator[Document]:
     try:
-        yield from read_documents(end_last_line(layout.read(file)), file, strict=False, budget=budget)
+        yield from read_documents(end_last_line(layout.read(file, budget)), file, strict=False, budget=budget)
     except BundleError as error:
+        if error.reason is Reason.RENDER_LIMIT_EXCEEDED:
+            raise
         raise _unparsable(file, f"line {error.message.removeprefix(f'{file}:')}") from error
 
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 _TOKEN = re.compile(r'[ \t\r\n]+|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^ \t\r\n{}\[\]:,"]+')
+_MOST_CHARACTERS = 1 << 20  # an API server allows a quarter of it for all annotations of an object
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 
 
@@ -29,8 +30,10 @@ def escape(text: str) -> str:
 def split_list(text: str) -> list[dict[str, str]]:
     """Return the members of the objects in a list: keys to their values as they stand, compact and escaped.
 
-    Raises: ValueError if the text is no list of objects. RecursionError.
+    Raises: ValueError if the text is no list of objects, or longer than any annotation. RecursionError.
     """
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError("too long")
     items = json.loads(text, parse_constant=_refuse)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ValueError("not a list of objects")

@@ -15,11 +15,13 @@ from api.errors import BundleError
 from api.plugins import ContentTree
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.formats.budget import TextBudget
 from controller.formats.recognition import (
     is_file,
     is_folder,
     join,
     list_files,
+    mentions,
     recognize_archives,
     recognize_chart,
     recognize_manifests,
@@ -58,17 +60,21 @@ class Layout:
             self._refuse_irregular(name)
             yield name
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, budget: TextBudget) -> bytes:
         """Return a file of the bundle.
 
-        Raises: BundleError (InvalidBundle) if it is not a regular file.
+        Raises: BundleError (InvalidBundle) if it is not a regular file; what `TextBudget.read` raises.
         """
         self._refuse_irregular(name)
-        return (self.root / name).read_bytes()
+        return budget.read(self.root / name, name)
 
-    def read_if_there(self, name: str) -> bytes:
+    def mentions(self, name: str, word: bytes) -> bool:
+        """Return whether a word stands in a file of the bundle."""
+        return mentions(self.root / name, word)
+
+    def read_if_there(self, name: str, budget: TextBudget) -> bytes:
         """Return a file of the bundle; nothing if there is none."""
-        return self.read(name) if (self.root / name).exists() else b""
+        return self.read(name, budget) if (self.root / name).exists() else b""
 
     def _refuse_irregular(self, name: str) -> None:
         if not is_file(self.root / name):
@@ -130,7 +136,7 @@ def _recognize_service_version(root: Path, folder: str) -> str:
     if Path(folder).name != MANIFESTS:
         return ""
     paths = list_files(root, folder, _SERVICE_VERSION_SUFFIXES)
-    is_there = any(_SERVICE_VERSION in (root / path).read_bytes() for path in paths)
+    is_there = any(mentions(root / path, _SERVICE_VERSION) for path in paths)
     return f'"{folder}" holds a ClusterServiceVersion: add {ANNOTATIONS}' if is_there else ""
 
 

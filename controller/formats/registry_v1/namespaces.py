@@ -10,6 +10,7 @@ from controller.formats.registry_v1.typed import Reader, WrongTypeError, kuberne
 
 _NAME = "operatorframework.io/suggested-namespace"
 _TEMPLATE = "operatorframework.io/suggested-namespace-template"
+_MOST_CHARACTERS = 1 << 20  # an API server allows a quarter of it for all annotations of an object
 _FIELDS = ("labels", "annotations")
 
 
@@ -24,7 +25,7 @@ def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, s
     if not text:
         return {}, []
     try:
-        template = json.loads(text)
+        template = json.loads(text[:_MOST_CHARACTERS])
         metadata = Reader(kubernetes_types()).read(template.get("metadata"), "ObjectMeta")
     except (ValueError, AttributeError, RecursionError, WrongTypeError):
         return {}, [f'metadata.annotations["{_TEMPLATE}"]: no Namespace in JSON, left out']

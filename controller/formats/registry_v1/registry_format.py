@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api.plugins import ContentTree, Rendering, RenderRequest
+from controller.formats.budget import TextBudget
 from controller.formats.objects import Object, as_mapping
 from controller.formats.registry_v1.access import make_cluster_roles, make_roles, make_service_accounts
 from controller.formats.registry_v1.bundle import Bundle, read_bundle, read_namespace_hints
@@ -45,9 +46,10 @@ class RegistryV1Format:
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the bundle.
 
-        Raises: BundleError (NoContent, InvalidBundle, NotSupported, InvalidConfig).
+        Raises: BundleError (NoContent, InvalidBundle, NotSupported, InvalidConfig; RenderLimitExceeded),
+            LargeTextError.
         """
-        bundle = read_bundle(find_layout(request.tree))
+        bundle = read_bundle(find_layout(request.tree), TextBudget.of(request.means))
         version, capabilities = bundle.service_version, request.capabilities
         provider_name = as_mapping(request.config).get("certificateProvider") or choose_provider(capabilities)
         check_gates(version, capabilities, has_provider=bool(provider_name))

@@ -10,8 +10,10 @@ from api.errors import BundleError
 from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
+from controller.admission import Admission
 from controller.assistance import Assistant, Attempt
 from controller.observe.named import NamedWatches, WatchedObject
+from controller.quarantine import Quarantine
 from controller.secrets import SecretReader, Seen
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
@@ -101,7 +103,8 @@ class Watches:
 
 
 def make_assistant(watches: Watches, woken: list[str]) -> Assistant:
-    return Assistant(cast("SecretReader", Reader()), cast("NamedWatches", watches), woken.append)
+    reader, named = cast("SecretReader", Reader()), cast("NamedWatches", watches)
+    return Assistant(reader, named, woken.append, Admission(1 << 30), Quarantine(None, ""))
 
 
 def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:

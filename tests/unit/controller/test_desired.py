@@ -25,14 +25,14 @@ from api.plugins import (
 )
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
-from controller import desired
+from controller import desired, rendering
 from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.desired import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest
 from controller.extensions import source_of
 from controller.formats.applicable import revision_digest
 from controller.formats.plain import PlainFormat
-from controller.revision import Revision
+from controller.revision import PackedRevision, Revision
 from tests.support.deployments import DIGEST, REF, deployment
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -270,7 +270,11 @@ def build(builder: Builder, *names: str, install_namespace: str = "shop") -> Rev
     source_spec = shelved(*names)
     pins = builder_pins(source_spec)
     made = Request(name="shop", spec=source_spec, pins=pins, install_namespace=install_namespace, requested_at="")
-    return builder.build(made, CAPABILITIES, threading.Event())
+    return whole(builder.build(made, CAPABILITIES, threading.Event()))
+
+
+def whole(made: Revision | PackedRevision) -> Revision:
+    return made.unpacked() if isinstance(made, PackedRevision) else made
 
 
 def builder_pins(source_spec: Spec) -> tuple[SourcePin, ...]:
@@ -439,12 +443,13 @@ THROWN = [
 @pytest.mark.parametrize("case", THROWN, ids=attrgetter("name"))
 def test_when_everything_is_asked_for_anew(case: Thrown, builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = Dice("1", *case.throws)
-    monkeypatch.setattr(desired, "format_of", lambda _name: dice)
+    for module in (desired, rendering):
+        monkeypatch.setattr(module, "format_of", lambda _name: dice)
     kept = build(builder, "a")
     request = Request(
         name="shop", spec=shelved("a"), pins=builder_pins(shelved("a")), install_namespace="shop", requested_at="now"
     )
-    made = builder.build(request, case.capabilities, threading.Event(), kept=[kept])
+    made = whole(builder.build(request, case.capabilities, threading.Event(), kept=[kept]))
     assert (made.objects[0]["data"]["is"], dice.throws) == (case.expect, [])
     assert made.terms.inputs != kept.terms.inputs
 

@@ -17,6 +17,7 @@ from api.v1alpha2.conditions import Reason
 from controller.formats.composer import NodeBudget
 from controller.formats.manifests import Document, read_documents
 
+OVER = Reason.RENDER_LIMIT_EXCEEDED
 DATA = Path(__file__).parents[3] / "data" / "yaml"
 
 
@@ -25,10 +26,10 @@ def read(text: str | bytes, **options: Any) -> list[Any]:
     return [document.value for document in read_documents(data, "manifests/x.yaml", **options)]
 
 
-def refusal(text: str | bytes, **options: Any) -> str:
+def refusal(text: str | bytes, reason: Reason = Reason.INVALID_BUNDLE, **options: Any) -> str:
     with pytest.raises(BundleError) as raised:
         read(text, **options)
-    assert raised.value.reason is Reason.INVALID_BUNDLE
+    assert raised.value.reason is reason
     return raised.value.message
 
 
@@ -225,13 +226,62 @@ def test_a_small_document_may_repeat_a_block_often() -> None:
 
 @pytest.mark.parametrize("text", ["[1, 2, 3, 4]\n", "a: 1\n---\n- b\n- c\n", '{"a": [1, 2, 3]}', "a: &x [1]\nb: *x\n"])
 def test_the_budget_of_nodes_ends(text: str) -> None:
-    assert refusal(text, budget=NodeBudget(4)).endswith("more than 10,000,000 values; make the bundle smaller")
+    assert refusal(text, OVER, budget=NodeBudget(4)).endswith("more than 4 values; split the bundle")
 
 
 def test_files_of_a_bundle_share_a_budget() -> None:
     budget = NodeBudget(5)
     assert read("[1, 2]\n", budget=budget)
-    assert "make the bundle smaller" in refusal("[1, 2]\n", budget=budget)
+    assert "split the bundle" in refusal("[1, 2]\n", OVER, budget=budget)
+
+
+def test_commas_in_strings_are_no_values() -> None:
+    text = '{"a": "' + "\\\\[{," * 100 + '"}'
+    assert read(text, budget=NodeBudget(3)) == [json.loads(text)]
+
+
+BOMBS = {
+    "many small values": "[" + "{}," * 20_000 + "{}]",
+    "of JSON": '{"a":[' + "{}," * 20_000 + "{}]}",
+    "deep ones, which need no commas": '{"a":[' + ",".join(["[" * 150 + "]" * 150] * 100) + "]}",
+    "by aliases": "a: &a [" + "1," * 900 + "1]\nb: [" + "*a," * 9 + "*a]\n",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_of_values_is_refused_with_what_to_do(bomb: str) -> None:
+    assert refusal(BOMBS[bomb], OVER, budget=NodeBudget(9_000)).endswith("more than 9,000 values; split the bundle")
+
+
+def test_a_long_text_is_not_repeated_by_aliases_until_memory_is_full() -> None:
+    text = f"a: &a {'x' * 100_000}\nb: [{'*a, ' * 9_000}*a]\n"  # 900 MB, once it is written as JSON
+    assert "aliases repeat too much text" in refusal(text, OVER)
+    nested = f"a: &a {{k: &b {'x' * 100_000}, l: *b}}\nb: [{'*a, ' * 300}*a]\n"
+    assert "aliases repeat too much text" in refusal(nested, OVER)
+
+
+def test_a_key_that_is_there_twice_is_found_among_many() -> None:
+    text = '{"a":{' + "".join(f'"k{index}":1,' for index in range(100_000)) + '"k7":1}}'
+    assert 'the key "k7" is there twice' in refusal(text)
+
+
+NUMBERS = ["9" * 5000, "-" + "9" * 5000, "1e999", "-1e999", "1.5e400"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("shape", ['{"a": %s}', "a: %s\n"], ids=["JSON", "YAML"])
+def test_a_number_beyond_all_is_a_condition_or_text(number: str, shape: str) -> None:
+    try:
+        [value] = read(shape % number)
+    except BundleError as error:
+        assert error.message.startswith("manifests/x.yaml:1: a number is greater than a float64")
+    else:
+        assert isinstance(value["a"], str)  # as sigs.k8s.io/yaml has it
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_is_none(word: str) -> None:
+    assert "put it in quotes" in refusal(f'{{"a": {word}}}')
 
 
 def test_a_message_never_shows_a_value() -> None:

@@ -144,8 +144,8 @@ def test_the_folder_has_a_budget(where: str, access: Access) -> None:
     assert git_process.folder_bytes(folder) <= 1_200_000
 
 
-def test_memory_has_a_budget(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_process, "_MEMORY_BYTES", 50_000_000)
+def test_memory_has_a_budget(access: Access) -> None:
+    access = replace(access, limits=replace(access.limits, program_bytes=50_000_000))
     (access.scratch / "repository" / "big").write_bytes(bytes(80_000_000))
     with pytest.raises(GitFailed) as caught:
         shell(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from api.errors import BundleError
 from api.plugins import ContentTree, Limits
+from controller.formats.budget import TextBudget
 from controller.formats.helm.chart import find_chart, gather_chart
 from controller.formats.helm.child import Result
 from controller.formats.helm.complaints import explain
@@ -75,7 +76,7 @@ def test_any_config_is_refused_or_can_be_read(config: dict[str, Any]) -> None:
 @given(st.lists(PIECES | st.binary(max_size=10)), st.booleans())
 def test_any_output_is_refused_or_can_be_read(pieces: list[bytes], skip_tests: bool) -> None:
     with contextlib.suppress(BundleError):
-        read_output(b"".join(pieces), skip_tests=skip_tests)
+        read_output(b"".join(pieces), TextBudget(Limits()), skip_tests=skip_tests)
 
 
 @PATIENT
