@@ -11,8 +11,11 @@
     shares               fair turns of tenants, and how much of what is limited each gets
     polling              asking again what a floating ref names
     assistance, secrets  what sources are given: credentials, a place to say how far they are
+    admission            memory that is held before it is used; memory_limit: how much there is
+    quarantine           who was prepared when the process died
     retries              when what failed may be tried again
     desired              from a spec to a revision: resolve, fetch, assemble, render
+    rendering, aside     from content to a revision, here or in a process of its own
     origins              who gave a content, and who shares it
     capabilities         what a cluster serves, as a file: for renderings without one
     sources              where content comes from: names to digests, digests to entries
@@ -20,6 +23,7 @@
     formats              what content says: a tree to Kubernetes objects
     revision             the rendered objects as a value, and as bytes
     revisions            where they are kept: Secrets in the cluster
+    large_revisions      passes over those that take much memory
     observe              what is on the cluster, and how healthy it is
     apply                deciding about objects (plan), and acting (execute, prune)
     holdings, strays     what kept revisions name, which alone is acted upon; what only looks like that

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -176,17 +175,13 @@ class Quarantine:
 
     @staticmethod
     def _write(folder: Path | None, record: _Record) -> None:
-        """Write a record so that it is there after a crash; a disk that does not take it is no reason to stop."""
+        """Write a record, whole or not at all; a disk that takes none is no reason to stop."""
         if folder is None:
             return
         path = folder / _file_name(record.uid)
+        # Not synced: what a process has written outlives it, and who crashes a whole node is not found out here.
         with suppress(OSError):
-            descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(descriptor, json.dumps(asdict(record)).encode())
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            Path(f"{path}.new").write_text(json.dumps(asdict(record)), encoding="utf-8")
             Path(f"{path}.new").replace(path)
 
 
@@ -204,6 +199,8 @@ def _read_all(folder: Path | None) -> list[_Record]:
     found = []
     for file in sorted(folder.iterdir()) if folder else []:
         try:
+            if file.suffix:
+                raise ValueError(file.name)  # noqa: TRY301 - it was being written
             found.append(_Record(**json.loads(file.read_bytes())))
         except (OSError, ValueError, TypeError):
             file.unlink(missing_ok=True)

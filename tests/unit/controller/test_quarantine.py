@@ -129,6 +129,7 @@ def test_damaged_files_are_nobody(desk: Desk) -> None:
     for folder in ("preparing", "suspects"):
         (desk.folder / folder / "a").write_text("{")
         (desk.folder / folder / "b").write_text('{"name": 1}')
+        (desk.folder / folder / "c.new").write_text("")
     assert not is_set_aside(desk.start(), ANN)
 
 
