@@ -35,9 +35,9 @@ def follow(repository: Repository, parameters: Mapping[str, Any], access: Access
     )
     if repository.scheme != HTTPS or parameters.get("insecureSkipTLSVerify"):
         raise refused
-    # An address that the spec does not name leads nowhere on this machine.
+    # An address that the spec does not name leads nowhere on this machine; a host that is allowed may name others.
     own = access.network.allow_loopback and repository.is_loopback
-    guarded = replace(access, network=replace(access.network, allow_loopback=own))
+    guarded = replace(access, network=replace(access.network, allow_loopback=own, allowed_hosts=()))
     header = header_of(repository, access.credentials or Credentials(), access)
     url = _ask(repository, parameters, guarded, header)
     place = place_of(f"{access.path}.repository", repository.url, url)

@@ -644,6 +644,22 @@ def test_what_the_redirected_server_answers_is_not_told(
     assert "127.0.0.2" not in message
 
 
+def test_where_an_allowed_host_redirects_to_need_not_be_listed(
+    secure_forge: Forge, authority: trustme.CA, access: Access
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    parameters = secure_forge.parameters(certificateData=authority.cert_pem.bytes().decode())
+    own = replace(access, network=Network(allowed_hosts=(secure_forge.server.url.removeprefix("https://"),)))
+    with GitHttpServer(secure_forge.root, context, host="127.0.0.2") as other:
+        target = f"{other.url}/repo.git/info/refs?service=git-upload-pack"
+        secure_forge.server.faults = Faults(status=301, headers={"Location": target})
+        assert SOURCE.resolve(parameters, own).digest
+        assert other.requests
+        error = failure(lambda: SOURCE.resolve({**parameters, "repository": f"{other.url}/repo.git"}, own))
+    assert "--allowed-hosts" in error.message
+
+
 def test_a_redirect_on_this_machine_is_for_who_names_this_machine(
     secure_forge: Forge, authority: trustme.CA, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
