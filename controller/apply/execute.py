@@ -11,7 +11,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.account import Drifted
-from controller.apply.haste import Haste
+from controller.apply.haste import Hastes
 from controller.apply.job import Job
 from controller.apply.look import Looker
 from controller.apply.order import Stage
@@ -43,13 +43,13 @@ class Applier:
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
-        haste = Haste(workers)
-        self.pool = Pool(workers, haste, client.supervisor)
+        hastes = Hastes(workers)
+        self.pool = Pool(workers, hastes, client.supervisor)
         self.looker = self._looker = Looker(client, self.pool)
         self._watches = watches
         self._reviewer = Reviewer(client, self.pool)
         self._waits, self._retries = Waits(watches, retries), retries
-        self._sender = Sender(client, discovery, watches, retries, self._looker, haste=haste)
+        self._sender = Sender(client, discovery, watches, retries, self._looker, hastes=hastes)
 
     def stop(self) -> None:
         """Start nothing more."""
@@ -108,7 +108,7 @@ class Applier:
                 ready.append((task, resource))
         ready = self._compared(self._looked_at(ready, job, progress), job)
         told, ready = self._told(ready, job)
-        return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, job), ready)
+        return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, job), ready, job.user)
 
     def _held(self, task: Task, step: Step, job: Job, progress: Progress) -> Outcome | None:
         """Return the outcome of a task about which nothing is done now; None if it is ready."""
@@ -136,7 +136,7 @@ class Applier:
         return told, [item for item in items if item[0].target.key not in keys]
 
     def _accounts(self, items: list[tuple[Task, Resource]], job: Job) -> list[Drifted | None]:
-        return self.pool.run(lambda item: self._looker.account(*item, job), items)
+        return self.pool.run(lambda item: self._looker.account(*item, job), items, job.user)
 
     # what the watches do not know
 

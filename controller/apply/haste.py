@@ -1,7 +1,8 @@
 """How many requests may be under way at the same time: fewer when the API server is busy, more again when it recovers.
 
 Additive increase, multiplicative decrease. What is in flight tells of the same load more than once, so that one second
-changes it once. Not here: the requests that wait meanwhile (pool.py), and when one that failed is tried again.
+changes it once. The API server has fair queues, so each tenant has a haste of its own: what one has filled up
+slows no other down. Not here: the requests that wait meanwhile (pool.py), and when one that failed is tried again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TypeVar
 
-from controller.kube.client import ApiError
+from controller.kube.client import ApiError, User
 
 Reply = TypeVar("Reply")
 
@@ -74,3 +75,23 @@ class Haste:
         if seconds > SLOW_SECONDS:
             return max(int(self._limit * SLOW_FACTOR), 1)
         return min(self._limit + 1, self._most)
+
+
+class Hastes:
+    """That of each tenant, and of the controller itself. Thread-safe.
+
+    Args:
+        most: requests of one at the same time, where the API server is not busy.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._known: dict[str, Haste] = {}
+        self._lock = threading.Lock()
+
+    def of(self, user: User | None) -> Haste:
+        """Return the haste for who acts as a ServiceAccount, one for all of a namespace; None: as the controller."""
+        tenant = user.name.rpartition(":")[0] if user else ""
+        with self._lock:
+            return self._known.setdefault(tenant, Haste(self._most, self._clock))

@@ -54,7 +54,8 @@ class Looker:
                 rest += [] if complete else [item for item in items if item[0] not in listed]
             else:
                 rest += items
-        found |= zip((key for key, _ in rest), self._pool.run(partial(self.read, user=user), rest), strict=True)
+        read = self._pool.run(partial(self.read, user=user), rest, user)
+        found |= zip((key for key, _ in rest), read, strict=True)
         return found
 
     def _list(

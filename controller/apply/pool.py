@@ -1,18 +1,20 @@
 """The threads that requests to the API server are sent on, in fair shares: a bundle of many objects holds up no other.
 
-Who has much to send and who has little take turns, one request each. How many are under way is haste.py's to say.
+Who has much to send and who has little take turns, one request each. How many are under way is haste.py's to say; and
+a tenant whose requests are slow gets another thread only while more are free than it has, so that some are left.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from controller.apply.haste import Haste
+from controller.apply.haste import Haste, Hastes
+from controller.kube.client import User
 from controller.supervision import Kind, Supervisor
 
 Item = TypeVar("Item")
@@ -22,8 +24,9 @@ Result = TypeVar("Result")
 class _Batch:
     """What one caller has to send; its items are begun in order."""
 
-    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any], haste: Haste, *, shares: bool) -> None:
         self.function, self.items = function, items
+        self.haste, self.shares = haste, shares
         self.results: list[Any] = [None] * len(items)
         self.errors: dict[int, BaseException] = {}
         self.begun = self.ended = 0
@@ -49,24 +52,30 @@ class Pool:
 
     Args:
         workers: threads.
-        haste: says how many of them may be busy.
+        hastes: say how many of them may be busy for whom.
         supervisor: keeps the threads alive.
     """
 
-    def __init__(self, workers: int, haste: Haste, supervisor: Supervisor) -> None:
-        self._haste = haste
+    def __init__(self, workers: int, hastes: Hastes, supervisor: Supervisor) -> None:
+        self._workers, self._hastes = workers, hastes
         self._batches: deque[_Batch] = deque()
-        self._busy, self._stopped = 0, False
+        self._busy: Counter[Haste] = Counter()
+        self._stopped = False
         self._changed = threading.Condition()
         for number in range(workers):
             supervisor.thread(Kind.APPLY, f"apply-{number}", self._work).start()
 
-    def run(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def run(self, function: Callable[[Item], Result], items: Sequence[Item], user: User | None = None) -> list[Result]:
         """Run a function on each item, on the threads of the pool; returns the results in the order of the items.
+
+        Args:
+            function: sends requests as `user`.
+            items: in the order in which they are begun.
+            user: whose share of the threads is used; None: the controller's, which may have all.
 
         Raises: the first error by that order; CancelledError if the pool was stopped.
         """
-        batch = _Batch(function, items)
+        batch = _Batch(function, items, self._hastes.of(user), shares=user is not None)
         with self._changed:
             batch.cancelled = self._stopped
             if items and not self._stopped:
@@ -107,7 +116,8 @@ class Pool:
             batch.run(index)
         finally:
             with self._changed:
-                self._busy -= 1
+                self._busy[batch.haste] -= 1
+                self._busy += Counter()  # forgets who has nothing under way
                 batch.ended += 1
                 batch.look()
                 self._changed.notify()
@@ -116,12 +126,19 @@ class Pool:
     def _next(self) -> tuple[_Batch, int] | None:
         """Wait for a turn, and return whose it is; None if the pool was stopped."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or (self._batches and self._busy < self._haste.limit))
-            if self._stopped:
+            batch = self._changed.wait_for(lambda: self._stopped or self._first_that_may())
+            if self._stopped or not isinstance(batch, _Batch):
                 return None
-            batch = self._batches.popleft()
+            self._batches.remove(batch)
             index, batch.begun = batch.begun, batch.begun + 1
             if batch.begun < len(batch.items):
                 self._batches.append(batch)
-            self._busy += 1
+            self._busy[batch.haste] += 1
             return batch, index
+
+    def _first_that_may(self) -> _Batch | None:
+        return next((batch for batch in self._batches if self._may_begin(batch)), None)
+
+    def _may_begin(self, batch: _Batch) -> bool:
+        busy, free = self._busy[batch.haste], self._workers - self._busy.total()
+        return busy < batch.haste.limit and (busy < free or not batch.shares)

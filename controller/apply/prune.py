@@ -114,7 +114,7 @@ class Remover:
 
         removals: list[Removal] = []
         for _, step in groupby(ordered, key=lambda record: teardown_step(record.key)):
-            removals += self._pool.run(take_away, list(step))
+            removals += self._pool.run(take_away, list(step), user)
         lack = list_all(removal.error for removal in removals)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 

@@ -41,16 +41,16 @@ class Reviewer:
         """Return the rights that objects need and the account does not have."""
         client = self._client.acting_as(job.user)
         grants = list(grants_in((target for target, _ in items), partial(self._rules, job)))
-        held_instead = self._held(client, [grant.instead for grant in grants])
+        held_instead = self._held(client, job, [grant.instead for grant in grants])
         to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
         needed = list(islice(dict.fromkeys([*rights_to_apply(items), *to_hold]), MAX_QUESTIONS))
-        held = self._held(client, needed)
+        held = self._held(client, job, needed)
         return [right for right in needed if right not in held]
 
-    def _held(self, client: Client, rights: Iterable[Right]) -> set[Right]:
+    def _held(self, client: Client, job: Job, rights: Iterable[Right]) -> set[Right]:
         """Return which of some rights, of one verb each, are held, or cannot be asked about."""
         asked = list(dict.fromkeys(rights))
-        denied = self._pool.run(partial(_is_denied, client), asked)
+        denied = self._pool.run(partial(_is_denied, client), asked, job.user)
         return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
 
     def _rules(self, job: Job, kind: str, namespace: str, name: str) -> Rules:

@@ -18,7 +18,7 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import heal
 from controller.apply.account import Drifted, explain
 from controller.apply.crd_upgrade.inspector import Inspector
-from controller.apply.haste import Haste
+from controller.apply.haste import Hastes
 from controller.apply.job import Job
 from controller.apply.leeway import REPLICAS, has_field, united, without
 from controller.apply.look import Looker
@@ -77,10 +77,17 @@ class Sender:
     """Applies objects."""
 
     def __init__(
-        self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, looker: Looker, *, haste: Haste
+        self,
+        client: Client,
+        discovery: Discovery,
+        watches: Watches,
+        retries: Retries,
+        looker: Looker,
+        *,
+        hastes: Hastes,
     ) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
-        self._looker, self._haste = looker, haste
+        self._looker, self._hastes = looker, hastes
 
     def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
@@ -240,7 +247,7 @@ class Sender:
         self._send_apply(request, body, force=False)
 
     def _send_apply(self, request: _Request, body: Mapping[str, Any], *, force: bool) -> Response:
-        reply = self._haste.watch(
+        reply = self._hastes.of(request.job.user).watch(
             lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
         )
         owner = request.job.owner.name

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.apply.haste import SLOW_SECONDS, Haste
+from controller.apply.haste import SLOW_SECONDS, Haste, Hastes
 from controller.kube.errors import ApiError
+from controller.kube.impersonation import User
 from tests.support.clock import Clock
 
 BUSY = ApiError(429, "TooManyRequests", "too many requests")
@@ -67,3 +68,10 @@ def test_what_does_not_change_it_holds_no_change_up(haste: Haste) -> None:
     haste.learn(seconds=0.01, refused=False)
     haste.learn(seconds=0.01, refused=True)
     assert haste.limit == 4
+
+
+def test_what_slows_one_tenant_slows_no_other(clock: Clock) -> None:
+    hastes = Hastes(8, clock)
+    ann, hers, ben = (User.service_account(*name) for name in (("ann", "a"), ("ann", "b"), ("ben", "a")))
+    hastes.of(ann).learn(seconds=0.01, refused=True)
+    assert [hastes.of(user).limit for user in (ann, hers, ben, None)] == [4, 4, 8, 8]

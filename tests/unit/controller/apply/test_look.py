@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.apply.haste import Haste
+from controller.apply.haste import Hastes
 from controller.apply.look import LIST_FROM, Looker
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, Task
@@ -28,7 +28,7 @@ BROKEN = ApiError(500, "InternalError", "conversion webhook")
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    made = Pool(2, Haste(2), Supervisor())
+    made = Pool(2, Hastes(2), Supervisor())
     yield made
     made.stop()
 

@@ -7,8 +7,9 @@ from contextvars import ContextVar
 
 import pytest
 
-from controller.apply.haste import Haste
+from controller.apply.haste import Hastes
 from controller.apply.pool import Pool
+from controller.kube.impersonation import User
 from controller.supervision import Supervisor
 from hack.control_plane.waiting import wait_for
 
@@ -16,13 +17,13 @@ CALLER = ContextVar("caller", default="")
 
 
 @pytest.fixture
-def haste() -> Haste:
-    return Haste(2, lambda: 0.0)
+def hastes() -> Hastes:
+    return Hastes(2, lambda: 0.0)
 
 
 @pytest.fixture
-def pool(haste: Haste) -> Iterator[Pool]:
-    made = Pool(2, haste, Supervisor())
+def pool(hastes: Hastes) -> Iterator[Pool]:
+    made = Pool(2, hastes, Supervisor())
     yield made
     made.stop()
 
@@ -65,11 +66,25 @@ def test_who_has_little_to_send_does_not_wait_for_who_has_much(pool: Pool) -> No
     assert gate.begun.index("few") <= 3
 
 
-def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, haste: Haste) -> None:
-    haste.learn(seconds=0.01, refused=True)
+def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, hastes: Hastes) -> None:
+    hastes.of(None).learn(seconds=0.01, refused=True)
     most: list[int] = []
-    pool.run(lambda _: most.append(pool._busy), range(10))
+    pool.run(lambda _: most.append(pool._busy.total()), range(10))
     assert set(most) == {1}
+
+
+def test_requests_of_a_tenant_that_do_not_end_leave_threads_to_another() -> None:
+    pool, gate = Pool(4, Hastes(4, lambda: 0.0), Supervisor()), Gate()
+    ann, ben = User.service_account("ann", "a"), User.service_account("ben", "b")
+    slow = aside(lambda: pool.run(gate.pass_through, [f"slow {number}" for number in range(20)], ann))
+    wait_for(lambda: len(gate.begun) == 2, 20, "half of the threads taken")
+    assert pool.run(lambda item: item, ["quick"] * 20, ben) == ["quick"] * 20
+    assert pool.run(lambda item: item, ["own"], None) == ["own"]
+    assert len(gate.begun) == 2
+    gate.open.set()
+    slow.join(20)
+    assert len(gate.begun) == 20
+    pool.stop()
 
 
 def test_the_first_failure_is_raised_when_all_are_done(pool: Pool) -> None:

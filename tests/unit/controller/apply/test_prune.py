@@ -102,7 +102,7 @@ def cluster() -> FakeCluster:
 def remover(cluster: FakeCluster, *stored: Resource) -> Remover:
     """Return what removes; of all kinds but these it is not known at which version they are stored."""
     known = {(each.group, each.kind): each for each in stored}
-    in_turn = cast("Pool", SimpleNamespace(run=lambda function, items: [function(item) for item in items]))
+    in_turn = cast("Pool", SimpleNamespace(run=lambda function, items, _user: [function(item) for item in items]))
     return Remover(cluster.client, cluster.discovery, in_turn, lambda group, kind: known.get((group, kind)))
 
 
