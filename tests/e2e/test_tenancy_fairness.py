@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,11 +26,16 @@ MISSING = 100
 THREADS = 60
 """Those of 16 watches and of asking, besides those of pools that work on 200 BundleDeployments."""
 SECONDS = 20.0
-"""The neighbour's bundle takes about two on an idle machine; dripping sources end after 120 at the earliest."""
+"""The neighbour's bundle takes about two on an idle machine; what drips would hold it up for ten minutes."""
+
+
+SIZE = 100_000_000
+HEADER = tarfile.TarInfo("data")
+HEADER.size = SIZE
 
 
 class Dripper:
-    """A server whose answers never end: a byte a second."""
+    """A server whose answers do not end before --fetch-timeout, and are never so slow that they are given up."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -52,9 +58,10 @@ class Dripper:
         with connection, self._counted():
             try:
                 connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-                while not self._stopped.wait(1.0):
-                    connection.sendall(b"x")
+                connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {2 * SIZE}\r\n\r\n".encode())
+                connection.sendall(HEADER.tobuf())
+                while not self._stopped.wait(0.5):
+                    connection.sendall(bytes(32768))
             except OSError:
                 return
 
