@@ -244,7 +244,12 @@ def make_manager(settings: Settings) -> Manager:
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
     own_client = _connect(settings, OWN_CONNECTIONS)
     client.on_request = own_client.on_request = _listen_to_requests(metrics, pulse)
-    supervisor = Supervisor(metrics.thread_died, _end_after_deaths)
+
+    def end_after_deaths(why: str) -> None:
+        quarantine.end()  # a thread that dies is nobody's doing who is prepared
+        _end_after_deaths(why)
+
+    supervisor = Supervisor(metrics.thread_died, end_after_deaths)
     client.supervisor = own_client.supervisor = supervisor
     policy = settings.accounts()
     queue = WorkQueue(
@@ -261,8 +266,7 @@ def make_manager(settings: Settings) -> Manager:
     memory, store_bytes = settings.memory_limit(), settings.store_mebibytes << 20
     limits = memory.limits(Limits())
     admission = Admission(memory.work_bytes)
-    folder = store.folder
-    quarantine = Quarantine(folder and folder / "quarantine", f"{version('rukpak')} {memory.bytes}")
+    quarantine = Quarantine(store.folder and store.folder / "quarantine", f"{version('rukpak')} {memory.bytes}")
     builder = Builder(
         store,
         store_bytes,

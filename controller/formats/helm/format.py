@@ -11,7 +11,9 @@ Not here: running hooks and keeping what `helm.sh/resource-policy` keeps (contro
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from api.errors import BundleError
@@ -39,6 +41,9 @@ LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, and some."""
 _CHART, _OUTPUT = "chart", "output"
 """The folder of the chart in the scratch folder, and what Helm made of it, where that is kept."""
+_TURN_SECONDS = 0.1
+_AT_ONCE = 4
+"""Children, each of which may take two processors: with more of them all would take longer than they may."""
 _VERSIONS_AT_ONCE = 200
 # Helm reads the list as CSV: an aggregated API server may name its kinds so that it is none, or another.
 _VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
@@ -49,6 +54,7 @@ class HelmFormat:
 
     def __init__(self) -> None:
         self._finder = Finder()
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with `spec.config`."""
@@ -104,8 +110,20 @@ class HelmFormat:
         return result.output
 
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> Result:
-        helm = self._finder.find(means)
-        return run_guarded([str(helm), *arguments], values, means, chart)
+        with self._turn(means):
+            helm = self._finder.find(means)
+            return run_guarded([str(helm), *arguments], values, means, chart)
+
+    @contextmanager
+    def _turn(self, means: Means) -> Iterator[None]:
+        """Wait until few enough others render."""
+        while not self._turns.acquire(timeout=_TURN_SECONDS):
+            if means.cancelled.is_set():
+                raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+        try:
+            yield
+        finally:
+            self._turns.release()
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:

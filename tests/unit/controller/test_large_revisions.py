@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from api import names
+from controller import revisions
 from controller.admission import Admission
 from controller.revision import PackedRevision
 from controller.revisions import RevisionStore
@@ -80,6 +81,14 @@ def test_who_is_gone_waits_no_more(world: World) -> None:
     del world.cluster.objects[PATH]
     world.reconcile()
     assert world.admission.waiting == 0
+
+
+def test_what_takes_too_much_unpacked_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revisions, "TEXT_BYTES", 1_000_000)
+    world.wish("v1")
+    world.settle()
+    assert world.conditions["Installed"] == "False TooLarge"
+    assert MAP not in world.cluster.objects
 
 
 def test_what_is_packed_is_what_was_made(world: World) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.formats.applicable import revision_digest
-from controller.revision import Revision, Terms, digest_of, pack_objects, pack_terms, unpack
+from controller.revision import Revision, Terms, digest_of, measure, pack, pack_objects, pack_terms, unpack
 
 JSON = st.recursive(
     st.none()
@@ -94,3 +94,22 @@ def test_other_bytes_are_refused_and_nothing_else_happens(objects: bytes, terms:
 
 def test_a_digest_says_its_algorithm() -> None:
     assert digest_of(b"") == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@given(objects=OBJECTS)
+@settings(max_examples=50)
+def test_its_size_is_known_without_unpacking_it(objects: tuple[dict[str, Any], ...]) -> None:
+    packed = pack_objects(Revision(digest="sha256:aa", objects=objects, terms=REVISION.terms))
+    text = zlib.decompress(packed)
+    size = measure(packed)
+    assert size.text_bytes == len(text)
+    assert size.values == sum(map(text.count, (b",", b"{", b"[")))
+
+
+def test_a_size_of_what_is_damaged_is_none() -> None:
+    with pytest.raises(ValueError, match="error"):
+        measure(b"damaged")
+
+
+def test_what_is_packed_is_unpacked_as_it_was() -> None:
+    assert pack(REVISION).unpacked() == REVISION
