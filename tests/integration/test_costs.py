@@ -128,7 +128,8 @@ def test_a_restart_writes_nothing_reads_no_revision_and_lists_each_kind_once(ins
 
     requests = installed.requests_since(since)
     assert requests.writes == []
-    assert _except_discovery(requests) == [f"list secrets {names.DEFAULT_NAMESPACE}"]
+    # For revisions of nobody; whose they are no watch is asked.
+    assert _except_discovery(requests) == [f"list secrets {names.DEFAULT_NAMESPACE}", f"list {names.PLURAL}"]
     watched = Counter(event["objectRef"]["resource"] for event in requests.events if event["verb"] == "watch")
     kinds = {path_of(each, "").split("/")[-2] for each in make_bundle("", OBJECTS).objects}
     assert {kind: watched[kind] for kind in kinds} == dict.fromkeys(kinds, 1)
