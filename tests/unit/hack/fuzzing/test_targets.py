@@ -62,6 +62,7 @@ def test_work_is_linear_in_what_is_repeated(target: str) -> None:
 SCHEMA = b"spec: {versions: [{name: v1, served: true, schema: {openAPIV3Schema: {%s: [%s]}}}]}\n"
 PERMISSIONS = b"kind: ClusterServiceVersion\nspec: {install: {spec: {clusterPermissions: ["
 GROWING = {
+    "json": [b"", b'"k%d": 0, ', b'"k": 0, "k": 0}'],
     "yaml": [b"", b"k%d: 0\n", b"k: 0\nk: 0\n"],
     "plain": [b"", b"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a%d}\n", b""],
     "helm-output": [b"", b"---\n# Source: c/crds/%d.yaml\nkind: CustomResourceDefinition\nmetadata: {name: a}\n", b""],
