@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -50,6 +50,8 @@ from controller.revision import PackedRevision, Revision, Terms
 Pins = tuple[SourcePin | None, ...]
 SOURCES_AT_ONCE = 4
 """Of one BundleDeployment: with --fetch-workers that bounds threads, connections and children in all."""
+LEVELS = 100
+"""Of nesting in a config, or in the parameters of a source."""
 _ANYWHERE = Network()
 _USUAL = Means()
 
@@ -94,10 +96,28 @@ def check(spec: Spec) -> None:
 
     Raises: BundleError (UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
     """
+    _check_nesting(spec.config, "spec.config", Reason.INVALID_CONFIG)
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
+        _check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
         _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
     check_config(spec.format, spec.config)
+
+
+def _check_nesting(value: Any, path: str, reason: Reason) -> None:
+    """Refuse what is nested deeper than anybody means, and than what works on it can bear."""
+    layer = [value]
+    for _ in range(LEVELS):
+        layer = [item for each in layer for item in _items(each)]
+        if not layer:
+            return
+    raise BundleError(reason, f"{path}: nested deeper than {LEVELS} levels; make it flatter")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """Return the values in a mapping or a list that may hold others."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (item for item in items if isinstance(item, dict | list))
 
 
 def _raise_first(reason: Reason, problems: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ for an object (apply/), watches (watch.py).
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from controller.kube.encoding import (
     MERGE_PATCH,
     METADATA,
     METADATA_LIST,
+    decode,
     encode,
     parse_warnings,
 )
@@ -407,7 +407,7 @@ def _read(reply: urllib3.BaseHTTPResponse) -> Response:
     finally:
         reply.release_conn()
     try:
-        value = json.loads(data) if data else None
-    except (ValueError, RecursionError):
+        value = decode(data) if data else None
+    except ValueError:
         raise ApiError(0, "NotUnderstood", "the answer of the API server is not JSON") from None
     return Response(reply.status, value, parse_warnings(reply.headers.getlist("Warning")), reply.headers)

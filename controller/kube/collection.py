@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from controller.kube.client import JSON, METADATA, Client, Page, User
+from controller.kube.encoding import decode
 from controller.kube.errors import ApiError, status_error
 from controller.kube.stream import LineStream
 
@@ -91,9 +91,9 @@ def parse_events(stream: LineStream) -> Iterator[Event]:
     """
     for line in stream:
         try:
-            event = json.loads(line)
+            event = decode(line)
             kind, value = event["type"], event["object"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise ApiError(0, "NotUnderstood", "a line of the watch is no event") from None
         if kind == "ERROR":
             raise status_error(value)

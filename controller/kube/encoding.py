@@ -18,6 +18,9 @@ JSON_PATCH = "application/json-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
+LEVELS = 500
+"""Of nesting that are read of an object that has more than Python can read."""
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 # RFC 9111, section 5.5 in its older form: code, agent, text in quotes; several may share a header.
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
@@ -30,6 +33,40 @@ def encode(value: Any) -> bytes:
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
+
+
+def decode(data: bytes) -> Any:
+    """Return the value of JSON, as the API server has it: nested up to ten thousand levels, which Python does not read.
+
+    Who may write one object must not hide all others of its kind. So what is nested deeper than is ever meant is null
+    then; nothing that is applied, or asked for, is (formats/composer.py, desired.py).
+
+    Raises: ValueError for what is no JSON.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        pass
+    try:
+        return json.loads(_cut(data))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _cut(data: bytes) -> bytes:
+    """Put null in place of what is nested deeper than `LEVELS`."""
+    kept, depth, pieces = 0, 0, []
+    for match in _STRUCTURE.finditer(data):
+        mark = match[0]
+        if mark in (b"{", b"["):
+            depth += 1
+            if depth == LEVELS + 1:
+                pieces += [data[kept : match.start()], b"null"]
+        elif mark in (b"}", b"]"):
+            if depth == LEVELS + 1:
+                kept = match.end()
+            depth -= 1
+    return b"".join([*pieces, data[kept:]])
 
 
 def parse_warnings(headers: Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ an error is made of what cannot: it is safe in a log, and `message` is for those
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import urllib3
 
 from api.bounds import clamp, clamp_retry_after, read_retry_after
+from controller.kube.encoding import decode
 
 MESSAGE_CHARACTERS = 64 << 10
 
@@ -150,8 +150,8 @@ def _list(value: Any) -> list[Any]:
 
 def _parse_status(body: bytes) -> Mapping[str, Any]:
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = decode(body)
+    except ValueError:
         return {}
     return value if isinstance(value, dict) and value.get("kind") == "Status" else {}
 

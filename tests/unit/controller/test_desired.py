@@ -83,6 +83,20 @@ def test_what_cannot_be_served_is_refused_before_anything_is_fetched(case: Refus
     assert caught.value.message.startswith(case.message)
 
 
+@pytest.mark.parametrize("levels", [100, 900])
+def test_what_is_nested_too_deeply_is_refused_before_anything_works_on_it(levels: int) -> None:
+    deep: Any = 1
+    for _ in range(levels):
+        deep = {"a": [deep]} if levels == 100 else {"a": deep}
+    with pytest.raises(
+        BundleError, match=r"^InvalidConfig: spec.config: nested deeper than 100 levels; make it flatter$"
+    ):
+        check(spec(config={"values": deep}))
+    plugged = {"kind": "example.com/s3", "parameters": {"deep": deep}}
+    with pytest.raises(BundleError, match=r"spec.sources\[0\].parameters: nested deeper than 100 levels"):
+        check(spec(plugged))
+
+
 def test_what_can_be_served_is_not_refused() -> None:
     check(spec())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.kube.encoding import encode, parse_warnings
+from controller.kube.encoding import LEVELS, decode, encode, parse_warnings
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -49,3 +49,43 @@ def test_what_json_does_not_have_is_refused(value: object) -> None:
 )
 def test_warnings(headers: list[str], texts: tuple[str, ...]) -> None:
     assert parse_warnings(headers) == texts
+
+
+@given(VALUES)
+def test_what_was_encoded_is_decoded(value: object) -> None:
+    assert decode(encode(value)) == value
+
+
+def nested(levels: int, opening: str = '{"a":', closing: str = "}") -> str:
+    return opening * levels + "1" + closing * levels
+
+
+def depth_of(value: object) -> int:
+    layer, depth = [value], 0
+    while layer := [item for each in layer if isinstance(each, dict | list) for item in _items(each)]:
+        depth += 1
+    return depth
+
+
+def _items(value: dict[str, object] | list[object]) -> list[object]:
+    return list(value.values()) if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("levels", [1, 100, 500])
+def test_what_is_nested_as_objects_are_is_read_as_it_is(levels: int) -> None:
+    assert decode(nested(levels).encode()) == json.loads(nested(levels))
+
+
+@pytest.mark.parametrize("levels", [1500, 10_000, 200_000])
+@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"]":', "}]")])
+def test_what_is_nested_deeper_hides_nothing_else(levels: int, opening: str, closing: str) -> None:
+    deep = nested(levels, opening, closing)
+    value = decode(f'{{"first": "{{[", "deep": {deep}, "last": ["\\"]}}", "\u00e4"]}}'.encode())
+    assert (value["first"], value["last"]) == ("{[", ['"]}', "\u00e4"])
+    assert depth_of(value) == LEVELS
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 5000, "[" * 5000 + "]" * 4000, "]" * 5000, "[" * 5000 + '"', "{]" * 5000])
+def test_what_is_no_json_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        decode(text.encode())
