@@ -1,4 +1,4 @@
-"""The names that are written to clusters. They are API: added freely, never renamed (DESIGN, section 4)."""
+"""The names that are written to clusters. They are API: added freely, never renamed."""
 
 from __future__ import annotations
 

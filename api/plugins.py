@@ -20,7 +20,7 @@ KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Budgets on content (DESIGN, section 5). Bytes unless said otherwise."""
+    """Budgets on content. Bytes unless said otherwise."""
 
     compressed_bytes: int = 512 * MEBIBYTE
     total_bytes: int = 1024 * MEBIBYTE
@@ -185,7 +185,7 @@ class Source(Protocol):
         """Return what is wrong with the parameters, each beginning with its field path below `path`."""
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what names the content, in normalised spelling: `specDigest` covers just this (DESIGN, rule 1)."""
+        """Return what names the content, in normalised spelling: `specDigest` covers just this (rule 1)."""
 
     def origin(self, parameters: Mapping[str, Any]) -> str:  # noqa: ARG002 - what those have who inherit
         """Return who `resolve` asks for the content, in normalised spelling: registry and repository, a URL.
@@ -265,7 +265,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderRequest:
-    """What a rendering depends on, and, but for `means`, all that it depends on (DESIGN, rule 9)."""
+    """What a rendering depends on, and, but for `means`, all that it depends on (rule 9)."""
 
     name: str
     """Of the BundleDeployment."""

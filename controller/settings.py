@@ -17,9 +17,9 @@ from typing import Any
 
 from api import names
 from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
-from controller.accounts import AccountPolicy
 from controller.kube.lease import LeaseTimes
-from controller.memory_limit import MemoryLimit, find_limit
+from controller.processes.memory_limit import MemoryLimit, find_limit
+from controller.revisions.service_accounts import AccountPolicy
 from controller.sources.hosts import parse_pattern
 
 MAX_PORT = 65535

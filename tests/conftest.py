@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from api.plugins import Access, Means
-from controller.confinement import Mechanisms
+from controller.processes.confinement import Mechanisms
 from hack.control_plane.binaries import Binaries, MissingError, tell_person
 from hack.control_plane.cluster import ControlPlane, make_control_plane
 from hack.control_plane.folders import make_owned_folder, take_away

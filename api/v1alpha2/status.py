@@ -1,6 +1,6 @@
 """`status` of a BundleDeployment: what the controller says. Its size does not grow with the size of a bundle.
 
-Not here: how it is computed (`controller/status.py`).
+Not here: how it is computed (`controller/status/summary.py`).
 """
 
 from __future__ import annotations

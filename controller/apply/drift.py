@@ -1,4 +1,4 @@
-"""Whether an object is as we left it, where no hash of our entry is known (DESIGN rule 6, reference/apply.md 3).
+"""Whether an object is as we left it, where no hash of our entry is known (rule 6; README.md).
 
 By coverage: our managedFields entry still claims every field that we would apply. The tree itself shows what is atomic,
 so no schema is needed. By value: where the server lost all managedFields, which is no drift by itself.

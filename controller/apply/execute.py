@@ -1,7 +1,7 @@
 """Carrying out the steps of a plan: what is ready is applied at the same time, what has to wait says for what.
 
 Nothing here waits: a task whose turn has not come ends with the reason for it, and the event that ends the wait brings
-the next pass. Not here: why it has not come (waits.py), and the requests about one object (sender.py).
+the next pass. Not here: why it has not come (dependencies.py), and the requests about one object (object/).
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.account import Drifted
-from controller.apply.haste import Hastes
-from controller.apply.job import Job
-from controller.apply.look import Looker
+from controller.apply.dependencies import Progress, Waits
+from controller.apply.drift_details import Drifted
+from controller.apply.failures.access_review import Reviewer
+from controller.apply.failures.missing_rights import LackOfRightsError, MissingRightsError, list_all
+from controller.apply.object.concurrency import Hastes
+from controller.apply.object.lookup import Looker
+from controller.apply.object.pool import Pool
+from controller.apply.object.sender import Sender
+from controller.apply.options import Job
 from controller.apply.order import Stage
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, Step, Task
-from controller.apply.pool import Pool
-from controller.apply.review import Reviewer
-from controller.apply.rights import LackOfRightsError, MissingRightsError, list_all
-from controller.apply.sender import Sender
-from controller.apply.waits import Progress, Waits
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource

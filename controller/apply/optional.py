@@ -1,7 +1,7 @@
 """Optional objects: part of the revision, and skipped while the cluster does not serve their kind. Pure.
 
 Which objects are optional is settled when targets are made (targets.py); when the API appears they are applied from
-the stored revision, like everything else (DESIGN, rule 9).
+the stored revision, like everything else (rule 9).
 """
 
 from __future__ import annotations

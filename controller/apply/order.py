@@ -1,4 +1,4 @@
-"""In which order objects are applied, and taken away again (reference/apply.md 6 and 9).
+"""In which order objects are applied, and taken away again (README.md, Order, Prune and deletion).
 
 Between stages the applier waits; inside one, what stands in a lower rank is sent first, and bundle order is kept.
 

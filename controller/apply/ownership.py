@@ -1,4 +1,4 @@
-"""Whose an object is, what that means for an apply, and how ours are marked (DESIGN rule 5, reference/apply.md 5).
+"""Whose an object is, what that means for an apply, and how ours are marked (rule 5; README.md).
 
 Ours is what carries our label, our UID as annotation and, where the kind carries one, our controller reference: all
 that apply. Pure: no request is made here, and no input is changed.
@@ -20,7 +20,7 @@ from controller.observe.records import RESOURCE_POLICY, ObjectKey, Record, key_o
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
 
-# What the garbage collector must not take while our finalizer stands: only teardown may delete these (DESIGN, rule 5).
+# What the garbage collector must not take while our finalizer stands: only teardown may delete these (rule 5).
 _WITHOUT_REFERENCE = frozenset(
     {
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -80,7 +80,7 @@ def judge(
     collision_protection: str,
     carries_reference: bool,
 ) -> Judgement:
-    """Say whose an object is and what may be done; the rules of reference/apply.md 5, the first that fits counts.
+    """Say whose an object is and what may be done; the rules of README.md, Ownership, the first that fits counts.
 
     Args:
         record: the object as it was seen last; None if there is none.
@@ -125,7 +125,7 @@ def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> boo
 
 
 def loses_reference(record: Record, *, orphan: bool) -> bool:
-    """Whether an object that is seen carries no controller reference of ours by rule (DESIGN, rule 5)."""
+    """Whether an object that is seen carries no controller reference of ours by rule (rule 5)."""
     return orphan or (record.key.group, record.key.kind) in _WITHOUT_REFERENCE or is_marked_to_stay(record)
 
 
@@ -149,7 +149,7 @@ def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dic
     """Return an object as it is sent: with our label, annotations and, where it carries one, controller reference.
 
     Args:
-        manifest: the desired object, made applicable already (reference/apply.md 2); it is left as it is.
+        manifest: the desired object, made applicable already (controller/formats/README.md); it is left as it is.
         owner: the BundleDeployment that applies it.
         orphan: the deletionPolicy is Orphan.
     """

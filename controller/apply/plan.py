@@ -1,6 +1,6 @@
 """From what is wanted and what is seen to steps. Pure: a plan is a value, and carrying it out is execute.py.
 
-A step is a stage of reference/apply.md 6, or a rank in one, with its tasks; the last step is prune. What a task needs
+A step is a stage of README.md, Order, or a rank in one, with its tasks; the last step is prune. What a task needs
 to know and the watches do not say (an object that does not carry our label, a hash that this process never saw) is
 found out when the step is carried out, since an earlier step may have made it unnecessary.
 """
@@ -14,8 +14,8 @@ from enum import Enum
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
-from controller.apply.job import Job
 from controller.apply.ledger import Ledger
+from controller.apply.options import Job
 from controller.apply.ownership import Situation, judge
 from controller.apply.possession import find_surplus
 from controller.apply.targets import Target
@@ -100,7 +100,7 @@ def make_plan(job: Job, leftovers: Iterable[Target], observed: Mapping[ObjectKey
     """Decide what is to be done about each object.
 
     Args:
-        job: whose plan it is; its revision is the target of every object it contains (DESIGN, rule 6).
+        job: whose plan it is; its revision is the target of every object it contains (rule 6).
         leftovers: targets of the revision before that the wanted one lacks.
         observed: what carries our label.
     """

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.apply.ownership import Owner, carries_owner_reference, is_ours, loses_reference
+from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record, key_of
-from controller.revision import Revision
 
 LEFT_BYTES = 256 * 1024
 """What the names of left objects may take beside a revision; it shares a Secret of 1 MiB with a chunk of 512 KiB."""

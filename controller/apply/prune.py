@@ -1,7 +1,7 @@
 """Taking managed objects away: what is deleted, what is kept and released, and the requests for both.
 
 Candidates come from the watches and have passed the ownership test. A delete names the object that was seen (UID and
-resourceVersion), so that nothing goes that changed meanwhile (reference/apply.md 9).
+resourceVersion), so that nothing goes that changed meanwhile (README.md, Prune and deletion).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 from api import names
 from api.errors import BundleError
+from controller.apply.failures.missing_rights import MissingRightsError, list_all
+from controller.apply.failures.replies import classify
+from controller.apply.object.pool import Pool
+from controller.apply.object.release import release
 from controller.apply.order import teardown_order, teardown_step
 from controller.apply.ownership import is_marked_to_stay
-from controller.apply.pool import Pool
-from controller.apply.release import release
-from controller.apply.replies import classify
-from controller.apply.rights import MissingRightsError, list_all
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource

@@ -10,11 +10,20 @@ from typing import Any
 
 from api import names
 from controller.apply.crd_upgrade.definition import mapping
-from controller.apply.leeway import NONE, REPLICAS, Leeway, find_autoscalers, find_leeway, has_field, only, without
+from controller.apply.ignored_fields import (
+    NONE,
+    REPLICAS,
+    Leeway,
+    find_autoscalers,
+    find_leeway,
+    has_field,
+    only,
+    without,
+)
 from controller.apply.ownership import Owner, carries_owner_reference, make_body
+from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record, key_of
-from controller.revision import Revision
 
 # A group, or a plural: what leads elsewhere, or is no text, is none.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch

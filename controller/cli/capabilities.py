@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller import capabilities
+from controller.build import capabilities
 from controller.cli.command import add_cluster_options, add_output, connect, make_parser
 from controller.cli.output import to_json
 from controller.kube.discovery import Discovery

@@ -13,10 +13,10 @@ from pathlib import Path
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.cli.command import MisuseError, tell
 from controller.cli.output import to_table
-from controller.sources.endpoint import find_endpoint
-from controller.sources.git_reference import parse_repository
-from controller.sources.http_address import parse_address
-from controller.sources.reference import parse_reference
+from controller.sources.git.reference import parse_repository
+from controller.sources.http.address import parse_address
+from controller.sources.image.endpoint import find_endpoint
+from controller.sources.image.reference import parse_reference
 
 TERMINAL = Path("/dev/tty")
 

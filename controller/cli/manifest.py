@@ -12,7 +12,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.schema import open_api_schema
 from api.v1alpha2.types import BundleDeployment
-from controller.formats.manifests import read_documents
+from controller.formats.yaml.manifests import read_documents
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 

@@ -1,4 +1,4 @@
-"""`rukpak pause` and `rukpak resume`: `spec.paused`, and the wait until the controller says so (DESIGN, rule 8)."""
+"""`rukpak pause` and `rukpak resume`: `spec.paused`, and the wait until the controller says so (rule 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rukpak render`: what the controller would apply, by the controller's own code (DESIGN, rule 9).
+"""`rukpak render`: what the controller would apply, by the controller's own code (rule 9).
 
 A folder is treated as the content of one source, and needs neither a cluster nor a network. With `-f` the sources of a
 BundleDeployment are resolved and fetched; pins in its status are used, as the controller uses them. Secrets that it
@@ -21,8 +21,11 @@ from api.errors import BundleError
 from api.plugins import Capabilities, ContentTree, Credentials, Limits, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
-from controller import capabilities as capabilities_file
 from controller import settings
+from controller.build import capabilities as capabilities_file
+from controller.build.builder import Aid, Builder, Request, check, check_config, match_pins
+from controller.build.rendering import render
+from controller.build.revision import PackedRevision, Revision
 from controller.cli import consent, manifest
 from controller.cli.command import (
     FAILED,
@@ -38,10 +41,7 @@ from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.store import ContentStore
-from controller.desired import Aid, Builder, Request, check, check_config, match_pins
-from controller.formats.manifests import read_documents
-from controller.rendering import render
-from controller.revision import PackedRevision, Revision
+from controller.formats.yaml.manifests import read_documents
 
 OPTIONS = (
     *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
@@ -198,7 +198,7 @@ class _Keys:
     def read(self, index: int, source: Source) -> Credentials | None:
         if not (source.secret or (self._deployment.spec.service_account_name and source.kind == "image")):
             return None
-        from controller.secrets import SecretReader  # noqa: PLC0415 - without credentials no cluster is needed
+        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - without credentials no cluster is needed
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)

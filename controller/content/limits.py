@@ -1,4 +1,4 @@
-"""Rules for names and budgets for sizes: what untrusted content may ask for (DESIGN, section 5).
+"""Rules for names and budgets for sizes: what untrusted content may ask for.
 
 Pure, but for the counters of a `Budget`. A broken rule raises `Rejection`, which does not know where the content stands
 in the spec; whoever does turns it into a `BundleError` by `Rejection.at`.

@@ -8,8 +8,8 @@ also at start, and only as long as it is so.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
-Not here: what content may look like (archive.py), and who may use which content (origins.py makes the keys; a pin is
-recorded only after the source answered for it).
+Not here: what content may look like (archive.py), and who may use which content (build/origins.py makes the keys; a
+pin is recorded only after the source answered for it).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """How much text a format may parse: bytes of one file, bytes and values of all that makes one revision.
 
-What parsing takes is measured, so that memory can be held before it is used (admission.py). A text with characters
+What parsing takes is measured, so that memory can be held before it is used (sharing/memory.py). A text with characters
 beyond the basic plane takes 4 bytes for each, and three copies of it exist while it is parsed, made applicable or
 compressed. A value takes 210 bytes for as long as the revision is worked on, and 300 while it is made: that is for a
 JSON mapping of short texts, the worst of the shapes that were tried.
 
-Not here: counting values (composer.py), which file is read (the formats).
+Not here: counting values (formats/yaml/composer.py), which file is read (the formats).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Limits, Means
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
-from controller.formats.composer import ALIAS_ALLOWANCE, ALIAS_RATIO, NodeBudget, OverBudgetError
+from controller.formats.yaml.composer import ALIAS_ALLOWANCE, ALIAS_RATIO, NodeBudget, OverBudgetError
 
 BYTES_PER_BYTE = 12
 """Of memory, for a byte of text while it becomes a revision."""

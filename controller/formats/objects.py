@@ -1,6 +1,6 @@
 """Objects: what a document must be to count as one, what identifies it, and the error that lists what is wrong.
 
-Not here: what the API server would stumble over inside an object (`defects.py`).
+Not here: what the API server would stumble over inside an object (`formats/applicable/defects.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.formats.manifests import Document
+from controller.formats.yaml.manifests import Document
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 # A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status has room for no more.

@@ -4,7 +4,7 @@ A destination is read in order of the sources: its `manifests/`, or, without one
 order, documents in file order. A subfolder with manifests beside or below those that are read is an error, and so is
 the content of another format. What begins with a dot is not looked at: it belongs to forges, editors and file systems.
 
-Not here: YAML (`manifests.py`), what an object is (`objects.py`), what the API server needs (`applicable.py`).
+Not here: YAML (`yaml/`), what an object is (`objects.py`), what the API server needs (`applicable/`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import TextBudget
-from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
     find_manifests,
@@ -32,6 +31,7 @@ from controller.formats.recognition import (
     recognize_chart,
     walk_folders,
 )
+from controller.formats.yaml.manifests import Document, read_documents
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _FOLDER = "manifests"

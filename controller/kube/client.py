@@ -35,7 +35,7 @@ from controller.kube.fence import Fence
 from controller.kube.impersonation import User
 from controller.kube.stream import LineStream
 from controller.kube.transport import Request, RequestHook, Timeout, Transport
-from controller.supervision import Supervisor
+from controller.processes.supervision import Supervisor
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
-from controller.supervision import Kind
+from controller.processes.supervision import Kind
 
 log = logging.getLogger(__name__)
 

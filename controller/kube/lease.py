@@ -26,7 +26,7 @@ from controller.kube.errors import ApiError
 from controller.kube.fence import Fence, read_clock
 from controller.kube.resources import NAMESPACES, Resource
 from controller.kube.watch import Reflector
-from controller.supervision import Kind
+from controller.processes.supervision import Kind
 
 log = logging.getLogger(__name__)
 

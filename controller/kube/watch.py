@@ -28,7 +28,7 @@ from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, User
 from controller.kube.collection import Collection, Event, ends_list, parse_events
 from controller.kube.errors import UNREACHABLE, ApiError
 from controller.kube.stream import LineStream
-from controller.supervision import Kind
+from controller.processes.supervision import Kind
 
 __all__ = ["Key", "Pace", "Record", "Reflector"]
 

@@ -14,28 +14,18 @@ from importlib.metadata import version
 from api import names
 from api.plugins import Limits
 from api.v1alpha2.types import BundleDeployment
-from controller.accounts import RIGHTS_SECONDS, AccountPolicy, Accounts
-from controller.admission import Admission
 from controller.apply.execute import Applier
-from controller.apply.hook_runner import HookRunner
+from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
-from controller.appraisal import Appraiser
-from controller.assistance import PROGRESS_SECONDS, Assistant
-from controller.confinement import Mechanisms
+from controller.build.builder import Builder
 from controller.content.shares import Shares
 from controller.content.store import ContentStore
-from controller.deletion import Deleter
-from controller.desired import Builder
-from controller.holdings import Holdings
-from controller.hooks import Hooks
-from controller.installation import Installer
 from controller.kube.client import ApiError, Client, RequestHook, connect
 from controller.kube.configuration import is_in_pod
 from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
 from controller.kube.fence import Fence
 from controller.kube.lease import Election
-from controller.large_revisions import LargeRevisions
 from controller.manager.certificate import Certificate
 from controller.manager.identity import make_identity
 from controller.manager.metrics import Metrics, State
@@ -53,19 +43,29 @@ from controller.observe.grants import GrantWatches
 from controller.observe.lookout import Lookout
 from controller.observe.named import NamedWatches
 from controller.observe.watches import Watches
-from controller.polling import Poller
-from controller.preparations import Preparations
-from controller.publisher import Publisher
-from controller.quarantine import Quarantine
-from controller.reconciler import Reconciler
-from controller.registration import Registrar
+from controller.processes.confinement import Mechanisms
+from controller.processes.supervision import Kind, Supervisor
+from controller.reconcile.deletion import Deleter
+from controller.reconcile.health import Appraiser
+from controller.reconcile.holdings import Holdings
+from controller.reconcile.hooks import Hooks
+from controller.reconcile.install import Installer
+from controller.reconcile.reconciler import Reconciler
+from controller.reconcile.registration import Registrar
 from controller.retries import Retries
-from controller.revisions import RevisionStore
-from controller.secrets import SecretReader
+from controller.revisions.background import Preparations
+from controller.revisions.credentials import SecretReader
+from controller.revisions.finder import Finder
+from controller.revisions.large import LargeRevisions
+from controller.revisions.polling import Poller
+from controller.revisions.quarantine import Quarantine
+from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy, Accounts
+from controller.revisions.source_access import PROGRESS_SECONDS, Assistant
+from controller.revisions.store import RevisionStore
 from controller.settings import Settings, parse_address
-from controller.shares import share_of
-from controller.supervision import Kind, Supervisor
-from controller.wanted import Finder
+from controller.sharing.memory import Admission
+from controller.sharing.shares import share_of
+from controller.status.writer import Publisher
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from prometheus_client.registry import Collector
 from api.v1alpha2.types import BundleDeployment
 from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
-from controller.observer import Observer, Phase, SourceResult
-from controller.preparations import Counts
-from controller.supervision import Kind
+from controller.processes.supervision import Kind
+from controller.revisions.background import Counts
+from controller.telemetry import Observer, Phase, SourceResult
 
 CONTROLLER = "bundledeployment"
 """Name of controller and queue: controller-runtime makes it from the kind."""

@@ -2,9 +2,10 @@
 
 As in client-go, a key that is added while it is worked on is worked on once more afterwards, never in parallel. An
 immediate add overtakes a delayed one, and the earlier of two delays wins. Retries also share a token bucket, so that a
-thousand keys that fail together do not come back together. Tenants take turns, and none gets all workers (shares.py).
+thousand keys that fail together do not come back together. Tenants take turns, and none gets all
+workers (sharing/shares.py).
 
-Not here: who works (workers.py), and what is a failure (reconciler.py).
+Not here: who works (workers.py), and what is a failure (reconcile/reconciler.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from api.bounds import clamp_delay, clamp_wait
-from controller.shares import Turns
+from controller.sharing.shares import Turns
 
 log = logging.getLogger(__name__)
 

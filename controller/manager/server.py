@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from controller.manager.seats import Places, Seats
-from controller.supervision import Kind, Supervisor
+from controller.processes.supervision import Kind, Supervisor
 
 log = logging.getLogger(__name__)
 

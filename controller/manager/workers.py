@@ -11,8 +11,8 @@ from concurrent.futures import CancelledError
 from controller.kube.client import ApiError
 from controller.manager.log import reconcile_id
 from controller.manager.queue import WorkQueue
-from controller.report import Requeue
-from controller.supervision import Kind, Supervisor
+from controller.processes.supervision import Kind, Supervisor
+from controller.status.report import Requeue
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from controller.kube.watch import Reflector
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
-# What in a schema says that somebody reports how an object is (reference/health.md 4).
+# What in a schema says that somebody reports how an object is (controller/observe/health/README.md).
 _REPORTED = ("conditions", "observedGeneration")
 
 

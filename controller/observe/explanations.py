@@ -2,7 +2,7 @@
 
 Never on a reconcile worker, never for what is well, and seldom: for one object after 15 s in trouble and then every
 30 s, more and more seldom while the answer stays the same; for one BundleDeployment a few at a time, since status names
-a few (reference/health.md 6; DESIGN, rule 7). Answers are judged by health/explain.py.
+a few (README.md of health/; rule 7). Answers are judged by health/explain.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
 from controller.observe.health import State, Verdict, explain, explain_namespace
 from controller.observe.records import ObjectKey, Record
-from controller.supervision import Kind
+from controller.processes.supervision import Kind
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,10 @@
 """Following single objects at a bounded cost, however many there are: the first by a watch, the others by asking.
 
-A watch takes a thread and a connection, and tells of a change at once. There are 32 for all; a share (shares.py) gets
-half of them alone, less beside others. What goes beyond that is asked for by name, one after the other on one thread,
-with four requests a second at most and each object once in 10 s at most; shares take turns. So a tenant with a
-thousand missing Secrets learns of one within about four minutes, and its neighbour with one of them within seconds.
+A watch takes a thread and a connection, and tells of a change at once. There are 32 for all; a share
+(sharing/shares.py) gets half of them alone, less beside others. What goes beyond that is asked for by name, one after
+the other on one thread, with four requests a second at most and each object once in 10 s at most; shares take turns.
+So a tenant with a thousand missing Secrets learns of one within about four minutes, and its neighbour with one of
+them within seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from controller.kube.cache import Cache, Change, Key, RecordT
 from controller.kube.client import METADATA, ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.kube.watch import Reflector
-from controller.shares import Shares
-from controller.supervision import Kind, Supervisor
+from controller.processes.supervision import Kind, Supervisor
+from controller.sharing.shares import Shares
 
 __all__ = ["Followed", "Lookout", "Sight"]
 

@@ -86,7 +86,7 @@ class Record:
     applied_at: str = ""
     """Time of that entry, as the server writes it."""
     wiped: bool = False
-    """There are no managedFields at all, so that a missing entry says nothing about drift (reference/apply.md 3)."""
+    """There are no managedFields at all, so that a missing entry says nothing about drift (apply/README.md)."""
     marks: str = ""
     """Who else claims the object by labels or annotations: `Helm release "x"`."""
     prune: str = ""
@@ -195,7 +195,7 @@ def is_scaled(manifest: Mapping[str, Any]) -> bool:
 
 
 def managed_state(records: Iterable[Record]) -> str:
-    """Return the digest over all managed objects that `status.managedState` holds (DESIGN, rule 6).
+    """Return the digest over all managed objects that `status.managedState` holds (rule 6).
 
     Equal for equal (kind, namespace, name, applied digest, entry hash), in whatever order the records come.
     """

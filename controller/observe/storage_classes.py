@@ -1,6 +1,6 @@
 """StorageClasses: whether a claim is bound at once or with its first pod. Watched from the first claim on.
 
-An account that may not list them knows none, and says so: the claim does not tell by itself (reference/health.md 3).
+An account that may not list them knows none, and says so: the claim does not tell by itself (health/README.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All watches: BundleDeployments, the managed objects of each kind that any of them has, and what ends a wait.
 
-Managed objects are watched by their owner label, as metadata unless their health needs more (DESIGN, rule 6), and kept
+Managed objects are watched by their owner label, as metadata unless their health needs more (rule 6), and kept
 as small records. What a reply to a request of our own says is learnt at once, so that no pass plans on older knowledge.
 Objects are judged as they pass by; when what a judgement depends on beside the object has changed (a health check, the
 storage version, a StorageClass), its kind is listed anew beside the watch that goes on. Nothing is decided here:
@@ -47,7 +47,7 @@ _WAITED_FOR = (
     NAMESPACES,
 )
 _CLAIM = ("", "PersistentVolumeClaim")
-# Where an older version hides what health needs: conditions in an annotation (reference/health.md 3).
+# Where an older version hides what health needs: conditions in an annotation (controller/observe/health/README.md).
 _READ_AT = {("autoscaling", "HorizontalPodAutoscaler"): "v2"}
 
 

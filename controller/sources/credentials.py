@@ -1,4 +1,4 @@
-"""From a Secret to the values that a source gets. Pure: who reads the Secret, and as whom, is `controller/secrets.py`.
+"""From a Secret to the values that a source gets. Pure: revisions/credentials.py reads it.
 
 The types and keys are Kubernetes' own (kubernetes.io/docs/concepts/configuration/secret/#secret-types) and, in a
 Secret of any type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`. A line break at the end of a value is

@@ -1,6 +1,6 @@
 """How long a call of a source may go on: until its deadline, and while somebody waits for the result.
 
-Not here: giving up a read that blocks (transport.py), and ending a git child (git_process.py).
+Not here: giving up a read that blocks (transport.py), and ending a git child (sources/git/process.py).
 """
 
 from __future__ import annotations

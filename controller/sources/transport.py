@@ -6,8 +6,8 @@ netrc, no proxy); `Authorization` goes to the origin that it is for. Messages na
 nothing of a place that only a redirect has named.
 
 Not here: which addresses may be talked to (connections.py), which redirects are followed (redirects.py), how slow is
-too slow (pace.py), what the answers mean (registry.py), tokens (tokens.py). Name resolution has the resolver's own
-timeout.
+too slow (pace.py), what the answers mean (image/registry.py), tokens (image/tokens.py). Name resolution has the
+resolver's own timeout.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools
 from controller.sources.deadline import check_deadline
-from controller.sources.http_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
 from controller.sources.pace import Pace
 from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
+from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
 
 log = logging.getLogger(__name__)
 

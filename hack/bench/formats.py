@@ -12,10 +12,10 @@ from subprocess import DEVNULL, run
 import yaml
 
 from api.plugins import ContentTree, Means, RenderRequest
-from controller import capabilities
+from controller.build import capabilities
+from controller.build.rendering import render
+from controller.build.revision import Revision
 from controller.formats.helm.program import Finder
-from controller.rendering import render
-from controller.revision import Revision
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 
 MEBIBYTE = 1 << 20

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from api.plugins import Access, Entry, Limits, Resolution
+from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
-from controller.extensions import source_of
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.registry import Registry

@@ -14,18 +14,18 @@ from controller.apply.crd_upgrade.definition import Definition, read_definition
 from controller.apply.crd_upgrade.finding import tell
 from controller.apply.crd_upgrade.inspector import WARNING_CHARACTERS
 from controller.apply.crd_upgrade.survey import Survey, plan_trials
-from controller.apply.replies import classify
-from controller.formats.composer import NodeBudget
-from controller.formats.manifests import read_documents
+from controller.apply.failures.replies import classify
+from controller.build.revision import pack_objects, pack_terms, unpack
 from controller.formats.objects import as_mapping, find_defect
+from controller.formats.yaml.composer import NodeBudget
+from controller.formats.yaml.manifests import read_documents
 from controller.kube.encoding import encode
 from controller.kube.errors import reply_error
 from controller.observe.records import ObjectKey
-from controller.revision import pack_objects, pack_terms, unpack
 from controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, parse_secret
-from controller.sources.keyring import find_credentials
-from controller.sources.layers import name_chart, plan_layers
-from controller.sources.manifest import Image, check_size, choose, parse_manifest
+from controller.sources.image.keyring import find_credentials
+from controller.sources.image.layers import name_chart, plan_layers
+from controller.sources.image.manifest import Image, check_size, choose, parse_manifest
 from hack.fuzzing.target import Target, check_message, expect, refusals
 
 _IMAGE = "spec.sources[0].image"

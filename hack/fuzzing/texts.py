@@ -19,16 +19,16 @@ from api.plugins import Access, EntryKind, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.spool import Spool
 from controller.kube.encoding import parse_warnings
-from controller.sources.challenge import parse_challenges
-from controller.sources.download import Download
-from controller.sources.endpoint import find_endpoint
-from controller.sources.git_failures import NotServedError, check_served, translate
-from controller.sources.git_files import Item, parse_listing, read_items
-from controller.sources.git_reference import candidates, check_ref, parse_repository
-from controller.sources.http_address import parse_address
+from controller.sources.git.failures import NotServedError, check_served, translate
+from controller.sources.git.files import Item, parse_listing, read_items
+from controller.sources.git.reference import candidates, check_ref, parse_repository
+from controller.sources.http.address import parse_address
+from controller.sources.http.download import Download
+from controller.sources.image.challenge import parse_challenges
+from controller.sources.image.endpoint import find_endpoint
+from controller.sources.image.reference import parse_reference
+from controller.sources.image.tokens import TokenServer, is_related
 from controller.sources.redirects import Place
-from controller.sources.reference import parse_reference
-from controller.sources.tokens import TokenServer, is_related
 from hack.fuzzing.archives import LIMITS, read_all
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 

@@ -1,6 +1,6 @@
 """Why objects are made applicable: what a real API server does with them as they are, and with what becomes of them.
 
-Each row is one of apply.md, section 2: the object misbehaves or is refused as it stands; made applicable it is
+Each row is one of controller/formats/README.md: the object misbehaves or is refused as it stands; made applicable it is
 accepted, the controller's entry covers it, and a second apply changes nothing.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from controller.apply.drift import first_uncovered
-from controller.formats.applicable import make_applicable
-from controller.formats.manifests import read_documents
+from controller.formats.applicable.applicable import make_applicable
 from controller.formats.objects import Object
+from controller.formats.yaml.manifests import read_documents
 from controller.kube.client import ApiError, connect
 from hack.control_plane.kubectl import Cluster
 

@@ -1,4 +1,4 @@
-"""What the API server does on apply and deletion, as far as the controller builds on it (reference/apply.md 1, 3-6, 9).
+"""What the API server does on apply and deletion, as far as the controller builds on it (controller/apply/README.md).
 
 No code of the controller but its client, and the two tests of drift: where one of these fails, the ground has moved.
 """

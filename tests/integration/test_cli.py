@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.capabilities import shipped
+from controller.build.capabilities import shipped
 from controller.kube.resources import BUILT_IN_GROUPS
 from tests.support.bundles import Deployed, World, config_map
 from tests.support.commands import Rukpak, command

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from api import names
-from controller.formats.manifests import read_documents
+from controller.formats.yaml.manifests import read_documents
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for

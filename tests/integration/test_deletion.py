@@ -1,4 +1,4 @@
-"""Deletion: in order, behind one finalizer, and what is kept (DESIGN, section 7; reference/apply.md 9)."""
+"""Deletion: in order, behind one finalizer, and what is kept (controller/apply/README.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bundle leaves to others, drift that is only told, and who fights (reference/apply.md 4)."""
+"""What a bundle leaves to others, drift that is only told, and who fights (controller/apply/README.md, Drift)."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ from api.plugins import Access, Credentials, Limits, Network, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
-from controller.sources.git import GitSource
-from controller.sources.git_objects import Objects
+from controller.sources.git.objects import Objects
+from controller.sources.git.source import GitSource
 from tests.support.git_servers import (
     EXECUTABLE,
     LINK,

@@ -1,4 +1,4 @@
-"""From one revision to the next: what is installed, what is wanted, what waits (DESIGN, rules 2 and 6, section 7)."""
+"""From one revision to the next: what is installed, what is wanted, what waits (rules 2 and 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health, judged on what a real control plane says of real objects (reference/health.md)."""
+"""Health, judged on what a real control plane says of real objects (controller/observe/health/README.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What status says of workloads, as a person reads it: which object is the cause, and why (reference/health.md)."""
+"""What status says of workloads, as a person reads it: which object is the cause, and why."""
 
 from __future__ import annotations
 

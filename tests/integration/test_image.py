@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.confinement import Mechanisms
 from controller.kube.client import connect
+from controller.processes.confinement import Mechanisms
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
@@ -173,9 +173,7 @@ def test_it_runs_as_in_a_pod(image: Path) -> None:
 
 
 def test_the_kernel_confines_programs_in_a_pod(image: Path) -> None:
-    script = (
-        "from controller.confinement import Mechanisms; print(Mechanisms.found().landlock, Mechanisms.found().lack())"
-    )
+    script = "from controller.processes.confinement import Mechanisms as M; print(M.found().landlock, M.found().lack())"
     assert run(image, "python", "-c", script) == f"{Mechanisms.found().landlock} \n"
 
 

@@ -22,7 +22,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
-from controller.sources.image import ImageSource
+from controller.sources.image.source import ImageSource
 from hack.control_plane.binaries import Binaries
 from tests.support.registries import (
     IDENTITY_TOKEN,

@@ -1,4 +1,4 @@
-"""How the API server keeps managedFields, as far as the test of drift builds on it (reference/apply.md 2, 3).
+"""How the API server keeps managedFields, as far as the test of drift builds on it (controller/apply/README.md, Drift).
 
 No code of the controller but its client, and the two tests of drift: where one of these fails, the ground has moved.
 """

@@ -1,4 +1,4 @@
-"""Optional objects: skipped while the cluster does not serve their kind, applied when it does (DESIGN, rule 9)."""
+"""Optional objects: skipped while the cluster does not serve their kind, applied when it does (rule 9)."""
 
 from __future__ import annotations
 

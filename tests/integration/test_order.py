@@ -1,4 +1,4 @@
-"""In which order a bundle is applied, what waits for what, and that waits end by themselves (reference/apply.md 6)."""
+"""In which order a bundle is applied, what waits for what, and that waits end by themselves."""
 
 from __future__ import annotations
 

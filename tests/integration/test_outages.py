@@ -1,6 +1,6 @@
 """What the API server says when it, its etcd or a server behind it is in trouble, and what is made of that.
 
-The rows of reference/apply.md 7 that are about no object: each reply is a real one.
+The rows of controller/apply/README.md, Replies that are about no object: each reply is a real one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.replies import DATABASE_FULL_SECONDS, Failure, classify
+from controller.apply.failures.replies import DATABASE_FULL_SECONDS, Failure, classify
 from controller.kube.client import APPLY_PATCH, ApiError, Client, Response, User, connect
 from controller.observe.records import key_of
 from hack.control_plane.cluster import ControlPlane

@@ -1,4 +1,4 @@
-"""What happens to an object that the wanted revision lacks: when it goes, and what stays (DESIGN, section 7)."""
+"""What happens to an object that the wanted revision lacks: when it goes, and what stays."""
 
 from __future__ import annotations
 

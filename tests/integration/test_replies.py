@@ -1,4 +1,4 @@
-"""What the API server really says when it refuses an object, and what is made of that (reference/apply.md 7, 8)."""
+"""What the API server really says when it refuses an object, and what is made of that (controller/apply/README.md)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api.v1alpha2.conditions import Reason
-from controller.apply import heal
-from controller.apply.replies import Action, Failure, classify
+from controller.apply.failures.replies import Action, Failure, classify
+from controller.apply.object import managed_fields as heal
 from controller.kube.client import JSON_PATCH, ApiError, Client, User, connect
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import key_of

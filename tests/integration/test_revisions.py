@@ -1,4 +1,4 @@
-"""The revision store in the Secrets of a real API server (DESIGN, rule 2)."""
+"""The revision store in the Secrets of a real API server (rule 2)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.applicable import revision_digest
+from controller.build.revision import Revision, Terms
+from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client, connect
-from controller.revision import Revision, Terms
-from controller.revisions import CHUNK_BYTES, TENANT_BYTES, RevisionStore
+from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.formats.manifests import read_documents
+from controller.formats.yaml.manifests import read_documents
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.formats.manifests import read_documents
+from controller.formats.yaml.manifests import read_documents
 from controller.kube.client import User
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane

@@ -25,7 +25,7 @@ from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from controller.observe.health import Context, assess, needs_full_object
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
-from controller.supervision import Supervisor
+from controller.processes.supervision import Supervisor
 
 VERBS = frozenset({"list", "delete"})
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True, verbs=VERBS)

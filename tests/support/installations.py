@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.formats.manifests import read_documents
+from controller.formats.yaml.manifests import read_documents
 from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.apply.job import Job
 from controller.apply.ledger import Ledger
+from controller.apply.options import Job
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target, TargetSet
 

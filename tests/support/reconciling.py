@@ -17,37 +17,37 @@ from api.errors import BundleError
 from api.plugins import Capabilities, Limits
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
-from controller.accounts import AccountPolicy, Accounts
-from controller.admission import Admission
 from controller.apply.execute import Applier
-from controller.apply.hook_runner import HookRunner
+from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
-from controller.appraisal import Appraiser
-from controller.assistance import Assistant, Attempt
-from controller.deletion import Deleter
-from controller.desired import Aid, Builder, Pins, Request, Resolved, spec_digest, terms_of
-from controller.formats.applicable import make_applicable, revision_digest
-from controller.holdings import Holdings
-from controller.hooks import Hooks
-from controller.installation import Installer
+from controller.build.builder import Aid, Builder, Pins, Request, Resolved, spec_digest, terms_of
+from controller.build.revision import PackedRevision, Revision, pack
+from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
-from controller.large_revisions import LargeRevisions
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
-from controller.polling import Poller
-from controller.preparations import Place, Preparations
-from controller.publisher import Publisher
-from controller.reconciler import Reconciler
-from controller.registration import Registrar
-from controller.report import Requeue
+from controller.reconcile.deletion import Deleter
+from controller.reconcile.health import Appraiser
+from controller.reconcile.holdings import Holdings
+from controller.reconcile.hooks import Hooks
+from controller.reconcile.install import Installer
+from controller.reconcile.reconciler import Reconciler
+from controller.reconcile.registration import Registrar
 from controller.retries import Retries
-from controller.revision import PackedRevision, Revision, pack
-from controller.revisions import RevisionStore
-from controller.wanted import Finder
+from controller.revisions.background import Place, Preparations
+from controller.revisions.finder import Finder
+from controller.revisions.large import LargeRevisions
+from controller.revisions.polling import Poller
+from controller.revisions.service_accounts import AccountPolicy, Accounts
+from controller.revisions.source_access import Assistant, Attempt
+from controller.revisions.store import RevisionStore
+from controller.sharing.memory import Admission
+from controller.status.report import Requeue
+from controller.status.writer import Publisher
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches, Json
 

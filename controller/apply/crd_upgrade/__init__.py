@@ -1,4 +1,4 @@
-"""Whether a CustomResourceDefinition may be changed to another (reference/crd-upgrade-safety.md), in reading order.
+"""Whether a CustomResourceDefinition may be changed to another (README.md), in reading order.
 
     definition   a CustomResourceDefinition as a value
     comparison   what is compared with what: the definition, each version, served versions with each other

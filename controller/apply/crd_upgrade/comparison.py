@@ -1,4 +1,4 @@
-"""What is compared with what in an upgrade (reference/crd-upgrade-safety.md, section 2).
+"""What is compared with what in an upgrade (README.md).
 
 A, the whole definition; B, each version with itself; C, the served versions of the new definition with each other,
 unless a webhook converts between them. What C finds in the definition on the cluster, too, is no news and is dropped.

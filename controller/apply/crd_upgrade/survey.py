@@ -1,4 +1,4 @@
-"""Existing objects against the schemas to come (reference/crd-upgrade-safety.md, section 6).
+"""Existing objects against the schemas to come (README.md).
 
 Objects go by one after the other and nothing is kept of them but a few lines, however many there are. Not here: listing
 them (inspector.py).

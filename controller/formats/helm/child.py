@@ -24,9 +24,9 @@ from typing import BinaryIO, cast
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
 from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
+from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
 
 _TICK = 0.05  # seconds between two looks at deadline and cancel token
 _MOMENT = 0.001  # between two looks at a process that has closed its output

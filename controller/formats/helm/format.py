@@ -35,7 +35,7 @@ from controller.formats.helm.output import read_output
 from controller.formats.helm.program import Finder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
-from controller.memory_limit import RESERVED_BYTES
+from controller.processes.memory_limit import RESERVED_BYTES
 
 LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, and some."""

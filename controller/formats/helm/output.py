@@ -13,8 +13,8 @@ from typing import Any
 
 from api.plugins import Hook, Rendering
 from controller.formats.budget import TextBudget
-from controller.formats.manifests import Document, read_documents
 from controller.formats.objects import Identity, as_mapping, collect_objects, find_defect, identify
+from controller.formats.yaml.manifests import Document, read_documents
 
 _SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
 _OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")

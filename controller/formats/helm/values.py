@@ -21,10 +21,10 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import quote
 from controller.formats.budget import read_small
-from controller.formats.composer import NodeBudget
-from controller.formats.manifests import read_documents
 from controller.formats.objects import describe_type
-from controller.formats.scalars import write_key
+from controller.formats.yaml.composer import NodeBudget
+from controller.formats.yaml.manifests import read_documents
+from controller.formats.yaml.scalars import write_key
 
 VALUES_BYTES = MEBIBYTE
 """One file of values: they are read while Helm is not confined to do it."""

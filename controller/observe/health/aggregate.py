@@ -1,7 +1,7 @@
 """From the verdicts on objects to the condition Healthy of a BundleDeployment: deadlines, counts, when to publish.
 
 Pure: every time comes in as seconds, all on one clock. Objects that await prune are no part of it: callers leave them
-out (DESIGN, section 7).
+out.
 """
 
 from __future__ import annotations

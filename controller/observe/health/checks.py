@@ -1,4 +1,4 @@
-"""`spec.healthChecks`: a user's own rules for a kind or an object (reference/health.md 5). Data, never code.
+"""`spec.healthChecks`: a user's own rules for a kind or an object (README.md). Data, never code.
 
 Checks are plain dictionaries, as `api.v1alpha2.policies.HealthCheck` is written. A field or condition that is missing
 matches nothing.

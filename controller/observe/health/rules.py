@@ -1,4 +1,4 @@
-"""The order in which an object is judged, and the rule of each kind (reference/health.md 2 and 3).
+"""The order in which an object is judged, and the rule of each kind (README.md).
 
 Rules go by group and kind, never by version. Nothing in an object can make them raise.
 

@@ -1,6 +1,6 @@
 """The object that is judged, read so that nothing in it can raise, and what is known from outside of it.
 
-Reading (reference/health.md 2): what is absent, null or of another type is not there. Numbers that are not there are 0.
+Reading (README.md): what is absent, null or of another type is not there. Numbers that are not there are 0.
 A condition with an observedGeneration of its own other than metadata.generation is not there either (flux2#5855), but
 `Subject.outdated` remembers its type. Of two conditions of one type the first counts; otherwise order does not matter.
 """

@@ -1,7 +1,7 @@
 """What is said about the health of one object: a state, a reason, a message.
 
 Invariant: a message is one printable line of at most `MESSAGE_LENGTH` characters, and equal for an equal state of
-affairs: no times, no generated names (reference/health.md 1). So a status that holds it is not written again and again.
+affairs: no times, no generated names (README.md). So a status that holds it is not written again and again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deployment, StatefulSet, DaemonSet, ReplicaSet and ReplicationController (reference/health.md 3).
+"""Deployment, StatefulSet, DaemonSet, ReplicaSet and ReplicationController (README.md).
 
 Why pods do not come is not seen here; explain.py finds out.
 """

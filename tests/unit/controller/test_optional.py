@@ -9,7 +9,7 @@ import pytest
 
 from api import names
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.reconciler import MISSED_SECONDS
+from controller.reconcile.reconciler import MISSED_SECONDS
 from tests.support.fake_cluster import VERBS, Json
 from tests.support.reconciling import NAME, World
 

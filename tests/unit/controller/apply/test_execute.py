@@ -11,18 +11,18 @@ from api import names
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.execute import Applier
-from controller.apply.job import Job
 from controller.apply.ledger import Ledger
+from controller.apply.options import Job
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import Owner
 from controller.apply.plan import Action, Plan, make_plan
 from controller.apply.targets import TargetSet, make_targets
+from controller.build.revision import Revision, Terms
 from controller.kube.client import User
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
 from controller.retries import Retries
-from controller.revision import Revision, Terms
 from tests.support.fake_cluster import SERVED, VERBS, FakeCluster, FakeWatches
 
 OWNER = Owner("foo", "uid-foo")

@@ -9,7 +9,7 @@ from api import names
 from controller.apply.optional import leave_out_missing
 from controller.apply.ownership import Owner
 from controller.apply.targets import TargetSet, make_targets
-from controller.revision import Revision, Terms
+from controller.build.revision import Revision, Terms
 
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 WIDGET: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}

@@ -8,9 +8,9 @@ import pytest
 from api import names
 from controller.apply.ownership import Owner
 from controller.apply.possession import MORE, Named, describe_left, find_strays, find_surplus, name_objects
+from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
-from controller.revision import Revision, Terms
 
 OWNER = Owner("foo", "uid-foo")
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

@@ -10,7 +10,7 @@ import pytest
 
 from api import names
 from api.v1alpha2.conditions import Reason
-from controller.apply.pool import Pool
+from controller.apply.object.pool import Pool
 from controller.apply.prune import Cause, Disposal, Removal, Remover, dispose
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource

@@ -8,9 +8,9 @@ import pytest
 from api import names
 from controller.apply.ownership import Owner, make_body
 from controller.apply.targets import TargetSet, find_missing_labels, make_targets
+from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
-from controller.revision import Revision, Terms
 
 OWNER = Owner("foo", "uid-foo")
 CONFIG_MAP: dict[str, Any] = {

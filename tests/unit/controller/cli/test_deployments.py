@@ -216,7 +216,7 @@ def test_an_age_is_short() -> None:
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_the_definition_is_the_one_of_config(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     from api.v1alpha2.schema import crd  # noqa: PLC0415
-    from controller.formats.manifests import read_documents  # noqa: PLC0415
+    from controller.formats.yaml.manifests import read_documents  # noqa: PLC0415
 
     assert main(["crd", "-o", form]) == 0
     (document,) = read_documents(capsys.readouterr().out.encode(), "crd")

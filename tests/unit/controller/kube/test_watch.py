@@ -14,7 +14,7 @@ import controller.kube.watch as module
 from controller.kube.collection import parse_events
 from controller.kube.errors import ApiError, unanswered
 from controller.kube.watch import Pace, Reflector
-from controller.supervision import Kind, Supervisor
+from controller.processes.supervision import Kind, Supervisor
 from tests.support.fake_api import FakeApi, Fault
 
 FOOS = "/apis/x.io/v1/foos"

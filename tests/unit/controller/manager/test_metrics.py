@@ -12,8 +12,8 @@ from api.v1alpha2.types import BundleDeployment
 from controller.manager.descriptions import DESCRIBED, OF_THE_PROCESS
 from controller.manager.metrics import Metrics, State
 from controller.manager.queue import WorkQueue
-from controller.observer import Phase, SourceResult
-from controller.preparations import Counts
+from controller.revisions.background import Counts
+from controller.telemetry import Phase, SourceResult
 
 SCRAPE_SECONDS, SCRAPE_BYTES = 0.05, 1 << 20
 

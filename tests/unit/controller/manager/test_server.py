@@ -17,7 +17,7 @@ import trustme
 from controller.manager.certificate import Certificate
 from controller.manager.seats import Places
 from controller.manager.server import METRICS, PROBES, Answer, ListenError, Route, Server
-from controller.supervision import Supervisor
+from controller.processes.supervision import Supervisor
 
 
 def fail() -> Answer:

@@ -19,7 +19,7 @@ from controller.manager import server as module
 from controller.manager.certificate import Certificate
 from controller.manager.seats import Places
 from controller.manager.server import HEAD_BYTES, METRICS, PROBES, Answer, Server
-from controller.supervision import Kind, Supervisor
+from controller.processes.supervision import Kind, Supervisor
 from hack.control_plane.waiting import wait_for
 
 PROBE_SECONDS = 5.0

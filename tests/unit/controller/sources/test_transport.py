@@ -32,8 +32,8 @@ from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources import connections, pace
 from controller.sources.connections import Guard
-from controller.sources.http_failures import LIBRARY_ERRORS, translate
 from controller.sources.transport import Transport, is_certificate_data
+from controller.sources.transport_failures import LIBRARY_ERRORS, translate
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.faulty_server import FaultyServer

@@ -14,7 +14,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Capabilities, Rendering
 from api.v1alpha2.conditions import Reason
-from controller.formats.applicable import revision_digest
+from controller.formats.applicable.applicable import revision_digest
 from tests.support.charts import DATA, FORMAT, chart_of, files_of, pack, render, write
 
 SHOP = DATA / "shop"

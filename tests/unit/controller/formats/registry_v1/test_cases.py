@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from controller.formats.applicable import make_applicable
-from controller.formats.manifests import read_documents
+from controller.formats.applicable.applicable import make_applicable
+from controller.formats.yaml.manifests import read_documents
 from tests.support.operator_bundles import OPENSHIFT, render
 
 DATA = Path(__file__).parents[4] / "data" / "registry-v1"

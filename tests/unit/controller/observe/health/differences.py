@@ -1,4 +1,4 @@
-"""Where we judge otherwise than kstatus: the marks ≠ of reference/health.md, and what it says beside them, by name."""
+"""Where we judge otherwise than kstatus: what is marked ≠ in controller/observe/health/README.md, by name."""
 
 from __future__ import annotations
 

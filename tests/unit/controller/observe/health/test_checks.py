@@ -12,7 +12,7 @@ from tests.unit.controller.observe.health.objects import Manifest, conditions, m
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
 
-# As reference/health.md 5 has it.
+# As controller/observe/health/README.md has it.
 CLUSTER: dict[str, Any] = {
     "group": "example.com",
     "kind": "Cache",

@@ -1,4 +1,4 @@
-"""reference/health.md section 7, row by row."""
+"""controller/observe/health/README.md, row by row."""
 
 from __future__ import annotations
 

@@ -1,0 +1,90 @@
+"""Asking the API server which rights an account lacks for what could not be applied, all at once.
+
+Only after a refusal for want of rights: what works needs no question. The account asks about itself, which everybody
+may; a question that is not answered lists nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from controller.apply.failures.missing_rights import Right
+from controller.apply.failures.required_rights import Rules, grants_in, rights_to_apply
+from controller.apply.object.pool import Pool
+from controller.apply.options import Job
+from controller.apply.targets import Target
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
+from controller.observe.records import ObjectKey
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+MAX_QUESTIONS = 1000
+"""For one refusal. What is beyond is told by the next, when these rights are granted."""
+_ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
+
+
+class Reviewer:
+    """Thread-safe.
+
+    Args:
+        client: acts as the controller.
+        pool: for requests at the same time.
+    """
+
+    def __init__(self, client: Client, pool: Pool) -> None:
+        self._client, self._pool = client, pool
+
+    def missing(self, items: Sequence[tuple[Target, Resource]], job: Job) -> list[Right]:
+        """Return the rights that objects need and the account does not have."""
+        client = self._client.acting_as(job.user)
+        grants = list(grants_in((target for target, _ in items), partial(self._rules, job)))
+        held_instead = self._held(client, job, [grant.instead for grant in grants])
+        to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
+        needed = list(islice(dict.fromkeys([*rights_to_apply(items), *to_hold]), MAX_QUESTIONS))
+        held = self._held(client, job, needed)
+        return [right for right in needed if right not in held]
+
+    def _held(self, client: Client, job: Job, rights: Iterable[Right]) -> set[Right]:
+        """Return which of some rights, of one verb each, are held, or cannot be asked about."""
+        asked = list(dict.fromkeys(rights))
+        denied = self._pool.run(partial(_is_denied, client), asked, job.user)
+        return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
+
+    def _rules(self, job: Job, kind: str, namespace: str, name: str) -> Rules:
+        """Return the rules of a Role that is bound: of the bundle, or of the cluster."""
+        brought = job.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
+        if brought:
+            return brought.manifest.get("rules") or ()
+        try:
+            found: Mapping[str, Any] = self._client.get(_ROLES[kind].path(namespace, name)).value
+        except (ApiError, KeyError, ValueError):  # of a binding that the API server will refuse
+            return ()
+        return found.get("rules") or ()
+
+
+def _is_denied(client: Client, right: Right) -> bool:
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": _question(right)}
+    try:
+        value = client.create(REVIEWS, body).value
+    except ApiError:
+        return False
+    return not (value.get("status") or {}).get("allowed")
+
+
+def _question(right: Right) -> dict[str, Any]:
+    [verb] = right.verbs
+    if right.paths:
+        return {"nonResourceAttributes": {"path": right.paths[0], "verb": verb}}
+    plural, _, subresource = right.resources[0].partition("/")
+    attributes = {
+        "namespace": right.namespace,
+        "group": right.groups[0],
+        "resource": plural,
+        "subresource": subresource,
+        "name": "".join(right.resource_names),
+        "verb": verb,
+    }
+    return {"resourceAttributes": {name: value for name, value in attributes.items() if value}}

@@ -1,0 +1,82 @@
+"""Which rights an account needs to apply objects, those that it would grant by them included. Pure.
+
+Whoever writes a Role or a binding has to hold every right in it, or `escalate` on the Role, or `bind` on the Role that
+is bound (Kubernetes, RBAC good practices). Whether an account has a right is asked by access_review.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from controller.apply.crd_upgrade.definition import mapping, sequence
+from controller.apply.failures.missing_rights import Right
+from controller.apply.targets import Target
+from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
+
+# Read to be judged, made and changed, and taken away again.
+_VERBS = ("create", "delete", "get", "patch")
+_PLURALS = {each.kind: each.plural for each in (ROLES, CLUSTER_ROLES)}
+
+Rules = Iterable[Mapping[str, Any]]
+FindRules = Callable[[str, str, str], Rules]
+"""Returns the rules of a Role or ClusterRole by kind, namespace and name; none if it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What somebody has to hold who grants it."""
+
+    instead: Right
+    """The one right that does as well."""
+    rights: tuple[Right, ...]
+
+
+def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[Right]:
+    """Yield the rights that objects need, each with one verb and once for each resource and namespace."""
+    places = dict.fromkeys((target.key.namespace, resource.group, resource.plural) for target, resource in items)
+    for (namespace, group, plural), verb in product(places, _VERBS):
+        yield Right(namespace=namespace, groups=(group,), resources=(plural,), verbs=(verb,))
+
+
+def grants_in(targets: Iterable[Target], find_rules: FindRules) -> Iterator[Grant]:
+    """Yield what objects of RBAC grant."""
+    for target in targets:
+        key, manifest = target.key, target.manifest
+        if key.group == RBAC and key.kind in _PLURALS:
+            instead = _right(key.namespace, _PLURALS[key.kind], key.name, "escalate")
+            yield Grant(instead=instead, rights=_rights(manifest.get("rules"), key.namespace))
+        elif key.group == RBAC and key.kind in ("RoleBinding", "ClusterRoleBinding"):
+            yield _bound(target, mapping(manifest.get("roleRef")), find_rules)
+
+
+def _bound(target: Target, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
+    kind, name, namespace = str(reference.get("kind", "")), str(reference.get("name", "")), target.key.namespace
+    rules = find_rules(kind, namespace if kind == "Role" else "", name)
+    instead = _right(namespace, _PLURALS.get(kind, ""), name, "bind")
+    return Grant(instead=instead, rights=_rights(rules, namespace))
+
+
+def _right(namespace: str, plural: str, name: str, verb: str) -> Right:
+    return Right(namespace=namespace, groups=(RBAC,), resources=(plural,), resource_names=(name,), verbs=(verb,))
+
+
+def _rights(rules: Any, namespace: str) -> tuple[Right, ...]:
+    return tuple(right for rule in sequence(rules) for right in _single(mapping(rule), namespace))
+
+
+def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[Right]:
+    """Take a rule apart: the API server is asked about one thing at a time. What is malformed it refuses itself."""
+    verbs = _texts(rule, "verbs")
+    for path, verb in product(_texts(rule, "nonResourceURLs"), verbs):
+        yield Right(paths=(path,), verbs=(verb,))
+    names = _texts(rule, "resourceNames") or [""]
+    for group, plural, name, verb in product(_texts(rule, "apiGroups"), _texts(rule, "resources"), names, verbs):
+        called = (name,) if name else ()
+        yield Right(namespace=namespace, groups=(group,), resources=(plural,), resource_names=called, verbs=(verb,))
+
+
+def _texts(rule: Mapping[str, Any], field: str) -> list[str]:
+    return [text for text in sequence(rule.get(field)) if isinstance(text, str)]

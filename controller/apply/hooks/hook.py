@@ -1,0 +1,160 @@
+"""Hooks: what is run before and after a revision is applied or taken away. Pure; runner.py makes the requests.
+
+A hook is not a managed object: it is never repaired, pruned or counted. It carries the owner label all the same, so
+that the watches tell how it goes, and says of which run it is. The rules are Helm's: in order of weight and name, each
+waited for; a Job and a Pod are done when they have succeeded, everything else when it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from api import names
+from controller.apply.ownership import applied_digest
+from controller.build.revision import Revision
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import ObjectKey, key_of
+
+BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
+
+
+class Event(Enum):
+    """When hooks are run."""
+
+    PRE_INSTALL = "pre-install"
+    POST_INSTALL = "post-install"
+    PRE_UPGRADE = "pre-upgrade"
+    POST_UPGRADE = "post-upgrade"
+    PRE_DELETE = "pre-delete"
+    POST_DELETE = "post-delete"
+
+    @property
+    def is_of_teardown(self) -> bool:
+        """Whether it comes with the end of a BundleDeployment."""
+        return self in (Event.PRE_DELETE, Event.POST_DELETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """One hook at one event of one revision."""
+
+    key: ObjectKey
+    kind: GroupVersionKind
+    manifest: Mapping[str, Any]
+    event: Event
+    run: str
+    """Which run it is of: a live object that says the same is this one, and no older one."""
+    weight: int
+    delete_policies: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return it as messages begin: the object, and what it is."""
+        return f"{self.key}: {self.event.value} hook"
+
+
+class State(Enum):
+    """How a hook stands."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a hook stands, and why."""
+
+    state: State
+    message: str = ""
+
+
+def hooks_of(revision: Revision, event: Event) -> list[Hook]:
+    """Return the hooks of an event in the order in which they are run."""
+    hooks = [_hook(each, revision, event) for each in revision.hooks if event.value in each["events"]]
+    return sorted(hooks, key=lambda hook: (hook.weight, hook.key.name))
+
+
+def kinds_of(revision: Revision) -> set[GroupVersionKind]:
+    """Return the kinds of all hooks of a revision."""
+    return {GroupVersionKind.of(each["manifest"]) for each in revision.hooks}
+
+
+def _hook(fields: Mapping[str, Any], revision: Revision, event: Event) -> Hook:
+    manifest = fields["manifest"]
+    return Hook(
+        key=key_of(manifest),
+        kind=GroupVersionKind.of(manifest),
+        manifest=manifest,
+        event=event,
+        run=f"{event.value} {revision.digest}",
+        weight=fields["weight"],
+        delete_policies=tuple(fields["deletePolicies"]),
+    )
+
+
+def make_hook_body(hook: Hook, owner: str) -> dict[str, Any]:
+    """Return a hook as it is sent: with the owner label and its run, and without an owner reference.
+
+    The applied digest lets a later revision take the object over that has it as an ordinary one.
+    """
+    metadata = dict(hook.manifest["metadata"])
+    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: hook.run}
+    body = {**hook.manifest, "metadata": metadata}
+    metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
+    return body
+
+
+def is_of_run(live: Mapping[str, Any], hook: Hook, owner: str) -> bool:
+    """Whether a live object is what this very run has made."""
+    return is_a_hook(live, owner) and _annotations(live)[names.HOOK_RUN] == hook.run
+
+
+def is_a_hook(live: Mapping[str, Any], owner: str) -> bool:
+    """Whether a live object was made as a hook of this BundleDeployment."""
+    labels = live["metadata"].get("labels") or {}
+    return labels.get(names.OWNER_LABEL) == owner and names.HOOK_RUN in _annotations(live)
+
+
+def _annotations(live: Mapping[str, Any]) -> Mapping[str, str]:
+    return live["metadata"].get("annotations") or {}
+
+
+def runs_once(key: ObjectKey) -> bool:
+    """Whether a hook does something when it is made, and cannot be made to do it again."""
+    return (key.group, key.kind) in (("batch", "Job"), ("", "Pod"))
+
+
+def assess(live: Mapping[str, Any], key: ObjectKey) -> Standing:
+    """Say how a hook stands (Helm: pkg/kube/client.go, watchUntilReady)."""
+    status = live.get("status") or {}
+    match (key.group, key.kind):
+        case ("batch", "Job"):
+            return _job(status.get("conditions") or ())
+        case ("", "Pod"):
+            return _pod(status)
+        case _:
+            return Standing(State.SUCCEEDED)
+
+
+def _job(conditions: Iterable[Mapping[str, Any]]) -> Standing:
+    holding = {each["type"]: each for each in conditions if each.get("status") == "True"}
+    if "Complete" in holding:
+        return Standing(State.SUCCEEDED)
+    if "Failed" in holding:
+        failed = holding["Failed"]
+        return Standing(State.FAILED, failed.get("reason") or "JobFailed")
+    return Standing(State.RUNNING)
+
+
+def _pod(status: Mapping[str, Any]) -> Standing:
+    match status.get("phase"):
+        case "Succeeded":
+            return Standing(State.SUCCEEDED)
+        case "Failed":
+            return Standing(State.FAILED, status.get("reason") or "PodFailed")
+        case _:
+            return Standing(State.RUNNING)

@@ -1,0 +1,149 @@
+"""What a bundle leaves to others: fields that are set when an object is created, and objects whose drift is accepted.
+
+Rules come from spec.drift.ignore, from annotations of the bundle's objects, and from autoscalers of the bundle
+(README.md, Drift). Pure: here is decided what is left alone; object/managed_fields.py has our managedFields entry give
+it up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from api import names
+from api.v1alpha2.fields import parse_field_path
+from controller.observe.records import ObjectKey, key_of
+
+Path = tuple[str, ...]
+Manifest = Mapping[str, Any]
+
+REPLICAS: Path = ("spec", "replicas")
+_ABSENT = object()
+# What says which object it is can be left to nobody.
+_IDENTITY = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace")})
+# Commas between paths, not those in a quoted key.
+_SEPARATOR = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leeway:
+    """What is left to others in one object."""
+
+    paths: tuple[Path, ...] = ()
+    """Fields that the object has, and that are left to whoever changes them once it is created."""
+    accepts_drift: bool = False
+    """Whatever is changed in it stays until another revision changes it."""
+    warnings: tuple[str, ...] = ()
+
+
+NONE = Leeway()
+
+
+def find_leeway(manifest: Manifest, rules: Iterable[Manifest], autoscalers: Mapping[ObjectKey, ObjectKey]) -> Leeway:
+    """Return what is left to others in an object of the bundle.
+
+    Args:
+        manifest: the object.
+        rules: items of spec.drift.ignore, as JSON.
+        autoscalers: from `find_autoscalers`.
+    """
+    key = key_of(manifest)
+    annotations = manifest["metadata"].get("annotations") or {}
+    by_rules = [path for rule in rules if _concerns(rule, key) for path in map(parse_field_path, rule["paths"])]
+    by_annotation, warnings = _annotated(key, annotations.get(names.IGNORE_FIELDS, ""))
+    paths = [*by_rules, *by_annotation]
+    if key in autoscalers and REPLICAS not in paths and has_field(manifest, REPLICAS):
+        paths.append(REPLICAS)
+        warnings.append(f"{key}: spec.replicas is left to {autoscalers[key]}; remove it from the bundle")
+    accepts_drift = str(annotations.get(names.DRIFT, "")).lower() == "ignore"
+    if not (paths or accepts_drift or warnings):
+        return NONE
+    found = [path for path in dict.fromkeys(paths) if path not in _IDENTITY and has_field(manifest, path)]
+    return Leeway(paths=tuple(_outermost(found)), accepts_drift=accepts_drift, warnings=tuple(warnings))
+
+
+def find_autoscalers(manifests: Iterable[Manifest]) -> dict[ObjectKey, ObjectKey]:
+    """Return which objects of a bundle its own autoscalers scale, each with the autoscaler."""
+    return {target: key_of(manifest) for manifest in manifests for target in _scaled_by(manifest)}
+
+
+def has_field(manifest: Manifest, path: Path) -> bool:
+    """Whether an object has a field."""
+    return _get(manifest, path) is not _ABSENT
+
+
+def without(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
+    """Return an object without some fields, and without the maps that held nothing else."""
+    for path in paths:
+        manifest = _without(manifest, path)
+    return manifest
+
+
+def only(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
+    """Return nothing of an object but some fields, each where it stands."""
+    found: Manifest = {}
+    for path in paths:
+        value = _get(manifest, path)
+        for step in reversed(path):
+            value = {step: value}
+        found = united(found, value)
+    return found
+
+
+def united(left: Manifest, right: Manifest) -> dict[str, Any]:
+    """Return the fields of both; where both have one, maps are united, and otherwise the right one counts."""
+    merged = dict(left)
+    for name, value in right.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = united(merged[name], value) if both else value
+    return merged
+
+
+def _concerns(rule: Manifest, key: ObjectKey) -> bool:
+    return (rule.get("group") or "", rule["kind"]) == key[:2] and rule.get("name") in (None, "", key.name)
+
+
+def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
+    """Read the annotation: paths with commas between them; a path that is none is told."""
+    paths, warnings = [], []
+    for part in filter(None, (part.strip() for part in _SEPARATOR.split(str(text)))):
+        try:
+            paths.append(parse_field_path(part))
+        except ValueError as error:
+            warnings.append(f"{key}: annotation {names.IGNORE_FIELDS}: {error}")
+    return paths, warnings
+
+
+def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
+    """Yield what an autoscaler scales. A ScaledObject is KEDA's, which means a Deployment where it names no kind."""
+    key = key_of(manifest)
+    if key[:2] not in (("autoscaling", "HorizontalPodAutoscaler"), ("keda.sh", "ScaledObject")):
+        return
+    reference = _get(manifest, ("spec", "scaleTargetRef"))
+    if isinstance(reference, Mapping) and isinstance(reference.get("name"), str):
+        group = str(reference.get("apiVersion") or "apps/v1").rpartition("/")[0]
+        yield ObjectKey(group, str(reference.get("kind") or "Deployment"), key.namespace, reference["name"])
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Leave out what lies in another one."""
+    return [path for path in paths if not any(path[: len(other)] == other for other in paths if other != path)]
+
+
+def _get(value: Any, path: Path) -> Any:
+    for step in path:
+        if not isinstance(value, Mapping) or step not in value:
+            return _ABSENT
+        value = value[step]
+    return value
+
+
+def _without(manifest: Manifest, path: Path) -> Manifest:
+    step, *rest = path
+    kept = {name: value for name, value in manifest.items() if name != step}
+    if rest and (inner := _without(manifest[step], tuple(rest))):
+        kept[step] = inner
+    # In the order in which they stood: equal objects are to have equal bytes.
+    return {name: kept[name] for name in manifest if name in kept}

@@ -1,0 +1,161 @@
+"""Reading what the watches do not say: objects without our label, and entries whose hash this process never saw.
+
+The requests are few: one LIST where a namespace gets many objects of a kind, else a GET each, all of metadata only.
+What a request says no to is left as the error of those objects. Objects are read as the account that applies them, so
+that nobody learns of what it may not read; what carries our label is listed as the controller, which watches it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from controller.apply.drift import covers, equal_by_value
+from controller.apply.drift_details import Drifted, explain
+from controller.apply.ignored_fields import REPLICAS, has_field, without
+from controller.apply.object.pool import Pool
+from controller.apply.options import Job
+from controller.apply.ownership import Owner, make_body
+from controller.apply.plan import Task
+from controller.kube.client import ApiError, Client, User
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey, Record, entry_of, is_scaled, project
+
+LIST_FROM = 4
+Looked = Mapping[ObjectKey, Record | ApiError | None]
+Compared = Mapping[ObjectKey, bool | ApiError]
+
+
+class Looker:
+    """Reads metadata of objects.
+
+    Args:
+        pool: for requests at the same time.
+    """
+
+    def __init__(self, client: Client, pool: Pool) -> None:
+        self._client, self._pool = client, pool
+
+    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> Looked:
+        """Return what is there: None for what is not, an ApiError for what could not be read."""
+        collections: dict[str, list[tuple[ObjectKey, Resource]]] = defaultdict(list)
+        for key, resource in wanted:
+            collections[resource.path(key.namespace)].append((key, resource))
+        found: dict[ObjectKey, Record | ApiError | None] = {}
+        rest: list[tuple[ObjectKey, Resource]] = []
+        for path, items in collections.items():
+            if len(items) >= LIST_FROM:
+                listed, complete = self._list(path, items, user)
+                found |= listed
+                rest += [] if complete else [item for item in items if item[0] not in listed]
+            else:
+                rest += items
+        read = self._pool.run(partial(self.read, user=user), rest, user)
+        found |= zip((key for key, _ in rest), read, strict=True)
+        return found
+
+    def _list(
+        self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
+    ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
+        """Return what one page says of the items, and whether it is the whole collection."""
+        try:
+            manifests, more = self._client.acting_as(user).list_page(path, metadata=True)
+        except ApiError:
+            return {}, False
+        first = items[0][0]
+        records = (project(manifest, first.group, first.kind) for manifest in manifests)
+        wanted = {key for key, _ in items}
+        listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in wanted}
+        return (listed, False) if more else ({key: listed.get(key) for key in wanted}, True)
+
+    def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
+        """Look at one object, on the caller's thread."""
+        key, resource = item
+        try:
+            value = self._client.acting_as(user).get(resource.path(key.namespace, key.name), metadata=True).value
+        except ApiError as error:
+            return None if error.status == HTTPStatus.NOT_FOUND else error
+        return project(value, key.group, key.kind)
+
+    def compare(self, tasks: Sequence[tuple[Task, Resource]], job: Job) -> Compared:
+        """Say which objects are as this revision has them, although no hash is known (README.md, Drift).
+
+        An ApiError stands for what could not be read now: that is no reason to apply everything again.
+        """
+        collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
+        for task, resource in tasks:
+            collections[resource.group, resource.kind].append((task, resource))
+        same: dict[ObjectKey, bool | ApiError] = {}
+        client = self._client.acting_as(job.user)
+        for items in collections.values():
+            try:
+                entries = self._owned(items, job.owner)
+            except ApiError as error:
+                same |= {task.target.key: error.transient and error for task, _ in items}
+                continue
+            for task, resource in items:
+                manifest = entries.get(task.target.key)
+                body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
+                same[task.target.key] = manifest is not None and _is_same(client, manifest, body, resource, job.owner)
+        return same
+
+    def account(self, task: Task, resource: Resource, job: Job) -> Drifted | None:
+        """Say what has become of an object that is not repaired; None: it has our values, whoever holds them.
+
+        It is read once for each of its versions.
+        """
+        key, ledger = task.target.key, job.ledger
+        if task.record is None:
+            return Drifted(key=key, state="gone")
+        version, known = ledger.accounts.get(key, ("", None))
+        if version != task.record.resource_version:
+            known = self._account(task, resource, job)
+            ledger.accounts[key] = (task.record.resource_version, known)
+        return known
+
+    def _account(self, task: Task, resource: Resource, job: Job) -> Drifted | None:
+        key = task.target.key
+        body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
+        try:
+            live = self._client.acting_as(job.user).get(resource.path(key.namespace, key.name)).value
+        except ApiError as error:
+            return Drifted(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
+        if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
+            return None
+        return explain(key, live, body, names.field_manager(job.owner.name))
+
+    def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
+        """Return the metadata, managedFields included, of one owner's objects of a kind."""
+        key, resource = items[0][0].target.key, items[0][1]
+        selector = f"{names.OWNER_LABEL}={owner.name}"
+        manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
+        return {project(manifest, key.group, key.kind).key: manifest for manifest in manifests}
+
+
+def _is_same(
+    client: Client, manifest: Mapping[str, Any], body: Mapping[str, Any], resource: Resource, owner: Owner
+) -> bool | ApiError:
+    entry = entry_of(manifest, names.field_manager(owner.name))
+    if entry is not None:
+        fields = entry.get("fieldsV1") or {}
+        return entry.get("apiVersion") == body["apiVersion"] and covers(fields, _compared(body, manifest))
+    return not manifest["metadata"].get("managedFields") and _has_values(client, body, resource)
+
+
+def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool | ApiError:
+    """Compare an object whose managedFields were wiped by its values: that is no drift by itself."""
+    metadata = body["metadata"]
+    try:
+        live = client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
+    except ApiError as error:
+        return error.status != HTTPStatus.NOT_FOUND and error
+    return equal_by_value(body, live)
+
+
+def _compared(body: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields that an object is to have: of one that an autoscaler scales without the replicas."""
+    return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body

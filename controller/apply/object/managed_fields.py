@@ -1,0 +1,297 @@
+"""Curing an object of managedFields entries that make our apply fail, or leave behind what we do not want.
+
+Entries are rewritten by a merge patch that names the resourceVersion that was read, so that no newer one is lost
+ (README.md, Drift, Ownership, Replies). Which entries become which is pure; the functions that take a client send.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from api import names
+from controller.apply.drift import merge_keys
+from controller.apply.ignored_fields import Path
+from controller.kube.client import Client
+from controller.observe.records import entry_of
+
+Entry = Mapping[str, Any]
+Tree = dict[str, Any]
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# The server makes this one for what has no entries when it is applied first, such as after all were wiped.
+_BEFORE_FIRST_APPLY = "before-first-apply"
+_REPLACED = frozenset({"kubectl-client-side-apply", "helm", _BEFORE_FIRST_APPLY})
+
+
+def migrate_entries(client: Client, path: str, api_version: str) -> None:
+    """Set the apiVersion of all entries to ours: one of an older version may lack a field that a newer one defaults.
+
+    Raises: ApiError.
+    """
+    metadata = _read(client, path)
+    _write_entries(client, path, metadata, [{**entry, "apiVersion": api_version} for entry in _entries(metadata)])
+
+
+def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -> None:
+    """Give fields of ours up to the manager of what is only set at creation: an apply without them leaves them alone.
+
+    Args:
+        client: sends.
+        path: of the object.
+        paths: of the fields.
+        owner: name of the BundleDeployment.
+
+    Raises: ApiError; ValueError for a part of a field that is replaced as a whole.
+    """
+    metadata = _read(client, path)
+    entries = left_fields({"metadata": metadata}, paths, owner)
+    if entries is not None:
+        _write_entries(client, path, metadata, entries)
+
+
+def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager: str) -> bool:
+    """Move the list items that others put in place of ours into our entry, so that our next apply removes them.
+
+    Args:
+        client: sends.
+        path: of the object.
+        body: the object as it is applied.
+        manager: our field manager.
+
+    Returns: whether there were any.
+    Raises: ApiError.
+    """
+    metadata = _read(client, path)
+    if entry_of({"metadata": metadata}, manager) is None:
+        live = client.get(path).value
+        metadata, entries = live["metadata"], claimed_items(live, body, manager)
+    else:
+        entries = moved_items({"metadata": metadata}, body, manager)
+    if entries is None:
+        return False
+    _write_entries(client, path, metadata, entries)
+    return True
+
+
+def drop_replaced_entries(
+    client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
+) -> Any:
+    """Take away the entries that would keep for ever what we drop later; returns the metadata after that.
+
+    Args:
+        client: sends.
+        path: of the object.
+        metadata: of the reply to our apply.
+        owner: name of the BundleDeployment.
+        adopted: the object was somebody else's: what it was applied with before is replaced.
+        leaves: fields of it are set at creation and then left alone.
+
+    Raises: ApiError.
+    """
+    entries = _entries(metadata)
+    kept = [entry for entry in entries if not _is_replaced(entry, owner, adopted=adopted, leaves=leaves)]
+    marked = adopted and LAST_APPLIED in (metadata.get("annotations") or {})
+    if len(kept) == len(entries) and not marked:
+        return metadata
+    return _write_entries(client, path, metadata, kept, annotations={LAST_APPLIED: None} if marked else None)
+
+
+def has_keyed_items(value: Any) -> bool:
+    """Whether an object has a list of objects at all: only items of such can be renamed."""
+    if isinstance(value, dict):
+        return any(has_keyed_items(item) for name, item in value.items() if name != "ownerReferences")
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
+
+
+def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
+    """Return the entries with the items that replaced ours moved into ours; None if there are none. Pure.
+
+    Such an item is one that an Update entry holds, that we do not want, in a list that lost one that we do want.
+    """
+    ours = entry_of(manifest, manager)
+    if ours is None or ours.get("apiVersion") != body["apiVersion"]:
+        return None
+    fields: Tree = ours.get("fieldsV1") or {}
+    entries: list[Entry] = []
+    found = False
+    for entry in _entries(manifest["metadata"]):
+        strays = _strays(ours["fieldsV1"], entry.get("fieldsV1") or {}, body) if _is_update(entry, ours) else {}
+        if not strays:
+            entries.append(entry)
+            continue
+        found = True
+        fields = _united(fields, strays)
+        if rest := _without(entry["fieldsV1"], strays):
+            entries.append({**entry, "fieldsV1": rest})
+    return [{**entry, "fieldsV1": fields} if entry == ours else entry for entry in entries] if found else None
+
+
+def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) -> list[Entry] | None:
+    """Return the entries with fields moved from ours to the initial manager's; None if ours has none of them. Pure.
+
+    Raises: ValueError for a part of a field that is replaced as a whole.
+    """
+    ours = entry_of(manifest, names.field_manager(owner))
+    claimed: Tree = (ours or {}).get("fieldsV1") or {}
+    moved: Tree = {}
+    for path in paths:
+        moved = _united(moved, _claimed(claimed, path))
+    if ours is None or not moved:
+        return None
+    initial = entry_of(manifest, names.initial_field_manager(owner))
+    before: Tree = (initial or {}).get("fieldsV1") or {}
+    kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
+    theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": _united(before, moved)}
+    return [*kept, {**ours, "fieldsV1": _without(claimed, moved)}, theirs]
+
+
+def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
+    """Return the entries with one of ours that claims the items in place of ours; None if there are none. Pure.
+
+    For an object whose entries were wiped: such an item is one that we do not want, in a list that lost one that we do
+    want. Without our entry, and without a schema, lists are told by what Kubernetes' own kinds have.
+    """
+    strays = _strays_by_value(body, live, ())
+    if not strays:
+        return None
+    ours = {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": body["apiVersion"],
+        "fieldsType": "FieldsV1",
+        "fieldsV1": strays,
+    }
+    return [*_entries(live["metadata"]), ours]
+
+
+def _strays_by_value(wanted: Any, live: Any, path: Path) -> Tree:
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        below = {f"f:{name}": _strays_by_value(item, live.get(name), (*path, name)) for name, item in wanted.items()}
+        return {name: strays for name, strays in below.items() if strays}
+    if isinstance(wanted, list) and isinstance(live, list) and (keys := merge_keys(wanted, path)):
+        return _stray_items_by_value(wanted, live, path, keys)
+    return {}
+
+
+def _stray_items_by_value(wanted: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
+    names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
+    lost = any(not any(_stands_for(name, item) for name, _ in names_of) for item in wanted)
+    strays: Tree = {}
+    for name, there in names_of:
+        item = next((item for item in wanted if _stands_for(name, item)), None)
+        if item is None and lost:
+            strays[name] = {".": {}}
+        elif item is not None and (below := _strays_by_value(item, there, path)):
+            strays[name] = below
+    return strays
+
+
+def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Return how a tree of fields names a list item."""
+    found = {key: item[key] for key in keys if key in item}
+    return f"k:{json.dumps(found, sort_keys=True, separators=(',', ':'))}"
+
+
+def _claimed(tree: Tree, path: Path) -> Tree:
+    """Return the part of a tree that stands for a field and all that is below it; nothing if it is not claimed."""
+    found: Any = tree
+    for depth, step in enumerate(path):
+        if depth and not found:
+            whole, part = ".".join(path[:depth]), ".".join(path)
+            raise ValueError(f"{part} cannot be ignored by itself, since {whole} is replaced as a whole; ignore that")
+        if f"f:{step}" not in found:
+            return {}
+        found = found[f"f:{step}"]
+    for step in reversed(path):
+        found = {f"f:{step}": found}
+    return dict(found)
+
+
+def _is_update(entry: Entry, ours: Entry) -> bool:
+    is_update = entry.get("operation") == "Update" and not entry.get("subresource")
+    return is_update and entry.get("apiVersion") == ours.get("apiVersion")
+
+
+def _is_replaced(entry: Entry, owner: str, *, adopted: bool, leaves: bool) -> bool:
+    name, operation = entry.get("manager", ""), entry.get("operation")
+    if name == names.field_manager(owner) or entry.get("subresource"):
+        return False
+    if name.startswith(names.initial_field_manager("")):
+        return name != names.initial_field_manager(owner) or not leaves
+    if not adopted:
+        return name == _BEFORE_FIRST_APPLY and operation == "Update"
+    other_bundle = operation == "Apply" and name.startswith(names.field_manager(""))
+    return other_bundle or (name in _REPLACED and operation == "Update")
+
+
+def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
+    """Return the part of their tree that stands for items in place of ours."""
+    if isinstance(value, dict):
+        below = {
+            f"f:{name}": _strays(ours.get(f"f:{name}", {}), theirs[f"f:{name}"], item)
+            for name, item in value.items()
+            if f"f:{name}" in theirs
+        }
+        return {name: strays for name, strays in below.items() if strays}
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return _stray_items(ours, theirs, value)
+    return {}
+
+
+def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -> Tree:
+    lost = any(not any(_stands_for(name, item) for name in ours if name.startswith("k:")) for item in items)
+    strays: Tree = {}
+    for name, child in theirs.items():
+        if not name.startswith("k:"):
+            continue
+        item = next((item for item in items if _stands_for(name, item)), None)
+        if item is None and lost and name not in ours:
+            strays[name] = child or {".": {}}
+        elif item is not None and (below := _strays(ours.get(name, {}), child, item)):
+            strays[name] = below
+    return strays
+
+
+def _stands_for(name: str, item: Mapping[str, Any]) -> bool:
+    """Whether the keys of a list item in a tree are those of an item; one that it lacks is the server's default."""
+    keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
+    return any(key in item for key in keys) and all(key not in item or item[key] == of for key, of in keys.items())
+
+
+def _united(left: Tree, right: Tree) -> Tree:
+    return {**left, **{name: _united(left.get(name, {}), child) for name, child in right.items()}}
+
+
+def _without(tree: Tree, taken: Tree) -> Tree:
+    """Return a tree without a part of it; nodes that held nothing else go, too, since an empty one claims a field."""
+    rest: Tree = {}
+    for name, child in tree.items():
+        if name not in taken:
+            rest[name] = child
+        elif taken[name] and (left := _without(child, taken[name])):
+            rest[name] = left
+    return rest
+
+
+def _entries(metadata: Mapping[str, Any]) -> list[Entry]:
+    return list(metadata.get("managedFields") or [])
+
+
+def _read(client: Client, path: str) -> Mapping[str, Any]:
+    metadata: Mapping[str, Any] = client.get(path, metadata=True).value["metadata"]
+    return metadata
+
+
+def _write_entries(
+    client: Client,
+    path: str,
+    metadata: Mapping[str, Any],
+    entries: Iterable[Entry],
+    annotations: Mapping[str, None] | None = None,
+) -> Any:
+    patch: Tree = {"resourceVersion": metadata["resourceVersion"], "managedFields": list(entries)}
+    if annotations:
+        patch["annotations"] = annotations
+    return client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]

@@ -1,0 +1,110 @@
+"""Giving an object up without deleting it, and making way for taking one back.
+
+Never by an empty apply: that would delete all fields we own (README.md, Ownership).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import Resource
+from controller.observe.records import ObjectKey
+
+_MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
+
+
+def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
+    """Take our marks and our managedFields entry off an object; its data stays, and it says whose it was.
+
+    An object that is gone is released. One that changes meanwhile is tried again once.
+
+    Raises: ApiError.
+    """
+    _give_up(client, resource.path(key.namespace, key.name), owner, {names.RELEASED_FROM: owner})
+
+
+def withdraw(client: Client, path: str, owner: str) -> None:
+    """Take them off an object that was never ours: somebody else made it just before our first apply.
+
+    What that apply added to it stays, as nobody's.
+
+    Raises: ApiError.
+    """
+    _give_up(client, path, owner, {})
+
+
+def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
+    """Whether anybody else has set fields of an object itself, not only of a subresource."""
+    ours = _managers(owner)
+    entries = manifest["metadata"].get("managedFields") or []
+    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries)
+
+
+def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
+    for attempt in (1, 2):
+        try:
+            _patch_given_up(client, path, owner, annotations)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return
+            if error.status != HTTPStatus.CONFLICT or attempt == 2:  # noqa: PLR2004 - the last attempt
+                raise
+        else:
+            return
+
+
+def _managers(owner: str) -> tuple[str, str]:
+    return (names.field_manager(owner), names.initial_field_manager(owner))
+
+
+def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
+    metadata = client.get(path, metadata=True).value["metadata"]
+    ours = _managers(owner)
+    entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") not in ours]
+    patch: dict[str, Any] = {
+        "resourceVersion": metadata["resourceVersion"],
+        "labels": {names.OWNER_LABEL: None},
+        "annotations": {**dict.fromkeys(_MARKS), **annotations},
+        "ownerReferences": _without_ours(metadata, owner),
+        # An empty list is ignored by the server, a list with one empty entry clears it (Kubernetes, server-side apply).
+        "managedFields": entries or [{}],
+    }
+    client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
+
+
+def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[dict[str, Any]] | None:
+    """Return the owner references of everybody else: to give an object up takes it from nobody."""
+    references = metadata.get("ownerReferences") or []
+    return [each for each in references if not _is_ours(each, owner)] or None
+
+
+def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
+    group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+    return (group, reference.get("kind"), reference.get("name")) == (names.GROUP, names.KIND, owner)
+
+
+def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:
+    """Take off what hinders taking an object back: another controller reference, and the mark of its release.
+
+    The object must still have the resourceVersion that was judged: 409 otherwise.
+
+    Returns: the resourceVersion after that.
+    Raises: ApiError.
+    """
+    path = resource.path(key.namespace, key.name)
+    metadata = client.get(path, metadata=True).value["metadata"]
+    patch: dict[str, Any] = {"resourceVersion": resource_version, "annotations": {names.RELEASED_FROM: None}}
+    if metadata.get("ownerReferences"):
+        patch["ownerReferences"] = _without_controller(metadata)
+    reply = client.merge_patch(path, {"metadata": patch}, metadata=True).value
+    version: str = reply["metadata"]["resourceVersion"]
+    return version
+
+
+def _without_controller(metadata: dict[str, Any]) -> list[dict[str, Any]] | None:
+    others = [reference for reference in metadata.get("ownerReferences") or [] if not reference.get("controller")]
+    return others or None

@@ -1,0 +1,349 @@
+"""Sending one object, and doing at once what its refusal asks for: judge again, heal, make its namespace.
+
+Each of these is done once for an object and pass; what still fails then has its reason, and is tried again by the class
+of that (README.md, Replies). Runs on the threads of the pool, and asks nothing of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.apply.crd_upgrade.inspector import Inspector
+from controller.apply.dependencies import out_of_date
+from controller.apply.drift_details import Drifted, explain
+from controller.apply.failures.missing_rights import MissingRightsError, for_apply
+from controller.apply.failures.replies import Action as Cure
+from controller.apply.failures.replies import Failure, classify
+from controller.apply.ignored_fields import REPLICAS, has_field, united, without
+from controller.apply.object import managed_fields as heal
+from controller.apply.object.concurrency import Hastes
+from controller.apply.object.lookup import Looker
+from controller.apply.object.release import is_shared, make_way, withdraw
+from controller.apply.options import Job
+from controller.apply.outcome import Outcome
+from controller.apply.ownership import make_body
+from controller.apply.plan import Action, Task, decide_about
+from controller.kube.client import ApiError, Client, Response
+from controller.kube.discovery import Discovery
+from controller.kube.resources import Resource
+from controller.observe.health import NOT_OBSERVED, needs_full_object
+from controller.observe.records import ObjectKey, Record, project
+from controller.observe.watches import Watches
+from controller.retries import Retries
+
+NOT_SERVED_YET_SECONDS = 0.3
+log = logging.getLogger(__name__)
+
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One object on its way."""
+
+    task: Task
+    resource: Resource
+    job: Job
+    client: Client
+    """Acts as the account of the BundleDeployment."""
+    cured: frozenset[Cure] = frozenset()
+    """What was done about refusals already."""
+
+    @property
+    def path(self) -> str:
+        key = self.task.target.key
+        return self.resource.path(key.namespace, key.name)
+
+    @property
+    def manager(self) -> str:
+        return names.field_manager(self.job.owner.name)
+
+    def body(self) -> dict[str, Any]:
+        target = self.task.target
+        return (
+            dict(target.manifest) if target.bare else make_body(target.manifest, self.job.owner, orphan=self.job.orphan)
+        )
+
+
+class Sender:
+    """Applies objects."""
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        watches: Watches,
+        retries: Retries,
+        looker: Looker,
+        *,
+        hastes: Hastes,
+    ) -> None:
+        self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
+        self._looker, self._hastes = looker, hastes
+
+    def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
+        """Do what a task says, now that nothing hinders it; no exception but a bug."""
+        client = self._client.acting_as(job.user)
+        return self._carry_out(_Request(task=task, resource=resource, job=job, client=client))
+
+    def decide(self, task: Task, found: Record | ApiError | None, job: Job) -> Task:
+        """Settle what a task means for an object that was looked at."""
+        if isinstance(found, ApiError):
+            return self.refuse(task, found, job)
+        return decide_about(task.target, found, job)
+
+    def refuse(self, task: Task, error: ApiError, job: Job) -> Task:
+        """Leave an object alone that could not be read."""
+        failure = classify(error, task.target.key, install_namespace=job.install_namespace)
+        return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, job))
+
+    def fail(self, task: Task, error: BundleError, job: Job) -> Outcome:
+        """Note a failure, and return it."""
+        self._retries.failed(job.owner.name, task.target.key, job.attempt(task.target), error)
+        about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
+        log.warning("object not applied", extra={**about, "reason": error.reason.value, "problem": error.message})
+        if error.reason in _NAMESPACE_GONE:  # so that it is looked at before the next try
+            job.ledger.used.pop(_namespace_of(task), None)
+        return Outcome(task=task, error=error, tried=True)
+
+    def _carry_out(self, request: _Request) -> Outcome:
+        task = request.task
+        match task.action:
+            case Action.NONE:
+                return Outcome(task=task, record=task.record)
+            case Action.USE:
+                return Outcome(task=task)
+            case Action.REFUSE:
+                return self.fail(task, task.refusal, request.job) if task.refusal else Outcome(task=task)
+            case Action.AWAIT:
+                return Outcome(task=task, error=_terminating(task))
+            case _:
+                return self._send(request)
+
+    def _send(self, request: _Request) -> Outcome:
+        task, job = request.task, request.job
+        if not job.proceed():
+            return Outcome(task=task, error=out_of_date(task))
+        try:
+            return self._apply(request)
+        except BundleError as error:
+            return self.fail(task, error, job)
+        except ApiError as error:
+            failure = classify(error, task.target.key, install_namespace=job.install_namespace)
+        try:
+            cured = None if failure.action in request.cured else self._cure(request, failure)
+        except ApiError as error:
+            failure, cured = classify(error, task.target.key, install_namespace=job.install_namespace), None
+        if cured is None:
+            return self.fail(task, self._error(failure, task, job), job)
+        return self._carry_out(replace(cured, cured=cured.cured | {failure.action}))
+
+    # what a refusal asks for
+
+    def _cure(self, request: _Request, failure: Failure) -> _Request | None:
+        """Do what may help against a refusal; returns what to send after that, None if there is nothing to be done.
+
+        Raises: ApiError.
+        """
+        match failure.action:
+            case Cure.JUDGE_AGAIN:
+                # Not by the pool, of which this thread is one: all of them might wait for each other.
+                found = self._looker.read((request.task.target.key, request.resource), request.job.user)
+                return replace(request, task=self.decide(request.task, found, request.job))
+            case Cure.MIGRATE_ENTRIES:
+                heal.migrate_entries(request.client, request.path, request.resource.api_version)
+                return request
+            case Cure.TAKE_OVER_ITEMS:
+                taken = heal.take_over_items(request.client, request.path, request.body(), request.manager)
+                return request if taken else None
+            case Cure.CREATE_NAMESPACE:
+                return request if self._create_namespace(request) else None
+            case _:
+                return None
+
+    def _create_namespace(self, request: _Request) -> bool:
+        """Make the install namespace anew, which went since it was looked at, unless the bundle brings it."""
+        target = request.job.wanted.by_key.get(_namespace_of(request.task))
+        if target is None or not target.bare:
+            return False
+        path = f"/api/v1/namespaces/{target.key.name}"
+        request.client.apply(path, target.manifest, manager=request.manager, force=False)
+        return True
+
+    def _error(self, failure: Failure, task: Task, job: Job) -> BundleError:
+        if failure.action is Cure.REFRESH_DISCOVERY:
+            return self._not_served(failure, task, job)
+        if failure.missing:
+            return MissingRightsError(failure.message, failure.account, for_apply(failure.missing))
+        return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+
+    def _not_served(self, failure: Failure, task: Task, job: Job) -> BundleError:
+        """Tell a kind that is gone from one that is not served everywhere yet: with one server for under 0.3 s."""
+        self._discovery.invalidate()
+        message = f"{task.target.key}: waits until its kind is served"
+        if task.target.kind[::2] in job.wanted.resources:
+            return BundleError(Reason.WAITING_FOR_CRD, message, retry_after=NOT_SERVED_YET_SECONDS)
+        try:
+            known = self._discovery.resource(task.target.kind)
+        except ApiError:
+            known = None
+        if known:
+            return BundleError(failure.reason, message, retry_after=NOT_SERVED_YET_SECONDS)
+        return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+
+    # the request
+
+    def _apply(self, request: _Request) -> Outcome:
+        task, job = request.task, request.job
+        if task.action is Action.CREATE and task.target.initial:
+            self._create_with_initial(request)
+            # From now on it is there, and ours: what is left to do is to be without what was only set at creation.
+            return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
+        warnings = self._inspect(request)
+        if not job.proceed():  # to look at many objects takes its time
+            return Outcome(task=task, error=out_of_date(task))
+        body = self._prepare(request, request.body())
+        reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
+        self._retries.succeeded(job.owner.name, task.target.key)
+        warnings = (*reply.warnings, *warnings)
+        if task.target.bare:
+            return Outcome(task=task, tried=True, warnings=warnings)
+        about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
+        log.info("object applied", extra={**about, "action": task.action.value})
+        record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
+        repaired = _is_repair(task, job) and not _was_idle(task, record)
+        if repaired:
+            job.ledger.repaired(task.target.key)
+        error = _terminating(task) if record.deleting else None
+        return Outcome(task=task, error=error, tried=True, repaired=repaired, record=record, warnings=warnings)
+
+    def _inspect(self, request: _Request) -> tuple[str, ...]:
+        """Ask whether a CustomResourceDefinition may be changed to what it is to be; returns warnings.
+
+        Not where somebody's change is put right: what we applied was looked at then.
+
+        Raises: BundleError (UnsafeCRDUpgrade), ApiError.
+        """
+        task = request.task
+        if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK):
+            return ()
+        return Inspector(request.client).inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
+
+    def _create_with_initial(self, request: _Request) -> None:
+        """Create an object with the fields that are then left alone, and give these up.
+
+        Its digest is that of what is sent: should the next apply not come, the object is not as it is wanted.
+        """
+        target, owner = request.task.target, request.job.owner
+        body = make_body(united(target.manifest, target.initial), owner, orphan=request.job.orphan)
+        self._send_apply(request, body, force=False)
+
+    def _send_apply(self, request: _Request, body: Mapping[str, Any], *, force: bool) -> Response:
+        reply = self._hastes.of(request.job.user).watch(
+            lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
+        )
+        owner = request.job.owner.name
+        existed = not force and reply.status == HTTPStatus.OK
+        if existed and not request.task.target.bare and is_shared(reply.value, owner):
+            # Equal values are no conflict, and would make us owners of what was not judged (README.md, The request).
+            withdraw(request.client, request.path, owner)
+            raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "exists already, since somebody was faster")
+        return reply
+
+    def _prepare(self, request: _Request, body: dict[str, Any]) -> Mapping[str, Any]:
+        """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
+        task, record = request.task, request.task.record
+        if _is_repair(task, request.job) and request.job.ledger.is_fought_over(task.target.key):
+            request.job.ledger.fights[task.target.key] = self._explain(request, body)
+        try:
+            if task.target.leeway.paths:
+                self._leave_fields(request)
+            if task.action is Action.REPAIR:
+                self._take_strays(request, body)
+            elif task.action is Action.TAKE_BACK and record:
+                body = {**body, "metadata": {**body["metadata"], "resourceVersion": self._make_way(request, record)}}
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            raise ApiError(HTTPStatus.CONFLICT, "Gone", "is gone since it was looked at") from error
+        is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
+        return without(body, [REPLICAS]) if is_scaled else body
+
+    def _leave_fields(self, request: _Request) -> None:
+        target = request.task.target
+        try:
+            heal.leave_fields(request.client, request.path, target.leeway.paths, request.job.owner.name)
+        except ValueError as error:
+            raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
+
+    def _explain(self, request: _Request, body: Mapping[str, Any]) -> Drifted:
+        key = request.task.target.key
+        if request.task.action is Action.CREATE:
+            return Drifted(key=key, state="gone")
+        try:
+            live = request.client.get(request.path, metadata=True).value
+        except ApiError:
+            return Drifted(key=key)  # it is put right, whoever changed it
+        return explain(key, live, body, request.manager)
+
+    def _take_strays(self, request: _Request, body: dict[str, Any]) -> None:
+        # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
+        if heal.has_keyed_items(body):
+            heal.take_over_items(request.client, request.path, body, request.manager)
+
+    def _make_way(self, request: _Request, record: Record) -> str:
+        """Return the version to take an object back at."""
+        if not (request.task.evicts or record.released_from):
+            return record.resource_version
+        return make_way(request.client, request.resource, record.key, record.resource_version)
+
+    def _tidied(self, request: _Request, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Drop the entries that our apply has left beside ours; to fail in that is no failure of the apply."""
+        adopted = request.task.action is Action.TAKE_BACK
+        try:
+            metadata = heal.drop_replaced_entries(
+                request.client,
+                request.path,
+                value["metadata"],
+                request.job.owner.name,
+                adopted=adopted,
+                leaves=bool(request.task.target.leeway.paths),
+            )
+        except ApiError as error:
+            about = {"BundleDeployment": request.job.owner.name, "object": str(request.task.target.key)}
+            log.warning("entries of other field managers stay", extra={**about, "reply": str(error)})
+            return value
+        return {**value, "metadata": metadata}
+
+    def _project(self, value: Mapping[str, Any], key: ObjectKey) -> Record:
+        verdict = NOT_OBSERVED if needs_full_object(key.group, key.kind) else None
+        return project(value, key.group, key.kind, verdict)
+
+
+def _is_repair(task: Task, job: Job) -> bool:
+    """Whether an apply puts right what somebody has changed or taken away."""
+    is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in job.ledger.left
+    return task.action is Action.REPAIR or is_lost
+
+
+def _was_idle(task: Task, record: Record) -> bool:
+    """Whether an apply has changed nothing: only the entry was rewritten, as another schema of the kind has it done."""
+    return task.record is not None and task.record.resource_version == record.resource_version
+
+
+def _namespace_of(task: Task) -> ObjectKey:
+    return ObjectKey("", "Namespace", "", task.target.key.namespace)
+
+
+def _terminating(task: Task) -> BundleError:
+    is_namespace = task.target.key[:2] == ("", "Namespace")
+    reason = Reason.NAMESPACE_TERMINATING if is_namespace else Reason.APPLYING
+    return BundleError(reason, f"{task.target.key}: is being deleted; it is applied again when it is gone")

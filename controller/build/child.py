@@ -1,0 +1,157 @@
+"""A rendering in a process of its own, with a limit to its address space: what is too large is refused.
+
+It runs the same code on the same request (rendering.py), and hands back the revision as the revision store keeps it:
+compressed, so that it takes little until it is worked on. Request and answer are files in the scratch folder of the
+rendering. Where the system runs out of memory the child goes first.
+
+Not here: which rendering is made so (builder.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+from typing import Any, NoReturn
+
+from api.errors import BundleError
+from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
+from api.v1alpha2.conditions import Reason
+from controller.build.rendering import render
+from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
+from controller.content.disk import full_disk_reported
+from controller.content.limits import describe_bytes
+from controller.formats.budget import estimate
+from controller.processes.confinement import STARTING, confined
+
+_REQUEST, _TERMS, _OBJECTS, _ERROR, _COMPLAINT = "request", "terms", "objects", "error", "complaint"
+_TICK = 0.05  # seconds between two looks at deadline and cancel token
+_PROGRAM_BYTES = 160 * MEBIBYTE
+"""Address space of the interpreter and our modules, of which a quarter is used."""
+_COMPLAINT_BYTES = 4096
+_OUT_OF_MEMORY = 12  # exit status: ENOMEM
+
+
+def address_space(limits: Limits) -> int:
+    """Return the address space of a child, bytes: enough for what the budgets allow."""
+    return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
+
+
+def render_aside(format_name: str, request: RenderRequest) -> PackedRevision:
+    """Return what `rendering.render` makes of a request, which is made by a child.
+
+    Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
+    """
+    means = request.means
+    if means.scratch is None:
+        raise RuntimeError("rendering aside needs a scratch folder")
+    folder = means.scratch / "aside"
+    with full_disk_reported("content store"):
+        folder.mkdir()
+        (folder / _REQUEST).write_text(json.dumps(_write_request(format_name, request)), encoding="utf-8")
+        status = _run(folder, means)
+    if (folder / _ERROR).exists():
+        error = json.loads((folder / _ERROR).read_bytes())
+        raise BundleError(Reason(error["reason"]), error["message"])
+    if status == _OUT_OF_MEMORY or status < 0:
+        problem = f"making the revision takes more than {describe_bytes(address_space(means.limits))} of memory"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle")
+    if status:
+        complaint = (folder / _COMPLAINT).read_bytes()[-_COMPLAINT_BYTES:].decode(errors="replace")
+        raise RuntimeError(f"rendering aside ended with {status}: {complaint}")
+    digest, _, terms = (folder / _TERMS).read_bytes().partition(b"\n")
+    return unpack_terms(digest.decode(), terms, (folder / _OBJECTS).read_bytes())
+
+
+def _run(folder: Path, means: Means) -> int:
+    """Run the child to its end, and return its status."""
+    limits = {"as": address_space(means.limits), "core": 0, "cpu": int(means.seconds) + 1}
+    command = confined([sys.executable, "-P", "-m", __name__, str(folder)], **limits)
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8"}
+    quiet = subprocess.DEVNULL
+    with (folder / _COMPLAINT).open("wb") as complaint:
+        with STARTING:
+            process = subprocess.Popen(
+                command, stdin=quiet, stdout=quiet, stderr=complaint, env=environment, cwd="/", start_new_session=True
+            )
+        with process:
+            try:
+                return _await(process, means)
+            finally:
+                process.kill()
+
+
+def _await(process: subprocess.Popen[bytes], means: Means) -> int:
+    deadline = time.monotonic() + means.seconds
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(_TICK)
+        if means.cancelled.is_set():
+            raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+        if time.monotonic() >= deadline:
+            problem = f"making the revision takes more than {means.seconds:g} s"
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle, or raise --render-timeout")
+
+
+def _write_request(format_name: str, request: RenderRequest) -> dict[str, Any]:
+    """Return a request as JSON; of its means only what decides about texts: a child runs no program."""
+    return {
+        "format": format_name,
+        "name": request.name,
+        "installNamespace": request.install_namespace,
+        "root": str(request.tree.root),
+        "destinations": list(request.tree.destinations),
+        "config": request.config,
+        "kubernetesVersion": request.capabilities.kubernetes_version,
+        "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
+        "scratch": str(request.means.scratch),
+        "limits": asdict(request.means.limits),
+    }
+
+
+def _read_request(value: Mapping[str, Any]) -> RenderRequest:
+    return RenderRequest(
+        name=value["name"],
+        install_namespace=value["installNamespace"],
+        tree=ContentTree(root=Path(value["root"]), destinations=tuple(value["destinations"])),
+        config=value["config"],
+        capabilities=Capabilities(
+            kubernetes_version=value["kubernetesVersion"],
+            kinds={(group, version, kind): scope for group, version, kind, scope in value["kinds"]},
+        ),
+        means=Means(scratch=Path(value["scratch"]), cancelled=Event(), limits=Limits(**value["limits"])),
+    )
+
+
+# the child
+
+
+def main(folder: Path) -> None:
+    """Render what is asked for in a folder, and leave the answer there."""
+    with suppress(OSError):  # where procfs is read-only
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    value = json.loads((folder / _REQUEST).read_bytes())
+    try:
+        with full_disk_reported("content store"):
+            revision = pack(render(value["format"], _read_request(value)))
+            (folder / _OBJECTS).write_bytes(revision.objects)
+            (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
+    except BundleError as error:
+        (folder / _ERROR).write_text(json.dumps({"reason": error.reason.value, "message": error.message}), "utf-8")
+    except MemoryError:
+        _give_up()
+
+
+def _give_up() -> NoReturn:
+    os._exit(_OUT_OF_MEMORY)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,63 @@
+"""From a content tree to a revision: what a format renders, made applicable, and named by its digest.
+
+Pure, and without sources or a store: a large one is rendered by the same code in a process of its own (child.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from api.plugins import Capabilities, Hook, Rendering, RenderRequest
+from controller.build.plugins import format_of
+from controller.build.revision import Revision, Terms
+from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
+
+
+def render(format_name: str, request: RenderRequest) -> Revision:
+    """Return the revision of a content tree; of its terms only the install namespace is known here.
+
+    Args:
+        format_name: `spec.format`.
+        request: its config was checked; its install namespace may be '': the format suggests one.
+
+    Raises: BundleError with a reason of Installed.
+    """
+    plugin = format_of(format_name)
+    namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
+    rendering = plugin.render(replace(request, install_namespace=namespace))
+    return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+
+
+def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:
+    """Make what a format rendered applicable, and name it."""
+    scopes = scopes_of_crds(rendering.objects)
+
+    def applicable(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return make_applicable(
+            objects,
+            install_namespace=terms.install_namespace,
+            is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
+        )
+
+    objects = applicable(rendering.objects)
+    # Each by itself: two hooks may have one name, as they are not there at the same time.
+    hooks = [_hook(hook, applicable([hook.manifest])[0]) for hook in rendering.hooks]
+    return Revision(
+        digest=revision_digest(objects, hooks),
+        objects=tuple(objects),
+        hooks=tuple(hooks),
+        terms=terms,
+        warnings=tuple(rendering.warnings),
+        namespace=rendering.namespace,
+    )
+
+
+def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "manifest": manifest,
+        "events": list(hook.events),
+        "weight": hook.weight,
+        "deletePolicies": list(hook.delete_policies),
+    }

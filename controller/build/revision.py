@@ -1,0 +1,177 @@
+"""A revision: one rendered set of objects with all that its repair and teardown need (rule 2).
+
+Here is the value and its form as bytes; `revisions/store.py` keeps it in the cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FORMAT = "v1"
+_PIECE = 256 * 1024
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What belongs to a revision beside its objects, and may change without making another revision."""
+
+    inputs: str
+    """Digest of the spec's part and the pins that it was rendered from."""
+    rendered_from: str = ""
+    """Digest of all that the rendering depends on, capabilities included (rule 9)."""
+    install_namespace: str
+    service_account_name: str = ""
+    pins: tuple[Mapping[str, str], ...] = ()
+    drift: Mapping[str, Any] | None = None
+    optional: tuple[Mapping[str, str], ...] = ()
+    account: Mapping[str, str] | None = None
+    """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of who used which account: see identities.py."""
+    left: tuple[str, ...] = ()
+    """Objects that older revisions left, and that no kept revision names, as `apiVersion/kind namespace name`;
+    `*`: so many that older revisions are kept for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One rendered set of objects, made applicable, in bundle order."""
+
+    digest: str
+    """`sha256:…` over objects and hooks."""
+    objects: tuple[dict[str, Any], ...]
+    hooks: tuple[dict[str, Any], ...] = ()
+    """As JSON: the manifest, made applicable, with `events`, `weight` and `deletePolicies` of `api.plugins.Hook`."""
+    terms: Terms
+    warnings: tuple[str, ...] = ()
+    """What a person should know of the rendering; it makes no other revision."""
+    namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`labels` and `annotations` of the install namespace, should it have to be created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What objects and hooks take as JSON."""
+
+    text_bytes: int
+    values: int
+    """Scalars, mappings and lists, and more where strings hold commas and brackets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedRevision:
+    """A revision as it is kept: a large one takes little so, until it is worked on."""
+
+    digest: str
+    objects: bytes
+    """As `pack_objects` makes them."""
+    terms: Terms
+    warnings: tuple[str, ...] = ()
+    namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def unpacked(self) -> Revision:
+        """Return the revision.
+
+        Raises: ValueError if the objects are not what `pack_objects` wrote.
+        """
+        return unpack(self.digest, self.objects, pack_terms(self))
+
+
+def pack(revision: Revision) -> PackedRevision:
+    """Return a revision as it is kept."""
+    return PackedRevision(
+        digest=revision.digest,
+        objects=pack_objects(revision),
+        terms=revision.terms,
+        warnings=revision.warnings,
+        namespace=revision.namespace,
+    )
+
+
+def pack_objects(revision: Revision) -> bytes:
+    """Return objects and hooks, compressed; equal revisions give equal bytes."""
+    compress = zlib.compressobj(6)
+    return b"".join([*map(compress.compress, _write_objects(revision)), compress.flush()])
+
+
+def _write_objects(revision: Revision) -> Iterator[bytes]:
+    """Yield the JSON of objects and hooks, one at a time: the whole text may be as large as any."""
+    for opening, items in (('{"objects":[', revision.objects), ('],"hooks":[', revision.hooks)):
+        yield opening.encode()
+        for index, item in enumerate(items):
+            yield (("," if index else "") + _ENCODE(item)).encode("utf-8", "surrogatepass")
+    yield b"]}"
+
+
+def measure(objects: bytes) -> Size:
+    """Return the size of what `pack_objects` wrote, without holding it.
+
+    Raises: ValueError if it is damaged.
+    """
+    size = values = 0
+    decompress = zlib.decompressobj()
+    try:
+        while objects and not decompress.eof:
+            text = decompress.decompress(objects, _PIECE)
+            objects = decompress.unconsumed_tail
+            size += len(text)
+            values += text.count(b",") + text.count(b"{") + text.count(b"[")
+    except zlib.error as error:
+        raise ValueError(type(error).__name__) from error
+    return Size(text_bytes=size, values=values)
+
+
+def pack_terms(revision: Revision | PackedRevision) -> bytes:
+    """Return all of a revision but its objects and hooks, as canonical JSON."""
+    fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
+    fields |= asdict(revision.terms)
+    for name in ("account", "left"):  # so that a release which does not know of them can read the rest
+        if not fields[name]:
+            del fields[name]
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
+    """Return the revision that `pack_objects` and `pack_terms` wrote.
+
+    Raises: ValueError if the bytes are not what they wrote.
+    """
+    try:
+        content = json.loads(zlib.decompress(objects).decode("utf-8", "surrogatepass"))
+        fields = json.loads(terms)
+        if fields.pop("format") != FORMAT:
+            raise ValueError("format of the terms")
+        warnings, namespace = tuple(fields.pop("warnings", ())), dict(fields.pop("namespace", {}))
+        fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
+        fields["left"] = tuple(fields.get("left", ()))
+        objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
+        return Revision(
+            digest=digest,
+            objects=objects_,
+            hooks=hooks,
+            terms=Terms(**fields),
+            warnings=warnings,
+            namespace=namespace,
+        )
+    except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(type(error).__name__) from error
+
+
+def unpack_terms(digest: str, terms: bytes, objects: bytes) -> PackedRevision:
+    """Return the revision that `pack_objects` and `pack_terms` wrote, with its objects as they are."""
+    revision = unpack(digest, _NO_OBJECTS, terms)
+    return PackedRevision(
+        digest=digest, objects=objects, terms=revision.terms, warnings=revision.warnings, namespace=revision.namespace
+    )
+
+
+_NO_OBJECTS = zlib.compress(b'{"objects":[],"hooks":[]}')
+
+
+def digest_of(data: bytes) -> str:
+    """Return `sha256:<hex>` of bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()

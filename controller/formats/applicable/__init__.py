@@ -1,0 +1,1 @@
+"""What a format rendered becomes what server-side apply takes. START HERE: `applicable`."""

@@ -1,0 +1,132 @@
+"""Corrections: what is changed in an object so that server-side apply does what its author meant (README.md).
+
+Inputs are never changed; unchanged parts are shared. An object comes here without defects.
+
+Not here: nulls elsewhere (`nulls.py`), what is an error instead (`defects.py`), namespaces (`applicable.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_UID, RELEASED_FROM
+from controller.formats.objects import Object, group_of
+
+_SERVER_FIELDS = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generateName",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+_RESERVED_ANNOTATIONS = frozenset(
+    {"kubectl.kubernetes.io/last-applied-configuration", OWNER_UID, APPLIED_DIGEST, RELEASED_FROM}
+)
+_RESERVED_LABELS = frozenset({OWNER_LABEL})
+_INJECT_ANNOTATIONS = frozenset(
+    {
+        "cert-manager.io/inject-apiserver-ca",
+        "cert-manager.io/inject-ca-from",
+        "cert-manager.io/inject-ca-from-secret",
+        "service.alpha.openshift.io/inject-cabundle",
+        "service.beta.openshift.io/inject-cabundle",
+    }
+)
+
+
+def correct(item: Object) -> Object:
+    """Return the object without what only a server may set, what is the controller's own, and what starts a fight."""
+    result = _without(item, {"status"})
+    result["metadata"] = _correct_metadata(item["metadata"])
+    correction = _CORRECTIONS.get((group_of(item), item["kind"]))
+    return correction(result) if correction else result
+
+
+def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    result = _without(metadata, _SERVER_FIELDS)
+    for field, reserved in (("annotations", _RESERVED_ANNOTATIONS), ("labels", _RESERVED_LABELS)):
+        marks = result.get(field)
+        if marks and not reserved.isdisjoint(marks):
+            result[field] = _without(marks, reserved)
+            if not result[field]:
+                del result[field]
+    return result
+
+
+def _fill_nulls(item: Object) -> Object:
+    """Write the empty string where data is null, as the API server does."""
+    result = item
+    for field in ("data", "binaryData"):
+        data = item.get(field)
+        if data and None in data.values():
+            result = {**result, field: {key: "" if value is None else value for key, value in data.items()}}
+    return result
+
+
+def _encode_string_data(item: Object) -> Object:
+    """Move `stringData` to `data`: the server would record it as `f:stringData`, so edits of `data` were no drift."""
+    result = _fill_nulls(item)
+    if "stringData" not in item:
+        return result
+    encoded = {key: _encode(value or "") for key, value in (item["stringData"] or {}).items()}
+    result = _without(result, {"stringData"})
+    return {**result, "data": {**(result.get("data") or {}), **encoded}} if encoded else result
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _drop_aggregated_rules(item: Object) -> Object:
+    """Leave the rules of an aggregated ClusterRole to the controller that aggregates them: applying wipes them."""
+    return _without(item, {"rules"}) if item.get("aggregationRule") is not None else item
+
+
+def _drop_webhook_ca(item: Object) -> Object:
+    if not _is_injected(item) or not isinstance(item.get("webhooks"), list):
+        return item
+    return {**item, "webhooks": [_drop_at(webhook, "clientConfig", "caBundle") for webhook in item["webhooks"]]}
+
+
+def _drop_conversion_ca(item: Object) -> Object:
+    return _drop_at(item, "spec", "conversion", "webhook", "clientConfig", "caBundle") if _is_injected(item) else item
+
+
+def _drop_service_ca(item: Object) -> Object:
+    return _drop_at(item, "spec", "caBundle") if _is_injected(item) else item
+
+
+def _is_injected(item: Object) -> bool:
+    """Whether another controller is asked to fill in the CA bundle: two writers would fight over it."""
+    return not _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ())
+
+
+def _drop_at(value: Any, field: str, *below: str) -> Any:
+    """Return the value without the field at a path, if it is there."""
+    if not isinstance(value, dict) or field not in value:
+        return value
+    return {**value, field: _drop_at(value[field], *below)} if below else _without(value, {field})
+
+
+def _without(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in keys}
+
+
+_CORRECTIONS: dict[tuple[str, str], Callable[[Object], Object]] = {
+    ("", "ConfigMap"): _fill_nulls,
+    ("", "Secret"): _encode_string_data,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _drop_webhook_ca,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _drop_webhook_ca,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _drop_conversion_ca,
+    ("apiregistration.k8s.io", "APIService"): _drop_service_ca,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _drop_aggregated_rules,
+}

@@ -1,0 +1,201 @@
+"""Defects: what the API server would answer with a 500 or a riddle, found beforehand and named (README.md).
+
+Server-side apply takes no number or boolean for a string and no two list items with one key; kubectl's older ways did,
+so bundles have them.
+
+Not here: anything that the server itself explains well; names, ranges and references are its to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from controller.formats.applicable.pods import find_pod_template, list_containers
+from controller.formats.objects import Object, as_mapping, describe_type, describe_wrong_type, group_of
+
+_Keys = Mapping[str, Any]
+"""The key fields of a list's items, and what the server takes for one that is missing (None: it must be there)."""
+
+_NAME: _Keys = {"name": None}
+_POD_LISTS: dict[str, _Keys] = {
+    "containers": _NAME,
+    "initContainers": _NAME,
+    "ephemeralContainers": _NAME,
+    "volumes": _NAME,
+    "imagePullSecrets": {"name": ""},
+    "hostAliases": {"ip": None},
+    "resourceClaims": _NAME,
+    "schedulingGates": _NAME,
+    "topologySpreadConstraints": {"topologyKey": None, "whenUnsatisfiable": None},
+}
+_CONTAINER_LISTS: dict[str, _Keys] = {
+    "env": _NAME,
+    "ports": {"containerPort": None, "protocol": "TCP"},
+    "volumeMounts": {"mountPath": None},
+    "volumeDevices": {"devicePath": None},
+}
+_SERVICE_PORTS: _Keys = {"port": None, "protocol": "TCP"}
+_STRINGS = frozenset({str, type(None)})
+
+
+def find_defects(item: Object) -> list[str]:
+    """Return what is wrong with an object that identifies itself, each beginning with its field path."""
+    return list(_find(item))
+
+
+def _find(item: Object) -> Iterator[str]:
+    yield from _check_metadata(item["metadata"], "metadata")
+    check = _CHECKS.get((group_of(item), item["kind"]))
+    if check:
+        yield from check(item)
+    template = find_pod_template(item)
+    if template:
+        yield from _check_pod_template(*template)
+
+
+def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
+    if isinstance(metadata, dict):
+        yield from _check_strings(metadata.get("labels"), f"{path}.labels")
+        yield from _check_strings(metadata.get("annotations"), f"{path}.annotations")
+        yield from _check_finalizers(metadata.get("finalizers"), f"{path}.finalizers")
+
+
+def _check_finalizers(finalizers: Any, path: str) -> Iterator[str]:
+    if isinstance(finalizers, list):
+        yield from _check_items([finalizer and {"name": finalizer} for finalizer in finalizers], path, _NAME)
+
+
+def _check_config_map(item: Object) -> Iterator[str]:
+    yield from _check_strings(item.get("data"), "data")
+    yield from _check_strings(item.get("binaryData"), "binaryData")
+
+
+def _check_secret(item: Object) -> Iterator[str]:
+    yield from _check_strings(item.get("data"), "data")
+    yield from _check_strings(item.get("stringData"), "stringData")
+
+
+def _check_service(item: Object) -> Iterator[str]:
+    spec = as_mapping(item.get("spec"))
+    yield from _check_strings(spec.get("selector"), "spec.selector")
+    yield from _check_items(spec.get("ports"), "spec.ports", _SERVICE_PORTS)
+
+
+def _check_service_account(item: Object) -> Iterator[str]:
+    yield from _check_items(item.get("secrets"), "secrets", {"name": ""})
+
+
+def _check_replication_controller(item: Object) -> Iterator[str]:
+    yield from _check_strings(as_mapping(item.get("spec")).get("selector"), "spec.selector")
+
+
+def _check_selector(item: Object) -> Iterator[str]:
+    selector = as_mapping(as_mapping(item.get("spec")).get("selector"))
+    yield from _check_strings(selector.get("matchLabels"), "spec.selector.matchLabels")
+
+
+def _check_webhooks(item: Object) -> Iterator[str]:
+    yield from _check_items(item.get("webhooks"), "webhooks", _NAME)
+
+
+def _check_custom_resource_definition(item: Object) -> Iterator[str]:
+    if as_mapping(item.get("spec")).get("preserveUnknownFields") is True:
+        yield (
+            "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
+            "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema"
+        )
+
+
+def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]:
+    below = f"{path}." if path else ""
+    if path:  # a Pod's own metadata is checked as every object's is
+        yield from _check_metadata(template.get("metadata"), f"{below}metadata")
+    spec = as_mapping(template.get("spec"))
+    yield from _check_strings(spec.get("nodeSelector"), f"{below}spec.nodeSelector")
+    yield from _check_lists(spec, f"{below}spec", _POD_LISTS)
+    for container_path, container in list_containers(spec, f"{below}spec"):
+        yield from _check_container(container, container_path)
+
+
+def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
+    yield from _check_lists(container, path, _CONTAINER_LISTS)
+    for field in ("command", "args"):
+        words = container.get(field)
+        for index, word in enumerate(words if isinstance(words, list) else ()):
+            if type(word) not in _STRINGS:
+                yield f"{path}.{field}[{index}]: {describe_wrong_type(word)}"
+    variables = container.get("env")
+    for index, variable in enumerate(variables if isinstance(variables, list) else ()):
+        if isinstance(variable, dict) and type(variable.get("value")) not in _STRINGS:
+            yield f"{path}.env[{index}].value: {describe_wrong_type(variable['value'])}"
+
+
+def _check_strings(strings: Any, path: str) -> Iterator[str]:
+    """Yield what is not a string in a map of strings; null is dealt with elsewhere."""
+    if strings is None:
+        return
+    if not isinstance(strings, dict):
+        yield f"{path}: is {describe_type(strings)} where a mapping is needed"
+    elif not _STRINGS.issuperset(map(type, strings.values())):
+        for key, value in strings.items():
+            if type(value) not in _STRINGS:
+                yield f"{path}.{key}: {describe_wrong_type(value)}"
+
+
+def _check_lists(value: Mapping[str, Any], path: str, lists: Mapping[str, _Keys]) -> Iterator[str]:
+    for field, keys in lists.items():
+        if field in value:
+            yield from _check_items(value[field], f"{path}.{field}", keys)
+
+
+def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
+    """Yield the nulls and the duplicates among the items of a keyed list."""
+    if not isinstance(items, list) or _are_distinct(items, next(iter(keys))):
+        return
+    seen: dict[tuple[Any, ...], int] = {}
+    for index, item in enumerate(items):
+        if item is None:
+            yield f"{path}[{index}]: is null; remove it"
+        key = _key_of(item, keys)
+        if key is None:
+            continue
+        if key in seen:
+            shown = ", ".join(f'{name} "{value}"' for name, value in zip(keys, key, strict=True))
+            field = path.rpartition(".")[2]
+            yield f"{path}[{index}]: has the {shown} of {field}[{seen[key]}]; remove one"
+        seen.setdefault(key, index)
+
+
+def _are_distinct(items: list[Any], field: str) -> bool:
+    """Whether the items are mappings that differ in this field already, as nearly all are."""
+    try:
+        return len({item[field] for item in items}) == len(items)
+    except (KeyError, TypeError):
+        return False
+
+
+def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
+    """Return the key of a list item, or None where the server will say what is missing."""
+    if not isinstance(item, dict):
+        return None
+    key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())
+    return key if all(isinstance(part, str | int) for part in key) else None
+
+
+_CHECKS: dict[tuple[str, str], Callable[[Object], Iterator[str]]] = {
+    ("", "ConfigMap"): _check_config_map,
+    ("", "ReplicationController"): _check_replication_controller,
+    ("", "Secret"): _check_secret,
+    ("", "Service"): _check_service,
+    ("", "ServiceAccount"): _check_service_account,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _check_webhooks,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _check_webhooks,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _check_custom_resource_definition,
+    ("apps", "DaemonSet"): _check_selector,
+    ("apps", "Deployment"): _check_selector,
+    ("apps", "ReplicaSet"): _check_selector,
+    ("apps", "StatefulSet"): _check_selector,
+    ("batch", "Job"): _check_selector,
+    ("policy", "PodDisruptionBudget"): _check_selector,
+}

@@ -1,0 +1,1 @@
+"""YAML and JSON, read exactly as Kubernetes reads them. START HERE: `manifests`."""

@@ -1,0 +1,273 @@
+"""Values from libyaml's events: one pass, no tree of nodes, budgets checked while it goes.
+
+Mapping keys become strings and `<<` is applied where it stands, as go-yaml v2 does: after an explicit key it overrides
+that key. What an alias repeats is copied, so that no two places of a document share a mutable object.
+
+Not here: what a scalar means (`scalars.py`), files and their messages (`manifests.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    StreamEndEvent,
+)
+
+from api.plugins import Limits
+from controller.formats.yaml import scalars
+
+LEVELS = 200
+"""Mappings and lists inside one another."""
+NODES = Limits().nodes
+"""Scalars, mappings and lists, those that aliases repeat included."""
+ALIAS_RATIO = 10
+"""What the aliases of a document repeat, to what it holds without them."""
+ALIAS_ALLOWANCE = 10_000
+"""Nodes that aliases may repeat whatever the ratio: a small document that shares a block of settings is harmless."""
+
+_Event: TypeAlias = Any  # the stubs give the kinds of events no common type with their fields
+_CACHED_LENGTH = 64
+_MISSING: Any = object()
+_MERGE = "<<"
+_TOO_DEEP = f"nested deeper than {LEVELS} levels"
+
+if not yaml.__with_libyaml__:  # pragma: no cover - the pure Python parser is 20 times slower
+    raise ImportError("PyYAML was built without libyaml")
+
+
+class CompositionError(Exception):
+    """The text has no meaning to Kubernetes, or is over a budget.
+
+    Args:
+        line: counted from 1.
+        problem: what is wrong and what to do, without a value of the document.
+    """
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(line, problem)
+        self.line = line
+        self.problem = problem
+
+
+class OverBudgetError(CompositionError):
+    """There is more of it than is read."""
+
+
+class NodeBudget:
+    """The nodes that may still be read. One budget may serve all files of a bundle."""
+
+    __slots__ = ("_nodes", "_remedy", "_repeated", "left")
+
+    def __init__(
+        self, nodes: int = NODES, remedy: str = "split the bundle", characters: int = Limits().text_bytes
+    ) -> None:
+        self._nodes = self.left = nodes
+        self._remedy, self._repeated = remedy, characters
+
+    def charge(self, nodes: int, line: int) -> None:
+        """Take nodes away.
+
+        Raises: OverBudgetError.
+        """
+        self.left -= nodes
+        if self.left < 0:
+            raise self.exceeded(line)
+
+    def charge_repeated(self, nodes: int, characters: int, line: int) -> None:
+        """Take away what an alias repeats: it costs nothing until it is written out, and then all of it.
+
+        Raises: OverBudgetError.
+        """
+        self.charge(nodes, line)
+        self._repeated -= characters
+        if self._repeated < 0:
+            raise OverBudgetError(line, f"aliases repeat too much text; {self._remedy}")
+
+    def exceeded(self, line: int) -> OverBudgetError:
+        """Return the refusal of what is over the budget in this line."""
+        return OverBudgetError(line, f"more than {self._nodes:,} values; {self._remedy}")
+
+
+class Composer:
+    """Composes the documents of one stream.
+
+    Args:
+        text: UTF-8.
+        strict: refuse a duplicate key; otherwise the last one wins, as in Helm. Refuse a directive, too.
+        budget: is used up while reading.
+    """
+
+    __slots__ = (
+        "_aliased",
+        "_anchors",
+        "_budget",
+        "_characters",
+        "_granted",
+        "_keys",
+        "_next_event",
+        "_plain",
+        "_strict",
+    )
+
+    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget) -> None:
+        self._next_event: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
+        self._strict = strict
+        self._budget = budget
+        self._keys: dict[str, str] = {}
+        self._plain: dict[str, Any] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        self._aliased = self._characters = 0
+        self._granted = budget.left
+
+    def documents(self) -> Iterator[tuple[int, Any]]:
+        """Yield the line and the value of each document; an empty one is None.
+
+        Raises: CompositionError, yaml.YAMLError.
+        """
+        while (event := self._next_event()).__class__ is not StreamEndEvent:
+            if event.__class__ is DocumentStartEvent:
+                self._begin(event)
+                root = self._next_event()
+                yield _line(root), self._value(root, 0)
+
+    def _begin(self, event: _Event) -> None:
+        if self._strict and (event.version or event.tags):
+            raise CompositionError(_line(event), 'kubectl refuses a directive; remove the line that begins with "%"')
+        self._anchors = {}
+        self._aliased = 0
+        self._granted = self._budget.left
+
+    def _value(self, event: _Event, depth: int) -> Any:
+        """Compose the node that begins with `event`, below `depth` containers."""
+        kind = event.__class__
+        if kind is ScalarEvent:
+            return self._scalar(event)
+        if kind is AliasEvent:
+            return self._alias(event, depth)
+        if depth >= LEVELS:
+            raise CompositionError(_line(event), _TOO_DEEP)
+        self._charge(event)
+        before, characters = self._budget.left, self._characters
+        value = self._mapping(depth + 1) if kind is MappingStartEvent else self._sequence(depth + 1)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value, before - self._budget.left + 1, self._characters - characters
+        return value
+
+    def _sequence(self, depth: int) -> list[Any]:
+        result: list[Any] = []
+        next_event = self._next_event
+        while (event := next_event()).__class__ is not SequenceEndEvent:
+            result.append(self._value(event, depth))
+        return result
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        merged: set[str] = set()
+        next_event = self._next_event
+        while (event := next_event()).__class__ is not MappingEndEvent:
+            if event.__class__ is ScalarEvent and event.value == _MERGE and event.implicit[0]:
+                self._merge(result, merged, next_event(), depth)
+                continue
+            key = self._key(event, depth)
+            if key in result and self._strict and key not in merged:
+                raise CompositionError(_line(event), f'the key "{key}" is there twice; remove one')
+            result[key] = self._value(next_event(), depth)
+            merged.discard(key)
+        return result
+
+    def _merge(self, target: dict[str, Any], merged: set[str], event: _Event, depth: int) -> None:
+        value = self._value(event, depth)
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            raise CompositionError(_line(event), 'what "<<" merges must be a mapping or a list of mappings')
+        for source in reversed(sources):  # of a list, the earlier mappings take precedence
+            target.update(source)
+            merged.update(source)
+
+    def _key(self, event: _Event, depth: int) -> str:
+        if event.__class__ is ScalarEvent and event.anchor is None and event.implicit[0]:
+            key = self._plain_key(event)
+            self._characters += len(key)
+            return key
+        value = self._value(event, depth)
+        written: str = self._read(event, scalars.write_key, value)
+        return written
+
+    def _plain_key(self, event: _Event) -> str:
+        text: str = event.value
+        if text not in self._keys:
+            self._keys[text] = self._read(event, scalars.read_key, text)
+        return self._keys[text]
+
+    def _scalar(self, event: _Event) -> Any:
+        self._charge(event)
+        if event.tag is not None:
+            value = self._read(event, scalars.read_tagged, event.tag, event.value)
+        elif event.implicit[0]:
+            value = self._plain_scalar(event)
+        else:
+            value = event.value
+        self._characters += len(event.value)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value, 1, len(event.value)
+        return value
+
+    def _plain_scalar(self, event: _Event) -> Any:
+        text: str = event.value
+        value = self._plain.get(text, _MISSING)
+        if value is _MISSING:
+            value = self._read(event, scalars.read_plain, text)
+            if len(text) <= _CACHED_LENGTH:  # the same words come again in every object
+                self._plain[text] = value
+        return value
+
+    def _alias(self, event: _Event, depth: int) -> Any:
+        if event.anchor not in self._anchors:
+            raise CompositionError(_line(event), f'nothing complete before the alias "*{event.anchor}" has this anchor')
+        value, size, characters = self._anchors[event.anchor]
+        self._characters += characters
+        self._aliased += size
+        written = self._granted - self._budget.left - (self._aliased - size)
+        if self._aliased > max(ALIAS_RATIO * written, ALIAS_ALLOWANCE):
+            raise CompositionError(
+                _line(event), f"aliases repeat more than {ALIAS_RATIO} times what the document holds"
+            )
+        self._budget.charge_repeated(size, characters, _line(event))
+        return self._read(event, _copy, value, LEVELS - depth)
+
+    def _charge(self, event: _Event) -> None:
+        # Not `charge`: the line of an event is dear, and asked for once for each node.
+        self._budget.left -= 1
+        if self._budget.left < 0:
+            raise self._budget.exceeded(_line(event))
+
+    @staticmethod
+    def _read(event: _Event, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except ValueError as error:
+            raise CompositionError(_line(event), str(error)) from error
+
+
+def _copy(value: Any, levels: int) -> Any:
+    if value.__class__ is not dict and value.__class__ is not list:
+        return value
+    if levels <= 0:
+        raise ValueError(_TOO_DEEP)
+    if isinstance(value, dict):
+        return {key: _copy(item, levels - 1) for key, item in value.items()}
+    return [_copy(item, levels - 1) for item in value]
+
+
+def _line(event: _Event) -> int:
+    line: int = event.start_mark.line
+    return line + 1

@@ -1,0 +1,137 @@
+"""JSON as Kubernetes reads it: one or more values, also with `---` between them, numbers as Go writes them.
+
+libyaml would refuse escaped surrogate pairs and a second value without a separator, so Kubernetes and we try JSON
+first where a file begins with `{`.
+
+Not here: the YAML that a file is if it is no JSON (`composer.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from controller.formats.yaml import scalars
+from controller.formats.yaml.composer import LEVELS, CompositionError, NodeBudget
+
+_BEGINS_LIKE_JSON = re.compile(r"\s*\{").match
+_GAP = re.compile(r"(?:[ \t\r\n]|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*").match
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).sub
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]").search
+
+
+def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int, Any]] | None:
+    """Return the line and the value of each document, or None if the text is not JSON (a YAML flow mapping).
+
+    Args:
+        text: the whole file.
+        strict: refuse a duplicate key; otherwise the last one wins.
+        budget: is used up.
+
+    Raises: CompositionError.
+    """
+    # The decoder knows no budget: leave what may be over it to the composer, which counts while it reads.
+    if not _BEGINS_LIKE_JSON(text) or not _is_within(text, budget.left):
+        return None
+    try:
+        documents = list(_Stream(text, strict=strict).documents())
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    for line, value in documents:
+        _charge(value, line, budget)
+    return documents
+
+
+def _is_within(text: str, nodes: int) -> bool:
+    """Whether JSON has so many nodes at most. Those in strings are taken out only where they make a difference."""
+    return _most_nodes(text) <= nodes or _most_nodes(_STRING("", text)) <= nodes
+
+
+def _most_nodes(text: str) -> int:
+    # A container has one node more than commas, at most; what follows another document begins with a brace, too.
+    return text.count(",") + text.count("{") + text.count("[")
+
+
+class _Stream:
+    """One pass over the values of a text."""
+
+    __slots__ = ("_line", "_strict", "_text")
+
+    def __init__(self, text: str, *, strict: bool) -> None:
+        self._text = text
+        self._strict = strict
+        self._line = 1
+
+    def documents(self) -> Iterator[tuple[int, Any]]:
+        text = self._text
+        decoder = json.JSONDecoder(
+            object_pairs_hook=self._mapping,
+            parse_int=self._integer,
+            parse_float=self._float,
+            parse_constant=self._refuse_constant,
+        )
+        repair = _replace_lone_surrogates if _SURROGATE_ESCAPE(text) else _keep
+        end, position = 0, _skip_gap(text, 0)
+        while position < len(text):
+            self._line += text.count("\n", end, position)
+            value, after = decoder.raw_decode(text, position)
+            yield self._line, repair(value)
+            end, position = position, _skip_gap(text, after)
+
+    def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if self._strict and len(result) != len(pairs):
+            duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise CompositionError(self._line, f'the key "{duplicate}" is there twice; remove one')
+        return result
+
+    def _integer(self, literal: str) -> Any:
+        value = scalars.read_integer(literal)
+        return value if isinstance(value, int) else self._finite(value, literal)
+
+    def _float(self, literal: str) -> Any:
+        return self._finite(float(literal), literal)
+
+    def _finite(self, value: float, literal: str) -> Any:
+        result = scalars.to_json(value, literal)
+        if isinstance(result, str):
+            raise CompositionError(self._line, "a number is greater than a float64; put it in quotes")
+        return result
+
+    def _refuse_constant(self, name: str) -> NoReturn:
+        raise CompositionError(self._line, f'JSON has no "{name}"; put it in quotes')
+
+
+def _skip_gap(text: str, position: int) -> int:
+    gap = _GAP(text, position)
+    return gap.end() if gap else position
+
+
+def _charge(value: Any, line: int, budget: NodeBudget) -> None:
+    """Take the nodes of a value from the budget, level by level."""
+    level = [value]
+    for _ in range(LEVELS + 1):
+        budget.charge(len(level), line)
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
+            return
+        level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
+    raise CompositionError(line, f"nested deeper than {LEVELS} levels")
+
+
+def _keep(value: Any) -> Any:
+    return value
+
+
+def _replace_lone_surrogates(value: Any) -> Any:
+    """Return the value as Go reads it: half of a surrogate pair becomes U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_replace_lone_surrogates(key): _replace_lone_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_lone_surrogates(item) for item in value]
+    return value

@@ -1,0 +1,118 @@
+"""Manifests: the documents of one YAML or JSON file, read exactly as Kubernetes reads them (sigs.k8s.io/yaml).
+
+Whatever is wrong with a file is a BundleError that names the file and the line, and nothing else comes out. Messages
+never show a value, since it may be a secret.
+
+Not here: where files are looked for (`plain.py`), what makes a value an object (`objects.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.formats.yaml import scalars
+from controller.formats.yaml.composer import Composer, CompositionError, NodeBudget, OverBudgetError
+from controller.formats.yaml.json_stream import read_json
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# kubectl splits a stream at lines that begin with "---", and allows nothing but a comment after it.
+_CROWDED_SEPARATOR = re.compile(rb"^---(?![ \t\r\v\f]*(?:#|$))", re.MULTILINE)
+# It reads what is between them one by one, so that "---#" is a separator, and each document may begin with a mark.
+_TOUCHED_SEPARATOR = re.compile(rb"^---(?=#)", re.MULTILINE)
+_MARK_IN_BETWEEN = re.compile(rb"^(---.*\n)\xef\xbb\xbf", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file."""
+
+    value: Any
+    """Plain JSON, in which no two places share a mapping or a list."""
+    file: str
+    line: int
+    """Of the first value, counted from 1."""
+
+
+def read_documents(
+    data: bytes, file: str, *, strict: bool = True, budget: NodeBudget | None = None
+) -> Iterator[Document]:
+    """Yield the documents of a file in order. Empty documents, and those that hold only null, are skipped.
+
+    Args:
+        data: the whole file.
+        file: its name in messages.
+        strict: refuse what kubectl refuses in manifests: duplicate keys, a document on the line of its separator,
+            directives; and end the last line, as kubectl does. Otherwise read as Helm and OLM do: of duplicate keys
+            the last one wins.
+        budget: shared by the files of a bundle; the default is one for this file alone.
+
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded over the budget), also while iterating.
+    """
+    data = _normalize(end_last_line(data) if strict else data)
+    try:
+        for line, value in _read(data, strict=strict, budget=budget or NodeBudget()):
+            if value is not None:
+                yield Document(value, file, line)
+    except OverBudgetError as error:
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{file}:{error.line}: {error.problem}") from error
+    except CompositionError as error:
+        raise _invalid(file, error.line, error.problem) from error
+    except yaml.MarkedYAMLError as error:
+        raise _invalid(file, *_describe(error, data)) from error
+    except yaml.reader.ReaderError as error:
+        raise _invalid(file, _line_at(data, error.position), f"{error.reason}; remove them") from error
+
+
+def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[int, Any]]:
+    documents = read_json(_decode(data), strict=strict, budget=budget)
+    if documents is not None:
+        return documents
+    if strict and (separator := _CROWDED_SEPARATOR.search(data)):
+        problem = 'only a comment may follow "---"; begin the document on the next line'
+        raise CompositionError(_line_at(data, separator.start()), problem)
+    return Composer(data, strict=strict, budget=budget).documents()
+
+
+def end_last_line(data: bytes) -> bytes:
+    """Return a file as client-go reads it, with an end to its last line: a block scalar may end there."""
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+def _normalize(data: bytes) -> bytes:
+    """Return a file as libyaml splits it where kubectl does, with every line where it was."""
+    text = _MARK_IN_BETWEEN.sub(rb"\1", data.removeprefix(_BYTE_ORDER_MARK))
+    return _TOUCHED_SEPARATOR.sub(rb"--- ", text)
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CompositionError(_line_at(data, error.start), "not UTF-8; save the file as UTF-8") from error
+
+
+def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
+    """Return the line of a syntax error and what libyaml says about it."""
+    mark = error.problem_mark or error.context_mark
+    line: int = mark.line if mark else 0
+    problem = ": ".join(part for part in (error.context, error.problem) if part)
+    lines = data.split(b"\n", line + 1)
+    indented_with_tab = line < len(lines) and lines[line].lstrip(b" ").startswith(b"\t")
+    templated = any(b"{{" in text for text in lines[max(line - 1, 0) : line + 1])
+    remedy = "; indent with spaces instead of tabs" * indented_with_tab + f"; {scalars.TEMPLATE_REMEDY}" * templated
+    return line + 1, f"not YAML: {problem}{remedy}"
+
+
+def _line_at(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1
+
+
+def _invalid(file: str, line: int, problem: str) -> BundleError:
+    return BundleError(Reason.INVALID_BUNDLE, f"{file}:{line}: {problem}")

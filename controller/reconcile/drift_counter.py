@@ -1,0 +1,47 @@
+"""Counting drift: each object once when it is found changed, and once when it is put right, however many passes see it.
+
+Pure but for the set of those that are known already. What drift is, and what is done about it: apply/drift.py, plan.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from controller.apply.options import Job
+from controller.apply.outcome import Outcome
+from controller.apply.plan import Action
+from controller.observe.records import ObjectKey
+
+
+@dataclass(slots=True)
+class Drifting:
+    """The objects of one BundleDeployment that are known to have drifted; used by one pass at a time."""
+
+    known: set[ObjectKey] = field(default_factory=set)
+
+    def repair(self, outcomes: Iterable[Outcome], job: Job) -> tuple[int, int]:
+        """Return how many objects are found drifted, and how many of all that are were put right.
+
+        Args:
+            outcomes: of a pass, before the ledger has learnt from them.
+            job: of the same pass.
+        """
+        drifted = {o.task.target.key: o.tried and not o.error for o in outcomes if _is_drift(o, job)}
+        detected = drifted.keys() - self.known
+        self.known = {key for key, is_repaired in drifted.items() if not is_repaired}
+        return len(detected), len(drifted) - len(self.known)
+
+    def see(self, keys: Collection[ObjectKey]) -> int:
+        """Return how many of the objects that are drifted and stay so were not known to be."""
+        detected = set(keys) - self.known
+        self.known = set(keys)
+        return len(detected)
+
+
+def _is_drift(outcome: Outcome, job: Job) -> bool:
+    task = outcome.task
+    if task.action is Action.CREATE:
+        return not task.target.bare and task.target.key in job.ledger.left
+    # What is spared and has our values nevertheless is no drift.
+    return task.action is Action.REPAIR and (outcome.drift is not None or not outcome.spared)

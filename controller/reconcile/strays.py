@@ -1,0 +1,46 @@
+"""Objects that carry the marks of a BundleDeployment though no revision of it names them: told of, and left alone.
+
+Not here: which objects that are (apply/possession.py), and what else is left alone (status/notes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from api import names
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.possession import find_strays
+from controller.kube.events import Note
+from controller.observe.records import ObjectKey, Record
+from controller.reconcile.context import owner_of
+from controller.reconcile.state import Memory
+from controller.status.notes import list_some
+
+
+def tell_strays(
+    deployment: BundleDeployment,
+    memory: Memory,
+    observed: Mapping[ObjectKey, Record],
+    *known: Collection[ObjectKey],
+) -> list[Note]:
+    """Return what to say about strays that are new, once for all of them; the memory says then which there are.
+
+    Args:
+        deployment: whose marks they carry.
+        memory: has those that were told of.
+        observed: what carries its label.
+        known: what its revisions name.
+    """
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    found = find_strays(observed, *known, owner=owner_of(deployment), orphan=orphan)
+    news = [record.key for record in found if record.key not in memory.strays]
+    memory.strays = frozenset(record.key for record in found)
+    return [Note(type="Warning", reason="Stray", action="Compare", text=describe_strays(news))] if news else []
+
+
+def describe_strays(keys: Collection[ObjectKey]) -> str:
+    """Return what is wrong with strays, and what to do."""
+    return (
+        f"{list_some(keys)}: carries the marks of this BundleDeployment, and no revision of it names it, so that it is "
+        f"left alone; take the label {names.OWNER_LABEL} off, or delete it yourself"
+    )

@@ -1,0 +1,148 @@
+"""Reading the Secrets that sources name: as whom, from which namespaces, and what a failure means.
+
+With `spec.serviceAccountName` a Secret is read as that account, so that a tenant cannot use what it may not read;
+without one only from the namespaces that the administrator allows. Values go to the source and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from http import HTTPStatus
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Credentials
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment, SecretReference, Source
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
+from controller.observe.named import WatchedObject
+from controller.revisions.account import Account, account_in
+from controller.revisions.service_accounts import OF_ABSENCE, check_identity, find_absence
+from controller.sources.credentials import parse_pull_secrets, parse_secret
+
+Seen = Callable[[WatchedObject, str], None]
+"""Told which Secret or ServiceAccount is read, and its resourceVersion; empty: there was nothing to read."""
+
+
+class SecretReader:
+    """Thread-safe; a Secret is read when it is used and not kept.
+
+    Args:
+        namespaces: where Secrets may be without an account to read them as, besides the install namespace. None: this
+            is the command line, which reads what its user may read, and as nobody else.
+    """
+
+    def __init__(self, client: Client, namespaces: Collection[str] | None) -> None:
+        self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
+
+    def credentials(self, deployment: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
+        """Return what the Secret of a source says; None if it has none, nor pull secrets of its account.
+
+        Raises: BundleError (SecretNotFound, SecretInvalid, SecretForbidden, ServiceAccountNotFound, APIUnavailable).
+        """
+        path = f"spec.sources[{index}].{source.block}.auth"
+        if source.secret:
+            return parse_secret(self._read(deployment, source.secret, path, seen), source.kind, path)
+        account = account_in(deployment.spec)
+        return self._pull_secrets(deployment, account, path, seen) if account and source.kind == "image" else None
+
+    def _pull_secrets(
+        self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
+    ) -> Credentials | None:
+        """Return the credentials of an account's imagePullSecrets."""
+        manifest = self._get_account(account, seen)
+        references = [
+            SecretReference(namespace=account.namespace, name=reference["name"])
+            for reference in manifest.get("imagePullSecrets") or []
+            if reference.get("name")
+        ]
+        secrets = [self._read(deployment, reference, path, seen) for reference in references]
+        return parse_pull_secrets(secrets, path) if secrets else None
+
+    def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
+        namespace = reference.namespace or deployment.spec.install_namespace or ""
+        account = account_in(deployment.spec) if self._namespaces is not None else None
+        self._check_namespace(deployment, namespace, account, path)
+        secret = WatchedObject(namespace, reference.name, account.user.name if account else "")
+        seen(secret, "")
+        if account:
+            self._check(deployment, account, seen)
+        what = f'{path}: Secret "{namespace}/{reference.name}"'
+        manifest = self._get(SECRETS.path(namespace, reference.name), account, what)
+        seen(secret, manifest["metadata"]["resourceVersion"])
+        return manifest
+
+    def _check_namespace(
+        self, deployment: BundleDeployment, namespace: str, account: Account | None, path: str
+    ) -> None:
+        if self._namespaces is None:
+            return
+        if account is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
+            message = (
+                f'{path}: Secrets of namespace "{namespace}" may not be used; put it into the install namespace, or '
+                "let the administrator allow the namespace by --secret-namespaces"
+            )
+            raise BundleError(Reason.SECRET_FORBIDDEN, message)
+
+    def _get_account(self, account: Account, seen: Seen) -> dict[str, Any]:
+        try:
+            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, _describe(account))
+        except BundleError as error:
+            if error.reason is Reason.SECRET_NOT_FOUND:
+                self._require(account, seen)
+            raise
+        seen(_watched(account), manifest["metadata"]["resourceVersion"])
+        return manifest
+
+    def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
+        """Refuse an account that may be somebody else's by now: a Secret of another is nothing for these sources.
+
+        Raises: BundleError (see `check_identity`; APIUnavailable).
+        """
+        try:
+            check_identity(self._client, deployment, account)
+        except ApiError as error:
+            raise _translate(error, None, _describe(account)) from None
+        except BundleError as error:
+            if error.reason in OF_ABSENCE:
+                seen(_watched(account), "")
+            raise
+
+    def _require(self, account: Account, seen: Seen) -> None:
+        """Refuse an account that is not there.
+
+        Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, APIUnavailable).
+        """
+        seen(_watched(account), "")
+        try:
+            absence = find_absence(self._client, account)
+        except ApiError as error:
+            raise _translate(error, None, _describe(account)) from None
+        if absence:
+            raise absence
+
+    def _get(self, path: str, account: Account | None, what: str) -> dict[str, Any]:
+        try:
+            manifest: dict[str, Any] = self._client.get(path, user=account.user if account else None).value
+        except ApiError as error:
+            raise _translate(error, account, what) from None
+        return manifest
+
+
+def _describe(account: Account) -> str:
+    return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
+
+
+def _watched(account: Account) -> WatchedObject:
+    return WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS)
+
+
+def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
+    if error.status == HTTPStatus.NOT_FOUND:
+        return BundleError(Reason.SECRET_NOT_FOUND, f"{what} does not exist; create it, or correct its name")
+    if error.status == HTTPStatus.FORBIDDEN:
+        whom = f'"{account.user.name}"' if account else "the controller"
+        return BundleError(Reason.SECRET_FORBIDDEN, f"{what} may not be read by {whom}; grant get on it")
+    message = f"{what} cannot be read: the API server answers {error.status or 'nothing'}; it is tried again by itself"
+    return BundleError(Reason.API_UNAVAILABLE, message, retry_after=error.retry_after)

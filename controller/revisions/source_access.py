@@ -1,0 +1,158 @@
+"""What a pass gives to sources: credentials, and a place to say how far they are; and what it does when a Secret fails.
+
+The sources' side runs on the threads of the preparations. Of a Secret its name and version are kept, and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+from api.errors import BundleError
+from api.plugins import MEBIBYTE, Credentials
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment, Source
+from controller.build.builder import Aid
+from controller.observe.named import NamedWatches, WatchedObject
+from controller.revisions.credentials import SecretReader
+from controller.revisions.quarantine import Quarantine, subject_of
+from controller.revisions.service_accounts import tenant_of
+from controller.sharing.memory import Admission
+
+PROGRESS_SECONDS = 5.0
+KIBIBYTE = 1024
+# What another Secret can mend: forges answer 404 to whom they do not know, and certificates and host keys are in it.
+_OF_SECRETS = frozenset(
+    {
+        Reason.SECRET_NOT_FOUND,
+        Reason.SECRET_INVALID,
+        Reason.SECRET_FORBIDDEN,
+        Reason.UNAUTHORIZED,
+        Reason.NOT_FOUND,
+        Reason.TLS_VERIFICATION_FAILED,
+        Reason.HOST_KEY_UNKNOWN,
+        Reason.HOST_KEY_MISMATCH,
+        Reason.INSECURE_REFUSED,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.NAMESPACE_NOT_FOUND,
+    }
+)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What one piece of work learns about the sources of a BundleDeployment; thread-safe.
+
+    Attributes:
+        ticket: of the work.
+        clock: monotonic seconds.
+        text: how far the sources are; a new one at most every 5 s, so that status is not flooded.
+    """
+
+    ticket: str = ""
+    clock: Callable[[], float] = time.monotonic
+    text: str = ""
+    _done: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _told: float = 0.0
+    _read: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
+    _refused: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._told = self.clock()
+
+    def advance(self, index: int, done: int, total: int) -> bool:
+        """Note how far a source is, in bytes; returns whether there is a new text."""
+        with self._lock:
+            self._done[index] = (done, total)
+            if self.clock() - self._told < PROGRESS_SECONDS:
+                return False
+            self._told = self.clock()
+            self.text = ", ".join(_describe(index, *amounts) for index, amounts in sorted(self._done.items()))
+            return True
+
+    def note_secret(self, index: int, secret: WatchedObject, version: str) -> None:
+        """Note what was read of a Secret for a source."""
+        with self._lock:
+            self._read.setdefault(index, {})[secret] = version
+
+    def note_end(self, index: int, failure: BundleError | None) -> None:
+        """Note how asking a source ended."""
+        with self._lock:
+            if failure and failure.reason in _OF_SECRETS:
+                self._refused.add(index)
+            else:
+                self._refused.discard(index)
+
+    def failing_secrets(self) -> dict[WatchedObject, str]:
+        """Return the Secrets that sources fail for now, each with the version that was read."""
+        with self._lock:
+            return {each: version for index in self._refused for each, version in self._read.get(index, {}).items()}
+
+
+def _describe(index: int, done: int, total: int) -> str:
+    size, unit = (MEBIBYTE, "MiB") if max(done, total) >= MEBIBYTE else (KIBIBYTE, "KiB")
+    of = f" of {total // size}" if total else ""
+    return f"spec.sources[{index}]: {done // size}{of} {unit}"
+
+
+class Assistant:
+    """Helps the sources of BundleDeployments.
+
+    Args:
+        wake: asks for a pass over a BundleDeployment.
+        admission: of the memory that preparing takes.
+        quarantine: is told what is prepared.
+    """
+
+    def __init__(
+        self,
+        secrets: SecretReader,
+        watches: NamedWatches,
+        wake: Callable[[str], None],
+        admission: Admission,
+        quarantine: Quarantine,
+    ) -> None:
+        self._secrets, self._watches, self._wake = secrets, watches, wake
+        self._admission, self._quarantine = admission, quarantine
+
+    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
+        """Return what the sources of a BundleDeployment may use."""
+
+        def read(index: int, source: Source) -> Credentials | None:
+            return self._secrets.credentials(
+                deployment, index, source, lambda secret, version: attempt.note_secret(index, secret, version)
+            )
+
+        def report(index: int, done: int, total: int) -> None:
+            if attempt.advance(index, done, total):
+                self._wake(deployment.metadata.name)
+
+        subject, tenant = subject_of(deployment), tenant_of(deployment)
+
+        @contextmanager
+        def room(size: int, cancelled: threading.Event) -> Iterator[None]:
+            is_suspect = self._quarantine.is_suspect(subject)
+            needs = self._admission.total if is_suspect else size
+            alone = self._quarantine.alone(subject) if is_suspect else nullcontext()
+            with self._admission.room(tenant, needs, cancelled), alone:
+                yield
+
+        return Aid(
+            credentials=read,
+            progress=report,
+            ended=attempt.note_end,
+            tenant=tenant,
+            room=room,
+            guard=lambda: self._quarantine.guard(subject),
+        )
+
+    def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
+        """Watch the Secrets that the sources of a BundleDeployment fail for, and no others; a share pays for that."""
+        secrets: dict[WatchedObject, str] = {}
+        for attempt in attempts:
+            secrets |= attempt.failing_secrets()
+        self._watches.watch(name, secrets, share=share)

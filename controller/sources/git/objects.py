@@ -1,0 +1,210 @@
+"""One commit of a repository, as objects in a bare folder: fetched, listed and read, never checked out.
+
+Without a work tree there are no hooks, filters, line ends, links or names that could do anything. First the commit is
+asked for alone, and of a `directory` only the files that are below it; a server that does not hand out commits, or
+files, by their name is asked for more: the commit with everything, then all branches and tags. Budgets are the same.
+
+Not here: reaching the server (connection.py), and reading the files (files.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+
+from api.errors import BundleError
+from api.plugins import Access, Entry
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import Rejection, quote
+from controller.sources.git.connection import Connection
+from controller.sources.git.failures import NotServedError, check_served, translate
+from controller.sources.git.files import FILES, FOLDER, LINK, SUBMODULE, Item, parse_listing, read_items
+from controller.sources.git.process import GitFailed, GitRunner
+from controller.sources.git.reference import FULL_COMMIT, PEELED, Repository
+from controller.sources.redirects import Place
+
+_FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+_SHA256_DIGITS = 64
+
+
+class Objects:
+    """The objects of one repository that were fetched so far, in a folder of the scratch folder.
+
+    Args:
+        repository: that the user named; messages name no other.
+        connection: how git reaches it, wherever it is by now.
+        access: of the call.
+        place: what may be told of failures there.
+    """
+
+    def __init__(self, repository: Repository, connection: Connection, access: Access, place: Place) -> None:
+        self._repository, self._access, self._place = repository, access, place
+        folder = self._folder = access.scratch.resolve() / "repository"
+        # Git would fetch what is missing one by one, were it let.
+        self._local = GitRunner(access, folder)
+        self._remote = GitRunner(
+            access,
+            folder,
+            protocols=connection.protocols,
+            config=connection.config,
+            environment=connection.environment,
+            port=connection.port,
+            program=connection.program,
+        )
+
+    # fetching
+
+    def list_refs(self, *names: str) -> dict[str, str]:
+        """Ask the server for refs by their full names. Returns: name to object name, also of others that it has.
+
+        Raises: BundleError.
+        """
+        self._folder.mkdir(exist_ok=True)
+        output = self._run(self._remote, "ls-remote", "--quiet", *names)
+        lines = output.decode(errors="surrogateescape").split("\n")  # splitlines knows characters that refs may have
+        found = (line.partition("\t") for line in lines)
+        return {name: commit for commit, _, name in found if FULL_COMMIT.fullmatch(commit)}
+
+    def fetch_commits(self) -> None:
+        """Fetch the commits of all branches and tags, without their trees where the server can do that.
+
+        Raises: BundleError.
+        """
+        self._fetch_tips("--filter=tree:0")
+
+    def _fetch_tips(self, *options: str) -> None:
+        # By the names of the objects, for each ref that git notes would be a file of its own.
+        found = self.list_refs("--heads", "--tags", "origin")
+        tips = sorted({commit for name, commit in found.items() if not name.endswith(PEELED)})
+        self._begin(len(tips[0]) if tips else 0)
+        if tips:
+            self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=tips)
+
+    def find_commits(self, prefix: str) -> list[str]:
+        """Return the fetched commits whose names begin so."""
+        names = self._run(self._local, "rev-parse", f"--disambiguate={prefix}").decode().split()
+        if not names:
+            return []
+        described = self._run(self._local, "cat-file", "--batch-check=%(objecttype) %(objectname)", lines=names)
+        return [line.split()[1] for line in described.decode().splitlines() if line.startswith("commit ")]
+
+    def fetch_directory(self, commit: str, directory: str) -> list[Item]:
+        """Fetch the files of one commit below a directory, and return what is there in path order.
+
+        Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected, and those of
+            the connection).
+        """
+        ways: tuple[Callable[[str, str], list[Item]], ...] = (self._fetch_all, self._fetch_everything)
+        if directory:
+            ways = (self._fetch_filtered, *ways)
+        for way in ways:
+            try:
+                return way(commit, directory)
+            except NotServedError as error:
+                if error.is_absent:
+                    break
+        raise self._gone(commit)
+
+    def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
+        self._begin(len(commit))
+        self._want("--depth=1", "--filter=blob:none", "origin", commit)
+        items = self._list(commit, directory)
+        if names := sorted({item.name for item in items}):
+            self._want("--filter=blob:none", "--stdin", "origin", lines=names)
+        return items
+
+    def _fetch_all(self, commit: str, directory: str) -> list[Item]:
+        self._begin(len(commit))
+        self._want("--depth=1", "origin", commit)
+        return self._list(commit, directory)
+
+    def _fetch_everything(self, commit: str, directory: str) -> list[Item]:
+        self._fetch_tips()
+        if self.find_commits(commit) != [commit]:
+            raise NotServedError(is_absent=True)
+        return self._list(commit, directory)
+
+    def _begin(self, digits: int) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        algorithm = "sha256" if digits == _SHA256_DIGITS else "sha1"
+        self._run(self._local, "init", "--quiet", "--bare", "--template=", f"--object-format={algorithm}")
+
+    def _want(self, *arguments: str, lines: Sequence[str] = ()) -> None:
+        """Fetch objects by their names. Raises: NotServedError; BundleError."""
+        try:
+            self._remote.run(*_FETCH, *arguments, lines=lines)
+        except GitFailed as failed:
+            check_served(failed.complaint)
+            raise self._translate(failed) from None
+
+    def _run(self, runner: GitRunner, *arguments: str, lines: Sequence[str] = ()) -> bytes:
+        try:
+            return runner.run(*arguments, lines=lines)
+        except GitFailed as failed:
+            raise self._translate(failed) from None
+
+    def _translate(self, failed: GitFailed) -> BundleError:
+        return self._place.show(translate(failed.complaint, self._repository, self._access.path))
+
+    def _gone(self, commit: str) -> BundleError:
+        """A branch that was moved by force loses its commits as soon as the server collects them."""
+        message = (
+            f"{self._access.path}.ref: {quote(self._repository.authority)} does not have commit {quote(commit)}, or not"
+            " any more; push it again, correct ref, or ask for a new resolution"
+        )
+        return BundleError(Reason.PINNED_CONTENT_GONE, message)
+
+    # listing
+
+    def _list(self, commit: str, directory: str) -> list[Item]:
+        # Never `ls-tree -l`: it would need every file for its size.
+        tree = self._find_tree(commit, directory) if directory else commit
+        items = parse_listing(self._run(self._local, "ls-tree", "-r", "-z", "--full-tree", tree))
+        if len(items) > self._access.limits.entries:
+            budget = self._access.limits.entries
+            raise Rejection(f"there are more entries than the budget of {budget}; leave some out").at(self._access.path)
+        for item in items:
+            if item.mode == SUBMODULE:
+                raise self._submodule(f"{directory}/{item.path}".lstrip("/"))
+            if item.mode not in (*FILES, LINK):
+                raise Rejection(f"entry {quote(item.path)} has an unknown mode; repair it").at(self._access.path)
+        return items
+
+    def _find_tree(self, commit: str, directory: str) -> str:
+        found = parse_listing(self._run(self._local, "ls-tree", "-z", "--full-tree", commit, "--", directory))
+        if not found or found[0].mode != FOLDER:
+            if found and found[0].mode == SUBMODULE:
+                raise self._submodule(directory)
+            problem = "is not a directory" if found else "does not exist"
+            message = (
+                f"{self._access.path}.directory: {quote(directory)} {problem} in commit {quote(commit)}; correct it"
+            )
+            raise BundleError(Reason.DIRECTORY_NOT_FOUND, message)
+        return found[0].name
+
+    def _submodule(self, path: str) -> BundleError:
+        message = (
+            f"{self._access.path}: {quote(path)} is a submodule, which is not followed; add its repository as another "
+            "source, or choose a directory without it"
+        )
+        return BundleError(Reason.UNSUPPORTED_CONTENT, message)
+
+    # reading
+
+    def read(self, items: Sequence[Item], directory: str) -> Iterator[Entry]:
+        """Yield entries in the order of `items`, from one git that streams them.
+
+        Args:
+            items: of `fetch_directory`.
+            directory: that they are in, for messages.
+
+        Raises: BundleError (UnsupportedContent for a pointer of Git LFS, DigestMismatch for what is missing).
+        """
+        host = quote(self._repository.authority)
+        message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"
+        missing = BundleError(Reason.DIGEST_MISMATCH, message)
+        try:
+            yield from read_items(self._local, items, directory, self._access, missing)
+        except GitFailed:
+            raise missing from None

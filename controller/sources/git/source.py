@@ -1,0 +1,167 @@
+"""Git repositories: a ref is found with ls-remote, one commit is fetched shallowly, nothing is ever checked out.
+
+Not here: running git (process.py), reaching a repository (connection.py), or where its server redirects to
+(redirect.py), objects (objects.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from api.errors import BundleError
+from api.plugins import Access, Entry, Limits, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import Rejection, check_path, quote
+from controller.sources.git.connection import connect
+from controller.sources.git.failures import RedirectedError
+from controller.sources.git.objects import Objects
+from controller.sources.git.redirect import follow
+from controller.sources.git.reference import (
+    FULL_COMMIT,
+    PEELED,
+    SHORT_COMMIT,
+    Repository,
+    candidates,
+    check_ref,
+    parse_repository,
+)
+from controller.sources.redirects import Place
+from controller.sources.transport import is_certificate_data
+
+Found = TypeVar("Found")
+
+_DEFAULT_REF = "HEAD"
+_ALGORITHMS = {40: "sha1", 64: "sha256"}
+
+
+class GitSource:
+    """The kind `git`. Parameters: repository, ref, directory, insecureSkipTLSVerify, certificateData."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return what is wrong with the parameters, each beginning with its field path below `path`."""
+        problems = []
+        repository, ref, directory = parameters.get("repository", ""), _ref(parameters), _directory(parameters)
+        try:
+            parse_repository(repository)
+        except ValueError as error:
+            # Not quoted where it holds a password.
+            problems.append(f"{path}.repository: {'the URL' if '@' in repository else quote(repository)} {error}")
+        try:
+            check_ref(ref)
+        except ValueError as error:
+            problems.append(f"{path}.ref: {quote(ref)} {error}")
+        if not _is_directory(directory):
+            problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
+        if not is_certificate_data(parameters.get("certificateData", "")):
+            problems.append(f"{path}.certificateData: not a bundle of PEM certificates; correct it")
+        return problems
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return repository and ref; `directory` is a part of what they name."""
+        return {"repository": parse_repository(parameters["repository"]).normal, "ref": _ref(parameters)}
+
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the repository."""
+        return parse_repository(parameters["repository"]).normal
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        """Ask the repository what the ref names now; for a full commit, whether it answers this caller at all.
+
+        Returns: pinned as `repository@commit`, digest as `sha1:commit` or `sha256:commit`.
+        Raises: BundleError (NotFound, AmbiguousReference, Unauthorized, Unreachable, TLSVerificationFailed,
+            HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid).
+        """
+        ref = _ref(parameters)
+        commit = _reach(parameters, access, lambda objects: _find_commit(objects, ref, access))
+        digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
+        return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest)
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
+        """Return repository, directory and commit: who may read one repository may not read another's commits."""
+        normal = parse_repository(parameters["repository"]).normal
+        return f"{normal}|{_directory(parameters)}|{resolution.digest}"
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        """Yield the files of the commit in path order, as git has them: unchecked, and not on disk yet.
+
+        Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected,
+            DigestMismatch, StorageFull, and those of `resolve`).
+        """
+        commit, directory = _commit(resolution, access), _directory(parameters)
+        objects, items = _reach(parameters, access, lambda found: (found, found.fetch_directory(commit, directory)))
+        yield from objects.read(items, directory)
+
+
+def _ref(parameters: Mapping[str, Any]) -> str:
+    return parameters.get("ref") or _DEFAULT_REF
+
+
+def _directory(parameters: Mapping[str, Any]) -> str:
+    return parameters.get("directory") or ""
+
+
+def _is_directory(directory: str) -> bool:
+    try:
+        return check_path(directory, Limits()) == directory
+    except Rejection:
+        return False
+
+
+def _parse(parameters: Mapping[str, Any], access: Access) -> Repository:
+    try:
+        check_ref(_ref(parameters))
+        return parse_repository(parameters["repository"])
+    except ValueError:
+        problem = GitSource().validate(parameters, access.path)[0]
+        raise BundleError(Reason.INVALID_REFERENCE, problem) from None
+
+
+def _commit(resolution: Resolution, access: Access) -> str:
+    commit = resolution.digest.partition(":")[2]
+    if not FULL_COMMIT.fullmatch(commit):  # a status that somebody else wrote
+        message = f"{access.path}.ref: the recorded digest {quote(resolution.digest)} is none; ask for a new resolution"
+        raise BundleError(Reason.INVALID_REFERENCE, message)
+    return commit
+
+
+def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
+    """Do some work with a repository, and once more with the one that its server redirects to, if it does."""
+    repository = _parse(parameters, access)
+    place = Place(subject=f"{access.path}.repository", host=repository.authority)
+    try:
+        return work(Objects(repository, connect(repository, parameters, access), access, place))
+    except RedirectedError:
+        connection, place = follow(repository, parameters, access)
+        return work(Objects(repository, connection, access, place))
+
+
+def _find_commit(objects: Objects, ref: str, access: Access) -> str:
+    commit = ref if FULL_COMMIT.fullmatch(ref) else ""
+    refs = objects.list_refs("origin", *_names(_DEFAULT_REF if commit else ref))
+    return commit or _choose(refs, ref) or _find_short(objects, ref, access)
+
+
+def _names(ref: str) -> list[str]:
+    """Return what to ask for, never all refs."""
+    return [name + suffix for name in candidates(ref) for suffix in ("", PEELED)]
+
+
+def _choose(refs: Mapping[str, str], ref: str) -> str:
+    """Return the commit of the first candidate that exists, an annotated tag peeled; '' for none."""
+    wanted = (name + suffix for name in candidates(ref) for suffix in (PEELED, ""))
+    return next((refs[name] for name in wanted if name in refs), "")
+
+
+def _find_short(objects: Objects, ref: str, access: Access) -> str:
+    """Return the commit that begins so: servers tell refs only, so the commits have to be fetched."""
+    if SHORT_COMMIT.fullmatch(ref):
+        objects.fetch_commits()
+        commits = objects.find_commits(ref)
+        if len(commits) > 1:
+            message = f"{access.path}.ref: more than one commit begins with {quote(ref)}; write more of it"
+            raise BundleError(Reason.AMBIGUOUS_REFERENCE, message)
+        if commits:
+            return commits[0]
+    message = f"{access.path}.ref: no branch, tag or commit {quote(ref)}; check the spelling or push it"
+    raise BundleError(Reason.NOT_FOUND, message)

@@ -1,0 +1,1 @@
+"""One file over http. START HERE: `source`."""

@@ -1,0 +1,1 @@
+"""Images and other OCI artifacts, from registries. START HERE: `source`."""

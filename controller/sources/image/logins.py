@@ -1,0 +1,94 @@
+"""Logging in at a registry: nothing is said before it asks, then one set of credentials after the other is tried.
+
+Invariants: credentials and tokens go to the registry's own host or to its token server, never over plain http; each
+request is repeated at most once for each set of credentials, and once more when a login has expired meanwhile (which
+some registries tell by 400 or 403 instead of 401).
+
+Not here: which token servers may be asked (tokens.py), which entries of a Secret are for a repository (keyring.py).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Mapping
+
+from api.plugins import Credentials, RegistryCredentials
+from controller.sources.image.challenge import Challenge, parse_challenges
+from controller.sources.image.endpoint import Endpoint
+from controller.sources.image.keyring import find_credentials
+from controller.sources.image.tokens import TokenServer
+from controller.sources.transport import Response
+
+_REFUSALS = (400, 401, 403)
+
+
+def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> tuple[RegistryCredentials, ...]:
+    """Return what may be tried at an endpoint, best first.
+
+    A user name and a password are for the registry that the spec names, and so not for its mirror.
+    """
+    if credentials is None:
+        return ()
+    found = find_credentials(credentials.registries, endpoint.name)
+    if credentials.username and not endpoint.is_mirror:
+        own = RegistryCredentials(registry=endpoint.host, username=credentials.username, password=credentials.password)
+        return (*found, own)
+    return found
+
+
+class Login:
+    """What one registry is told about who asks, for one call of the source.
+
+    Args:
+        server: gives tokens.
+        candidates: to be tried in this order; none: anonymously.
+    """
+
+    def __init__(self, server: TokenServer, candidates: tuple[RegistryCredentials, ...]) -> None:
+        self._server = server
+        self._candidates = deque[RegistryCredentials | None](candidates or (None,))
+        self._challenges: tuple[Challenge, ...] = ()
+        self._authorization = ""
+        self._accepted = False
+        self.has_credentials = bool(candidates)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header that says who asks; empty before the first challenge."""
+        return {"Authorization": self._authorization} if self._authorization else {}
+
+    def accept(self) -> None:
+        """Note that the registry takes what it was told."""
+        self._accepted = True
+
+    def answer(self, refusal: Response) -> bool:
+        """Return whether there is something else to say, now in `headers`, to a registry that has refused.
+
+        Raises: BundleError (InsecureRefused, Unreachable).
+        """
+        self._challenges = parse_challenges(refusal.headers.get("WWW-Authenticate", "")) or self._challenges
+        if refusal.status not in _REFUSALS or not self._challenges:
+            return False
+        if self._authorization and not self._accepted:
+            self._candidates.popleft()  # what was accepted has expired, and is fetched anew
+        self._accepted = False
+        return self._log_in()
+
+    def _log_in(self) -> bool:
+        while self._candidates:
+            self._authorization = self._authorize(self._candidates[0])
+            if self._authorization:
+                return True
+            self._candidates.popleft()
+        self._authorization = ""
+        return False
+
+    def _authorize(self, candidate: RegistryCredentials | None) -> str:
+        by_scheme = {challenge.scheme: challenge for challenge in reversed(self._challenges)}
+        if bearer := by_scheme.get("bearer"):
+            token = self._server.request(bearer, candidate)
+            return f"Bearer {token}" if token else ""
+        if "basic" in by_scheme and candidate and candidate.password:
+            return "Basic " + base64.b64encode(f"{candidate.username}:{candidate.password}".encode()).decode()
+        return ""

@@ -1,0 +1,156 @@
+"""Which managedFields entries become which. What the server makes of them is in integration/test_rule_06_repair.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from controller.apply.object.managed_fields import claimed_items, has_keyed_items, left_fields, moved_items
+
+OURS, VERSION = "rukpak/shop", "v1"
+BODY = {"apiVersion": VERSION, "kind": "Service", "spec": {"ports": [{"name": "web", "port": 80}]}}
+WANTED, STRAY = 'k:{"port":80,"protocol":"TCP"}', 'k:{"port":81,"protocol":"TCP"}'
+ITEM: dict[str, Any] = {".": {}, "f:name": {}, "f:port": {}}
+
+
+def ports(*items: str) -> dict[str, Any]:
+    return {"f:spec": {"f:ports": dict.fromkeys(items, ITEM)}} if items else {"f:spec": {"f:selector": {}}}
+
+
+def entry(manager: str, fields: dict[str, Any], operation: str = "Update", **more: Any) -> dict[str, Any]:
+    return {"manager": manager, "operation": operation, "apiVersion": VERSION, "fieldsV1": fields, **more}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    name: str
+    ours: dict[str, Any] = field(default_factory=ports)
+    others: list[dict[str, Any]]
+    taken: bool
+
+
+CASES = [
+    Case(name="an item in place of ours is taken over", others=[entry("x", ports(STRAY))], taken=True),
+    Case(name="an item beside ours is left alone", ours=ports(WANTED), others=[entry("x", ports(STRAY))], taken=False),
+    Case(name="an item that we want is no stray", others=[entry("x", ports(WANTED))], taken=False),
+    Case(name="an applier's item is its own", others=[entry("x", ports(STRAY), "Apply")], taken=False),
+    Case(name="what a subresource wrote is left", others=[entry("x", ports(STRAY), subresource="status")], taken=False),
+    Case(
+        name="an entry of another version cannot be compared",
+        others=[{**entry("x", ports(STRAY)), "apiVersion": "v2"}],
+        taken=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_which_items_are_taken_over(case: Case) -> None:
+    entries = [entry(OURS, case.ours, "Apply"), *case.others]
+    moved = moved_items({"metadata": {"managedFields": entries}}, BODY, OURS)
+    assert (moved is not None) is case.taken
+
+
+def test_an_item_that_is_taken_over_is_moved_and_the_rest_of_its_entry_stays() -> None:
+    theirs = {"f:spec": {"f:ports": {STRAY: ITEM}, "f:type": {}}}
+    entries = [entry(OURS, ports(), "Apply"), entry("x", theirs), entry("y", ports(STRAY))]
+    moved = moved_items({"metadata": {"managedFields": entries}}, BODY, OURS)
+    ours = {"f:spec": {"f:selector": {}, "f:ports": {STRAY: ITEM}}}
+    assert moved == [entry(OURS, ours, "Apply"), entry("x", {"f:spec": {"f:type": {}}})]
+
+
+def test_a_nested_item_is_taken_over_alone() -> None:
+    containers = [{"name": "main", "ports": [{"containerPort": 80}]}]
+    body = {"apiVersion": VERSION, "kind": "Pod", "spec": {"containers": containers}}
+    main, port, other = 'k:{"name":"main"}', 'k:{"containerPort":81,"protocol":"TCP"}', 'k:{"name":"sidecar"}'
+    ours: dict[str, Any] = {"f:spec": {"f:containers": {main: {".": {}, "f:name": {}}}}}
+    theirs = {"f:spec": {"f:containers": {main: {"f:ports": {port: ITEM}}, other: ITEM}}}
+    entries = [entry(OURS, ours, "Apply"), entry("x", theirs)]
+    moved = moved_items({"metadata": {"managedFields": entries}}, body, OURS)
+    assert moved is not None
+    assert moved[0]["fieldsV1"]["f:spec"]["f:containers"][main]["f:ports"] == {port: ITEM}
+    assert moved[1]["fieldsV1"] == {"f:spec": {"f:containers": {other: ITEM}}}
+
+
+# without any entries
+
+
+def service(*ports: int) -> dict[str, Any]:
+    listed = [{"name": f"p{port}", "port": port, "protocol": "TCP"} for port in ports]
+    return {"metadata": {"name": "web"}, "spec": {"ports": listed}}
+
+
+@pytest.mark.parametrize(
+    ("live", "claimed"),
+    [((81,), {STRAY}), ((80, 81), set()), ((80,), set()), ((), set())],
+    ids=["a port in place of ours", "one beside ours", "ours alone", "none at all"],
+)
+def test_which_items_are_claimed_where_all_entries_were_wiped(live: tuple[int, ...], claimed: set[str]) -> None:
+    entries = claimed_items(service(*live), BODY, OURS)
+    assert set(entries[0]["fieldsV1"]["f:spec"]["f:ports"] if entries else ()) == claimed
+
+
+def test_entries_of_others_stay_beside_the_one_that_claims() -> None:
+    theirs = entry("x", {"f:metadata": {}})
+    live = service(81)
+    live["metadata"]["managedFields"] = [theirs]
+    entries = claimed_items(live, BODY, OURS)
+    assert entries is not None
+    assert (entries[0], entries[1]["manager"], entries[1]["operation"]) == (theirs, OURS, "Apply")
+
+
+def test_a_container_is_claimed_by_its_name_and_a_port_in_one_by_its_number() -> None:
+    def pod(name: str, port: int) -> dict[str, Any]:
+        containers = [{"name": name, "ports": [{"containerPort": port, "protocol": "TCP"}]}]
+        return {"apiVersion": VERSION, "kind": "Pod", "metadata": {}, "spec": {"containers": containers}}
+
+    renamed, renumbered = (claimed_items(pod(*live), pod("a", 80), OURS) for live in (("b", 80), ("a", 81)))
+    assert renamed is not None
+    assert renamed[0]["fieldsV1"] == {"f:spec": {"f:containers": {'k:{"name":"b"}': {".": {}}}}}
+    port: dict[str, Any] = {"f:ports": {'k:{"containerPort":81,"protocol":"TCP"}': {".": {}}}}
+    assert renumbered is not None
+    assert renumbered[0]["fieldsV1"] == {"f:spec": {"f:containers": {'k:{"name":"a"}': port}}}
+
+
+# fields that are left to others
+
+
+def test_a_field_that_is_left_is_moved_to_the_initial_manager() -> None:
+    fields: dict[str, Any] = {"f:spec": {"f:replicas": {}, "f:limits": {"f:cpu": {}, "f:memory": {}}, "f:paused": {}}}
+    entries = [entry("rukpak/shop", fields, "Apply"), entry("x", {"f:status": {}})]
+    left = left_fields({"metadata": {"managedFields": entries}}, [("spec", "replicas"), ("spec", "limits")], "shop")
+    assert left is not None
+    assert {one["manager"]: one["fieldsV1"] for one in left} == {
+        "x": {"f:status": {}},
+        "rukpak/shop": {"f:spec": {"f:paused": {}}},
+        "rukpak-initial/shop": {"f:spec": {"f:replicas": {}, "f:limits": {"f:cpu": {}, "f:memory": {}}}},
+    }
+
+
+def test_what_was_left_before_stays_with_the_initial_manager() -> None:
+    entries = [
+        entry("rukpak/shop", {"f:spec": {"f:a": {}, "f:b": {}}}, "Apply"),
+        entry("rukpak-initial/shop", {"f:spec": {"f:c": {}}}, "Apply"),
+    ]
+    left = left_fields({"metadata": {"managedFields": entries}}, [("spec", "a")], "shop")
+    assert left is not None
+    assert left[-1]["fieldsV1"] == {"f:spec": {"f:c": {}, "f:a": {}}}
+
+
+@pytest.mark.parametrize("path", [("spec", "x"), ("data",)], ids=["beside", "elsewhere"])
+def test_a_field_that_we_do_not_hold_is_left_already(path: tuple[str, ...]) -> None:
+    entries = [entry("rukpak/shop", {"f:spec": {"f:replicas": {}}}, "Apply")]
+    assert left_fields({"metadata": {"managedFields": entries}}, [path], "shop") is None
+
+
+def test_a_part_of_what_is_replaced_as_a_whole_cannot_be_left() -> None:
+    entries = [entry("rukpak/shop", {"f:spec": {"f:selector": {}}}, "Apply")]
+    with pytest.raises(ValueError, match=r"spec\.selector\.app cannot be ignored by itself, since spec\.selector is"):
+        left_fields({"metadata": {"managedFields": entries}}, [("spec", "selector", "app")], "shop")
+
+
+def test_only_lists_of_objects_have_items_with_keys() -> None:
+    assert has_keyed_items(BODY)
+    assert not has_keyed_items({"metadata": {"ownerReferences": [{}]}, "data": {"a": "b"}, "args": ["a"]})

@@ -1,0 +1,49 @@
+"""What a cluster serves, as a file: written and read again, and what is said of a file that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Capabilities
+from controller.build.capabilities import dump, parse, shipped, write
+
+CAPABILITIES = Capabilities(
+    kubernetes_version="v1.36.3", kinds={("apps", "v1", "Deployment"): True, ("", "v1", "Node"): False}
+)
+
+
+def test_what_is_written_is_read_again_and_in_a_stable_order() -> None:
+    text = write(CAPABILITIES)
+    assert text == (
+        "kubernetesVersion: v1.36.3\nkinds:\n"
+        '- {group: "", version: v1, kind: Node, scope: Cluster}\n'
+        "- {group: apps, version: v1, kind: Deployment, scope: Namespaced}\n"
+    )
+    assert parse(text.encode(), "x") == CAPABILITIES
+    assert dump(parse(text.encode(), "x")) == dump(CAPABILITIES)
+
+
+def test_what_is_shipped_knows_the_kinds_of_kubernetes() -> None:
+    capabilities = shipped()
+    assert capabilities.is_namespaced("apps", "Deployment") is True
+    assert capabilities.is_namespaced("", "Namespace") is False
+    assert capabilities.is_namespaced("example.com", "Foo") is None
+    assert parse(write(capabilities).encode(), "x") == capabilities
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "0 documents where one is needed"),
+        ("kubernetesVersion: v1.36.3\n", "kinds: "),
+        ("kubernetesVersion: '1.36'\nkinds: []\n", "kubernetesVersion: "),
+        ("kubernetesVersion: v1.36.3\nkinds: [{version: v1, kind: A, scope: Both}]\n", "kinds.0.scope: "),
+        ("kubernetesVersion: v1.36.3\nkinds: []\nkind: X\n", "kind: "),
+    ],
+)
+def test_a_file_that_is_none_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(BundleError) as raised:
+        parse(text.encode(), "c.yaml")
+    assert raised.value.message.startswith(f"c.yaml: {problem}")
+    assert raised.value.message.endswith('; write the file with "rukpak capabilities"')

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
+from api.v1alpha2.conditions import Reason
+from controller.build import child as aside
+from controller.build.builder import Aid, render_where_it_fits
+from controller.build.child import render_aside
+from controller.build.rendering import render
+from controller.build.revision import PackedRevision, Revision
+from controller.formats.budget import INLINE, estimate
+from tests.support.charts import chart_of, write
+
+GREAT = 5 * MEBIBYTE
+CAPABILITIES = Capabilities(kubernetes_version="v1.36.3", kinds={("", "v1", "ConfigMap"): True})
+
+
+def config_map(name: str, **data: str) -> bytes:
+    value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+MANIFESTS = {
+    "manifests/a.json": config_map("a", great="x" * GREAT, wide="\U0001f600" * 20),
+    "manifests/b.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: null\n",
+}
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def request(root: Path, scratch: Path, **means: Any) -> RenderRequest:
+    return RenderRequest(
+        name="shop",
+        install_namespace="",
+        tree=ContentTree(root=root, destinations=("",)),
+        config={},
+        capabilities=CAPABILITIES,
+        means=Means(scratch=scratch, **means),
+    )
+
+
+class Rooms:
+    """Stands for an admission: keeps what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    @contextmanager
+    def room(self, size: int, cancelled: threading.Event) -> Iterator[None]:
+        assert not cancelled.is_set()
+        self.asked.append(size)
+        yield
+
+
+def test_it_makes_what_is_made_here(tmp_path: Path, scratch: Path) -> None:
+    asked = request(write(tmp_path / "content", MANIFESTS), scratch)
+    made, expected = render_aside("plain", asked), render("plain", asked)
+    assert made.unpacked() == expected
+    assert len(made.objects) < GREAT // 100
+
+
+def test_a_small_text_is_parsed_here(tmp_path: Path, scratch: Path) -> None:
+    rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": config_map("a")}), scratch)
+    assert isinstance(render_where_it_fits("plain", with_inline(asked), Aid(room=rooms.room)), Revision)
+    assert rooms.asked == [estimate(len(config_map("a")), INLINE)]
+
+
+def with_inline(asked: RenderRequest) -> RenderRequest:
+    return replace(asked, means=replace(asked.means, inline=True))
+
+
+LARGE: dict[str, bytes] = {
+    "long": config_map("a", great="x" * GREAT),
+    "of many values": b'{"apiVersion":"v1","kind":"Widget","metadata":{"name":"a"},"spec":[' + b"0," * 150_000 + b"0]}",
+}
+
+
+@pytest.mark.parametrize("large", LARGE)
+def test_a_large_text_is_parsed_aside(large: str, tmp_path: Path, scratch: Path) -> None:
+    rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
+    made = render_where_it_fits("plain", with_inline(asked), Aid(room=rooms.room))
+    assert isinstance(made, PackedRevision)
+    assert made.unpacked() == render("plain", asked)
+    assert rooms.asked[1:] == [estimate(len(LARGE[large]), Limits())]
+
+
+VALID_CHART = chart_of(
+    {
+        "templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+        'data: {dice: {{ randAlphaNum 9 }}, great: {{ repeat 5300000 "x" }}}\n'
+    }
+)
+
+
+def test_helm_is_run_once_for_a_large_output(tmp_path: Path, scratch: Path) -> None:
+    asked = with_inline(request(write(tmp_path / "content", VALID_CHART), scratch))
+    made = render_where_it_fits("helm", asked, Aid())
+    assert isinstance(made, PackedRevision)
+    [item] = made.unpacked().objects
+    assert f"dice: {item['data']['dice']}".encode() in (scratch / "output").read_bytes()
+
+
+def refusal(asked: RenderRequest, make: Callable[[str, RenderRequest], object] = render_aside) -> str:
+    with pytest.raises(BundleError) as caught:
+        make("plain", asked)
+    assert caught.value.reason is Reason.RENDER_LIMIT_EXCEEDED
+    return caught.value.message
+
+
+def test_what_is_wrong_is_told_as_here(tmp_path: Path, scratch: Path) -> None:
+    asked = request(write(tmp_path / "content", {"manifests/a.yaml": b"a: [\n"}), scratch)
+    with pytest.raises(BundleError) as here:
+        render("plain", asked)
+    with pytest.raises(BundleError) as there:
+        render_aside("plain", asked)
+    assert (there.value.reason, there.value.message) == (here.value.reason, here.value.message)
+
+
+def test_who_takes_more_than_its_address_space_is_told_what_to_do(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "address_space", lambda _limits: 64 * MEBIBYTE)
+    text = b'{"apiVersion":"v1","kind":"Widget","metadata":{"name":"a"},"spec":{"a":"' + b"x" * (12 << 20) + b'"}}'
+    many = {f"manifests/{index}.json": text.replace(b'"a"}', b'"a%d"}' % index) for index in range(2)}
+    message = refusal(request(write(tmp_path / "content", many), scratch))
+    assert message == "making the revision takes more than 64 MiB of memory; split the bundle"
+
+
+def test_who_takes_too_long_is_ended(tmp_path: Path, scratch: Path) -> None:
+    asked = request(write(tmp_path / "content", MANIFESTS), scratch, seconds=0.01)
+    assert "takes more than 0.01 s; split the bundle, or raise --render-timeout" in refusal(asked)
+
+
+def test_it_ends_when_nobody_needs_it(tmp_path: Path, scratch: Path) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    asked = request(write(tmp_path / "content", MANIFESTS), scratch, cancelled=cancelled)
+    with pytest.raises(BundleError, match="the result is not needed any more"):
+        render_aside("plain", asked)
+
+
+def test_a_bug_is_a_bug(tmp_path: Path, scratch: Path) -> None:
+    kinds: Any = {("a group without a version",): True}
+    broken = replace(
+        request(write(tmp_path / "content", MANIFESTS), scratch),
+        capabilities=Capabilities(kubernetes_version="v1.36.3", kinds=kinds),
+    )
+    with pytest.raises(RuntimeError, match=r"(?s)rendering aside ended with 1: Traceback.*ValueError"):
+        render_aside("plain", broken)
+
+
+BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {
+    "one file": (
+        {"manifests/a.json": b" " * 2000},
+        '"manifests/a.json": is over the budget of 1024 bytes for one file',
+    ),
+    "all files": (
+        {f"manifests/{index}.json": b" " * 1000 for index in range(3)},
+        '"manifests/2.json": brings what is parsed over the budget of 2048 bytes',
+    ),
+    "values": ({"manifests/a.yaml": b"[" + b"0," * 20 + b"]"}, "manifests/a.yaml:1: more than 9 values"),
+}
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_budgets_of_a_small_pod_say_what_to_do(budget: str, tmp_path: Path, scratch: Path) -> None:
+    files, saying = BUDGETS[budget]
+    limits = replace(Limits(), manifest_bytes=1024, text_bytes=2048, nodes=9)
+    message = refusal(request(write(tmp_path / "content", files), scratch, limits=limits), render)
+    assert message == f"{saying}; split the bundle, or give the controller more memory"

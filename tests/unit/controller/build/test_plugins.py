@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.build import plugins as extensions
+from controller.build.plugins import FORMATS, SOURCES, format_of, source_of
+from controller.formats.plain import PlainFormat
+from controller.sources.image.source import ImageSource
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """What was looked up before is forgotten, and what a test looks up is not remembered after it."""
+    for lookup in (source_of, format_of):
+        lookup.cache_clear()
+    yield
+    for lookup in (source_of, format_of):
+        lookup.cache_clear()
+
+
+def test_what_is_in_tree_is_found_like_anything_else() -> None:
+    assert isinstance(source_of("image"), ImageSource)
+    assert isinstance(format_of("plain"), PlainFormat)
+
+
+def test_a_plug_in_is_made_once() -> None:
+    assert source_of("image") is source_of("image")
+
+
+def test_what_is_not_installed_says_so_and_what_to_do() -> None:
+    with pytest.raises(BundleError) as source:
+        source_of("example.com/s3")
+    assert source.value.reason is Reason.UNKNOWN_SOURCE_KIND
+    assert source.value.message == ('no plug-in serves sources of kind "example.com/s3"; install one, or correct kind')
+    with pytest.raises(BundleError) as rendering:
+        format_of("example.com/jsonnet")
+    assert rendering.value.reason is Reason.UNKNOWN_FORMAT
+    assert rendering.value.message == (
+        'spec.format: no plug-in serves "example.com/jsonnet"; install one, or correct it'
+    )
+
+
+def test_an_out_of_tree_plug_in_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = EntryPoints(
+        [
+            EntryPoint("example.com/s3", "controller.sources.image.source:ImageSource", SOURCES),
+            EntryPoint("example.com/s3", "controller.formats.plain:PlainFormat", FORMATS),
+        ]
+    )
+    monkeypatch.setattr(extensions, "entry_points", installed.select)
+    assert isinstance(source_of("example.com/s3"), ImageSource)
+    assert isinstance(format_of("example.com/s3"), PlainFormat)

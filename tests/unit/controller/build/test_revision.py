@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.build.revision import Revision, Terms, digest_of, measure, pack, pack_objects, pack_terms, unpack
+from controller.formats.applicable.applicable import revision_digest
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=4).map(tuple)
+TEXT_MAPS = st.dictionaries(st.text(), st.text(), max_size=2)
+TERMS = st.builds(
+    Terms,
+    inputs=st.text(),
+    install_namespace=st.text(),
+    service_account_name=st.text(),
+    pins=st.lists(TEXT_MAPS, max_size=2).map(tuple),
+    drift=st.none() | st.dictionaries(st.text(), JSON, max_size=2),
+    optional=st.lists(TEXT_MAPS, max_size=2).map(tuple),
+    left=st.lists(st.text(), max_size=2).map(tuple),
+)
+REVISION = Revision(
+    digest="sha256:aa",
+    objects=({"kind": "ConfigMap", "metadata": {"name": "a"}},),
+    terms=Terms(inputs="sha256:bb", install_namespace="shop"),
+)
+
+
+@given(objects=OBJECTS, hooks=OBJECTS, terms=TERMS)
+@settings(max_examples=30, deadline=None)
+def test_what_is_packed_is_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
+    revision = Revision(
+        digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("a",), namespace={"labels": {}}
+    )
+    again = unpack("sha256:aa", pack_objects(revision), pack_terms(revision))
+    assert again == revision
+    assert revision_digest(again.objects, again.hooks) == revision_digest(objects, hooks)
+
+
+def test_a_text_that_is_not_unicode_survives() -> None:
+    revision = Revision(digest="", objects=({"data": "\ud800"},), terms=REVISION.terms)
+    assert unpack("", pack_objects(revision), pack_terms(revision)) == revision
+
+
+def test_equal_revisions_give_equal_bytes() -> None:
+    again = Revision(digest="another", objects=({**REVISION.objects[0]},), terms=REVISION.terms)
+    assert pack_objects(again) == pack_objects(REVISION)
+
+
+def packed(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value).encode())
+
+
+GOOD_OBJECTS, GOOD_TERMS = pack_objects(REVISION), pack_terms(REVISION)
+DEEP = b"[" * 200_000
+TAMPERED = [
+    pytest.param(b"", GOOD_TERMS, id="no objects"),
+    pytest.param(GOOD_OBJECTS[:-1], GOOD_TERMS, id="cut objects"),
+    pytest.param(b"objects", GOOD_TERMS, id="objects that are not compressed"),
+    pytest.param(packed([]), GOOD_TERMS, id="objects that are a list"),
+    pytest.param(packed({"objects": []}), GOOD_TERMS, id="no hooks"),
+    pytest.param(packed({"objects": 1, "hooks": []}), GOOD_TERMS, id="objects that are a number"),
+    pytest.param(zlib.compress(b"\xff"), GOOD_TERMS, id="objects that are no text"),
+    pytest.param(zlib.compress(DEEP), GOOD_TERMS, id="objects nested without end"),
+    pytest.param(GOOD_OBJECTS, b"", id="no terms"),
+    pytest.param(GOOD_OBJECTS, b"{}", id="terms without a format"),
+    pytest.param(GOOD_OBJECTS, b'"v1"', id="terms that are a text"),
+    pytest.param(GOOD_OBJECTS, b"1", id="terms that are a number"),
+    pytest.param(GOOD_OBJECTS, b"[]", id="terms that are a list"),
+    pytest.param(GOOD_OBJECTS, DEEP, id="terms nested without end"),
+    pytest.param(GOOD_OBJECTS, GOOD_TERMS.replace(b'"v1"', b'"v2"'), id="terms of another format"),
+    pytest.param(GOOD_OBJECTS, GOOD_TERMS.replace(b'"inputs"', b'"input"'), id="terms with another field"),
+]
+
+
+@pytest.mark.parametrize(("objects", "terms"), TAMPERED)
+def test_other_bytes_are_refused_and_nothing_else_happens(objects: bytes, terms: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - which of them it is says nothing
+        unpack("sha256:aa", objects, terms)
+
+
+def test_a_digest_says_its_algorithm() -> None:
+    assert digest_of(b"") == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@given(objects=OBJECTS)
+@settings(max_examples=50)
+def test_its_size_is_known_without_unpacking_it(objects: tuple[dict[str, Any], ...]) -> None:
+    packed = pack_objects(Revision(digest="sha256:aa", objects=objects, terms=REVISION.terms))
+    text = zlib.decompress(packed)
+    size = measure(packed)
+    assert size.text_bytes == len(text)
+    assert size.values == sum(map(text.count, (b",", b"{", b"[")))
+
+
+def test_a_size_of_what_is_damaged_is_none() -> None:
+    with pytest.raises(ValueError, match="error"):
+        measure(b"damaged")
+
+
+def test_what_is_packed_is_unpacked_as_it_was() -> None:
+    assert pack(REVISION).unpacked() == REVISION

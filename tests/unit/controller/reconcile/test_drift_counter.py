@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.apply.ledger import Left
+from controller.apply.options import Job
+from controller.apply.outcome import Outcome
+from controller.apply.plan import Action
+from controller.observe.records import ObjectKey
+from controller.reconcile.drift_counter import Drifting
+
+KEY = ObjectKey("", "ConfigMap", "shop", "settings")
+REFUSED = BundleError(Reason.REFUSED, "no")
+
+
+def outcome(action: Action, **changes: Any) -> Outcome:
+    target = SimpleNamespace(key=KEY, bare=False)
+    task = cast("Any", SimpleNamespace(target=target, action=action))
+    return Outcome(**{"task": task, "tried": True, **changes})
+
+
+def job(*, left: bool) -> Job:
+    ledger = SimpleNamespace(left={KEY: Left("d", "h")} if left else {})
+    return cast("Job", SimpleNamespace(ledger=ledger))
+
+
+class Case(NamedTuple):
+    name: str
+    outcome: Outcome
+    left: bool
+    expect: tuple[int, int]
+
+
+CASES = [
+    Case("an edit that is put right", outcome(Action.REPAIR), True, (1, 1)),
+    Case("a repair that is refused", outcome(Action.REPAIR, error=REFUSED), True, (1, 0)),
+    Case("a repair that waits", outcome(Action.REPAIR, postponed=True, tried=False), True, (1, 0)),
+    Case("an object that was deleted", outcome(Action.CREATE), True, (1, 1)),
+    Case("an object that is new", outcome(Action.CREATE), False, (0, 0)),
+    Case("an object of another revision", outcome(Action.APPLY), True, (0, 0)),
+    Case("an object as it was left", outcome(Action.NONE, tried=False), True, (0, 0)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_what_counts_as_drift(case: Case) -> None:
+    assert Drifting().repair([case.outcome], job(left=case.left)) == case.expect
+
+
+def test_a_repair_that_fails_again_and_again_is_detected_once() -> None:
+    drifting = Drifting()
+    found = [drifting.repair([outcome(Action.REPAIR, error=REFUSED)], job(left=True)) for _ in range(3)]
+    assert found == [(1, 0), (0, 0), (0, 0)]
+    assert drifting.repair([outcome(Action.REPAIR)], job(left=True)) == (0, 1)
+    assert drifting.repair([outcome(Action.REPAIR)], job(left=True)) == (1, 1)
+
+
+def test_what_is_seen_while_paused_is_not_detected_anew_when_it_is_repaired() -> None:
+    drifting = Drifting()
+    assert [drifting.see([KEY]), drifting.see([KEY])] == [1, 0]
+    assert drifting.repair([outcome(Action.REPAIR)], job(left=True)) == (0, 1)

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Credentials
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment
+from controller.kube.resources import SERVICE_ACCOUNTS
+from controller.observe.named import WatchedObject
+from controller.revisions.credentials import SecretReader
+from tests.support.deployments import REF, deployment
+from tests.support.fake_api import FakeApi, Fault
+
+CANARY = "canary-4711"
+ACCOUNT = "system:serviceaccount:shop:deployer"
+
+
+def secret(namespace: str = "shop", name: str = "login", **data: str) -> dict[str, Any]:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": "7"}, "data": encoded}
+
+
+USED = {"serviceAccountName": "deployer", "namespaceUID": "uid-1", "serviceAccountUID": "uid-2", "generation": 1}
+LOGIN = secret(username="robot", password=CANARY)
+
+
+class Desk:
+    """A reader, the API server that it asks, and what it tells."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.reader = SecretReader(api.client(), ["allowed"])
+        self.seen: list[tuple[WatchedObject, str]] = []
+
+    def serve_account(self, *pull_secrets: str, namespace_uid: str = "uid-1", uid: str = "uid-2") -> None:
+        """Have the account and its namespace."""
+        self.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop", "uid": namespace_uid}}, "")
+        value = account(*pull_secrets)
+        self.serve({**value, "metadata": {**value["metadata"], "uid": uid}}, "serviceaccounts")
+
+    def serve(self, value: Mapping[str, Any], plural: str = "secrets") -> None:
+        about = value["metadata"]
+        self.api.documents[f"/api/v1/namespaces/{about['namespace']}/{plural}/{about['name']}"] = (value, "")
+
+    def read(self, asked: BundleDeployment) -> Credentials | None:
+        source = asked.spec.sources[0]
+        return self.reader.credentials(asked, 0, source, lambda *seen: self.seen.append(seen))
+
+    def failure(self, asked: BundleDeployment) -> BundleError:
+        with pytest.raises(BundleError) as caught:
+            self.read(asked)
+        assert CANARY not in caught.value.message
+        return caught.value
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with FakeApi() as api:
+        yield Desk(api)
+
+
+def asking(auth: Mapping[str, Any] | None, kind: str = "git", **spec: Any) -> BundleDeployment:
+    """Return a BundleDeployment whose source has this `auth`."""
+    parameters = {"git": {"repository": "https://x/y"}, "http": {"url": "https://x/y"}, "image": {"ref": REF}}
+    name = kind if kind in parameters else "parameters"
+    block = {**parameters.get(kind, {}), **({"auth": auth} if auth else {})}
+    status = {"account": USED} if "serviceAccountName" in spec else {}
+    return deployment(spec={"sources": [{"kind": kind, name: block}], **spec}, status=status)
+
+
+def named(name: str = "login", **reference: str) -> dict[str, Any]:
+    return {"secret": {"name": name, **reference}}
+
+
+def test_without_a_secret_nobody_is_asked(desk: Desk) -> None:
+    assert desk.read(asking(None)) is None
+    assert not desk.api.received
+
+
+class Allowed(NamedTuple):
+    name: str
+    auth: dict[str, Any]
+    namespace: str
+
+
+ALLOWED = [
+    Allowed("the install namespace by itself", named(), "shop"),
+    Allowed("the install namespace by its name", named(namespace="shop"), "shop"),
+    Allowed("a namespace that the administrator allows", named(namespace="allowed"), "allowed"),
+    Allowed("the older spelling", {"name": "login", "namespace": "allowed"}, "allowed"),
+]
+
+
+@pytest.mark.parametrize("case", ALLOWED, ids=attrgetter("name"))
+def test_from_which_namespaces_secrets_may_be(case: Allowed, desk: Desk) -> None:
+    desk.serve(secret(case.namespace, username="robot", password=CANARY))
+    found = desk.read(asking(case.auth))
+    assert found is not None
+    assert (found.username, found.password) == ("robot", CANARY)
+    assert desk.seen == [(WatchedObject(case.namespace, "login"), ""), (WatchedObject(case.namespace, "login"), "7")]
+
+
+def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> None:
+    error = desk.failure(asking(named(namespace="other")))
+    assert error.reason is Reason.SECRET_FORBIDDEN
+    assert error.message == (
+        'spec.sources[0].git.auth: Secrets of namespace "other" may not be used; put it into the install namespace, or '
+        "let the administrator allow the namespace by --secret-namespaces"
+    )
+    assert (desk.api.received, desk.seen) == ([], [])
+
+
+def test_with_an_account_it_is_read_as_that_and_from_wherever_it_may(desk: Desk) -> None:
+    desk.serve_account()
+    desk.serve(secret("other", username="robot", password=CANARY))
+    assert desk.read(asking(named(namespace="other"), serviceAccountName="deployer"))
+    assert [request.header("Impersonate-User") for request in desk.api.received] == [[], [], [ACCOUNT]]
+    assert desk.seen[-1] == (WatchedObject("other", "login", ACCOUNT), "7")
+
+
+class Refused(NamedTuple):
+    name: str
+    status: int
+    spec: dict[str, Any]
+    reason: Reason
+    message: str
+
+
+SUBJECT = 'spec.sources[0].git.auth: Secret "shop/login"'
+REFUSED = [
+    Refused(
+        "it is missing",
+        404,
+        {},
+        Reason.SECRET_NOT_FOUND,
+        f"{SUBJECT} does not exist; create it, or correct its name",
+    ),
+    Refused(
+        "the controller may not read it",
+        403,
+        {},
+        Reason.SECRET_FORBIDDEN,
+        f"{SUBJECT} may not be read by the controller; grant get on it",
+    ),
+    Refused(
+        "nobody may look which account it is",
+        403,
+        {"serviceAccountName": "deployer"},
+        Reason.FORBIDDEN,
+        "the controller cannot look up the account that it acts as; grant it what config/ does: 403",
+    ),
+    Refused(
+        "the API server is not well",
+        500,
+        {},
+        Reason.API_UNAVAILABLE,
+        f"{SUBJECT} cannot be read: the API server answers 500; it is tried again by itself",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_what_a_refusal_means(case: Refused, desk: Desk) -> None:
+    desk.api.faults = [Fault(case.status) for _ in range(10)]
+    error = desk.failure(asking(named(), **case.spec))
+    assert (error.reason, error.message[: len(case.message)]) == (case.reason, case.message)
+    assert {version for _, version in desk.seen} == {""}
+
+
+def test_one_of_no_use_was_read_and_may_be_corrected(desk: Desk) -> None:
+    desk.serve(secret(other=CANARY))
+    assert desk.failure(asking(named())).reason is Reason.SECRET_INVALID
+    assert desk.seen[-1] == (WatchedObject("shop", "login"), "7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [("http", "spec.sources[0].http.auth"), ("example.com/s3", "spec.sources[0].parameters.auth")],
+)
+def test_the_field_is_named_as_it_stands_in_the_spec(kind: str, path: str, desk: Desk) -> None:
+    assert desk.failure(asking(named(), kind=kind)).message.startswith(f"{path}: ")
+
+
+# pull secrets of an account
+
+
+def pull_secret(name: str, password: str) -> dict[str, Any]:
+    config = {"auths": {"registry.example.com": {"username": "robot", "password": password}}}
+    value = secret(name=name, **{".dockerconfigjson": json.dumps(config)})
+    return {**value, "type": "kubernetes.io/dockerconfigjson"}
+
+
+def account(*names: str) -> dict[str, Any]:
+    metadata = {"namespace": "shop", "name": "deployer", "resourceVersion": "7"}
+    return {"metadata": metadata, "imagePullSecrets": [{"name": name} for name in names]}
+
+
+def test_an_image_without_auth_uses_the_pull_secrets_of_the_account(desk: Desk) -> None:
+    desk.serve_account("a", "b")
+    desk.serve(pull_secret("a", "1"))
+    desk.serve(pull_secret("b", "2"))
+    found = desk.read(asking(None, "image", serviceAccountName="deployer"))
+    assert found is not None
+    assert [entry.password for entry in found.registries] == ["1", "2"]
+    assert {each.name for each, _ in desk.seen} == {"deployer", "a", "b"}
+
+
+def test_an_account_without_pull_secrets_has_no_credentials(desk: Desk) -> None:
+    desk.serve(account(), "serviceaccounts")
+    assert desk.read(asking(None, "image", serviceAccountName="deployer")) is None
+
+
+NO_ACCOUNT = WatchedObject("shop", "deployer", resource=SERVICE_ACCOUNTS)
+
+
+def test_a_missing_account_is_named_and_can_be_waited_for(desk: Desk) -> None:
+    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop", "uid": "uid-1"}}, "")
+    error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
+    assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
+    assert error.message.startswith('spec.serviceAccountName: ServiceAccount "shop/deployer" does not exist')
+    assert desk.seen == [(NO_ACCOUNT, "")]
+
+
+def test_so_is_its_missing_namespace(desk: Desk) -> None:
+    error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
+    assert error.reason is Reason.NAMESPACE_NOT_FOUND
+    assert error.message.startswith('spec.installNamespace: namespace "shop" does not exist; create it')
+
+
+def test_nothing_is_read_as_an_account_that_is_not_there(desk: Desk) -> None:
+    desk.api.documents["/api/v1/namespaces/shop"] = ({"metadata": {"name": "shop", "uid": "uid-1"}}, "")
+    desk.serve(LOGIN)
+    error = desk.failure(asking(named(), serviceAccountName="deployer"))
+    assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
+    assert desk.seen[-1] == (NO_ACCOUNT, "")
+
+
+OTHERS = {
+    "the namespace": ({"namespace_uid": "uid-3", "uid": "uid-4"}, Reason.NAMESPACE_REPLACED),
+    "the account": ({"uid": "uid-4"}, Reason.SERVICE_ACCOUNT_REPLACED),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_nothing_is_read_where_another_has_come_under_the_name_of(what: str, desk: Desk) -> None:
+    uids, reason = OTHERS[what]
+    desk.serve_account(**uids)
+    desk.serve(LOGIN)
+    assert desk.failure(asking(named(), serviceAccountName="deployer")).reason is reason
+    assert not [request for request in desk.api.received if "/secrets/" in request.path]
+
+
+def test_nothing_is_read_as_an_account_before_it_is_recorded_which_one_that_is(desk: Desk) -> None:
+    desk.serve_account()
+    desk.serve(LOGIN)
+    asked = asking(named(), serviceAccountName="deployer")
+    status = asked.status.model_copy(update={"account": None})
+    error = desk.failure(asked.model_copy(update={"status": status}))
+    assert error.reason is Reason.SERVICE_ACCOUNT_NOT_FOUND
+    assert desk.seen[-1] == (NO_ACCOUNT, "")
+
+
+def test_other_sources_do_not_use_pull_secrets(desk: Desk) -> None:
+    assert desk.read(asking(None, "git", serviceAccountName="deployer")) is None
+    assert not desk.api.received
+
+
+def test_the_command_line_reads_as_its_user_and_from_wherever_that_may(desk: Desk) -> None:
+    desk.reader = SecretReader(desk.api.client(), None)
+    desk.serve(secret("elsewhere", username="robot", password="x"))
+    read = desk.read(asking(named(namespace="elsewhere"), serviceAccountName="deployer"))
+    assert read == Credentials(username="robot", password="x")
+    assert desk.api.received[0].header("Impersonate-User") == []

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.revisions.quarantine import Quarantine, Subject, subject_of
+from tests.support.deployments import deployment
+
+ANN = Subject(name="ann", uid="1", wish="1 ")
+BEN = Subject(name="ben", uid="2", wish="1 ")
+EVE = Subject(name="eve", uid="3", wish="1 ")
+
+
+class Desk:
+    """A folder, and the processes that come and go there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._blocks: list[AbstractContextManager[None]] = []
+        self.quarantine = self.start()
+
+    def start(self, circumstances: str = "0.1.0 1073741824") -> Quarantine:
+        self.quarantine = Quarantine(self.folder, circumstances)
+        return self.quarantine
+
+    def crash(self, *subjects: Subject, alone: Subject | None = None) -> Quarantine:
+        """Die while something is prepared: no block ends."""
+        self._blocks += map(self.quarantine.guard, subjects)
+        self._blocks += [self.quarantine.alone(alone)] if alone else []
+        for block in self._blocks[-len(subjects) - bool(alone) :]:
+            block.__enter__()
+        return self.start()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "quarantine")
+
+
+def is_set_aside(quarantine: Quarantine, subject: Subject) -> bool:
+    try:
+        with quarantine.guard(subject):
+            return False
+    except BundleError as error:
+        assert error.reason is Reason.QUARANTINED
+        return True
+
+
+def test_nothing_is_remembered_of_what_ends(desk: Desk) -> None:
+    with desk.quarantine.guard(ANN):
+        pass
+    with pytest.raises(ZeroDivisionError), desk.quarantine.guard(ANN):
+        raise ZeroDivisionError
+    assert not desk.start().is_suspect(ANN)
+    assert [path for path in desk.folder.rglob("*") if path.is_file()] == []
+
+
+def test_who_was_prepared_when_the_process_died_twice_is_set_aside(desk: Desk) -> None:
+    first = desk.crash(ANN)
+    assert first.is_suspect(ANN)
+    assert not first.is_suspect(BEN)
+    assert is_set_aside(desk.crash(ANN), ANN)
+    assert is_set_aside(desk.start(), ANN)
+
+
+def test_once_is_no_proof(desk: Desk) -> None:
+    assert not is_set_aside(desk.crash(ANN), ANN)
+    assert not is_set_aside(desk.crash(ANN), ANN)  # it was prepared in between
+
+
+def test_of_many_none_is_set_aside_until_one_has_run_alone(desk: Desk) -> None:
+    for _ in range(5):
+        quarantine = desk.crash(ANN, BEN, EVE)
+    assert [quarantine.is_suspect(each) for each in (ANN, BEN, EVE)] == [True] * 3
+    quarantine = desk.crash(ANN, BEN, EVE, alone=BEN)
+    with ExitStack() as stack:
+        stack.enter_context(quarantine.guard(ANN))
+        stack.enter_context(quarantine.guard(EVE))
+    assert is_set_aside(quarantine, BEN)
+    assert not quarantine.is_suspect(ANN)
+
+
+def test_who_is_fetched_beside_one_that_is_alone_is_no_suspect(desk: Desk) -> None:
+    desk.crash(ANN)
+    quarantine = desk.crash(ANN, BEN, alone=ANN)
+    assert not quarantine.is_suspect(BEN)
+
+
+OTHERS = {
+    "spec or annotation": replace(ANN, wish="2 "),
+    "object under the name": replace(ANN, uid="9"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_is_tried_again(desk: Desk, other: str) -> None:
+    desk.crash(ANN)
+    assert not is_set_aside(desk.crash(ANN), OTHERS[other])
+
+
+@pytest.mark.parametrize("circumstances", ["0.2.0 1073741824", "0.1.0 2147483648"])
+def test_with_another_release_or_more_memory_it_is_tried_again(desk: Desk, circumstances: str) -> None:
+    desk.crash(ANN)
+    desk.crash(ANN)
+    assert not is_set_aside(desk.start(circumstances), ANN)
+
+
+def test_who_is_stopped_in_order_has_not_crashed(desk: Desk) -> None:
+    for _ in range(3):
+        with desk.quarantine.guard(ANN):
+            desk.quarantine.end()
+            desk.start()
+    assert not desk.quarantine.is_suspect(ANN)
+
+
+def test_two_pieces_of_work_for_one_leave_one_mark(desk: Desk) -> None:
+    with desk.quarantine.guard(ANN):
+        with desk.quarantine.guard(ANN):
+            pass
+        assert Quarantine(desk.folder, "0.1.0 1073741824").is_suspect(ANN)
+
+
+def test_damaged_files_are_nobody(desk: Desk) -> None:
+    for folder in ("preparing", "suspects"):
+        (desk.folder / folder / "a").write_text("{")
+        (desk.folder / folder / "b").write_text('{"name": 1}')
+        (desk.folder / folder / "c.new").write_text("")
+    assert not is_set_aside(desk.start(), ANN)
+
+
+def test_the_message_says_what_to_do(desk: Desk) -> None:
+    desk.crash(ANN)
+    with pytest.raises(BundleError, match="died 2 times while it prepared the bundle; make the bundle smaller, or"):
+        desk.crash(ANN).check(ANN)
+
+
+def test_a_folder_that_cannot_be_written_to_holds_nothing_up(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Quarantine(tmp_path / "file" / "folder", "").guard(ANN), Quarantine(None, "").guard(ANN):
+        pass
+
+
+def test_a_subject_has_all_that_lets_it_be_tried_again() -> None:
+    asked = deployment()
+    assert subject_of(asked) == subject_of(deployment())
+    assert subject_of(asked).uid == asked.metadata.uid

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import NamedTuple, cast
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Credentials
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment, Source
+from controller.observe.named import NamedWatches, WatchedObject
+from controller.revisions.credentials import SecretReader, Seen
+from controller.revisions.quarantine import Quarantine
+from controller.revisions.source_access import Assistant, Attempt
+from controller.sharing.memory import Admission
+from tests.support.clock import Clock
+from tests.support.deployments import deployment
+
+MEBIBYTE = 1 << 20
+LOGIN, OTHER = WatchedObject("shop", "login"), WatchedObject("shop", "other")
+
+
+# progress
+
+
+def test_nothing_is_told_at_first_and_then_every_five_seconds() -> None:
+    clock = Clock()
+    attempt = Attempt(clock=clock)
+    told = []
+    for second in range(13):
+        clock.now = 1000.0 + second
+        if attempt.advance(0, second * MEBIBYTE, 100 * MEBIBYTE):
+            told.append((second, attempt.text))
+    assert told == [(5, "spec.sources[0]: 5 of 100 MiB"), (10, "spec.sources[0]: 10 of 100 MiB")]
+
+
+def test_each_source_is_told_with_or_without_its_size() -> None:
+    clock = Clock()
+    attempt = Attempt(clock=clock)
+    attempt.advance(2, 3 * MEBIBYTE, 0)
+    attempt.advance(1, 1024, 5000)
+    clock.now += 5
+    assert attempt.advance(0, MEBIBYTE, 2 * MEBIBYTE)
+    assert attempt.text == "spec.sources[0]: 1 of 2 MiB, spec.sources[1]: 1 of 4 KiB, spec.sources[2]: 3 MiB"
+
+
+# Secrets
+
+
+class Told(NamedTuple):
+    name: str
+    failures: Mapping[int, Reason | None]
+    expect: dict[WatchedObject, str]
+
+
+TOLD = [
+    Told("nothing fails", {0: None, 1: None}, {}),
+    Told("the one of the source that fails", {0: Reason.SECRET_NOT_FOUND, 1: None}, {LOGIN: ""}),
+    Told("with the version that was read", {0: None, 1: Reason.UNAUTHORIZED}, {OTHER: "7"}),
+    Told("of all that fail", {0: Reason.SECRET_NOT_FOUND, 1: Reason.HOST_KEY_UNKNOWN}, {LOGIN: "", OTHER: "7"}),
+    Told("what no Secret mends", {0: Reason.UNREACHABLE, 1: Reason.CONTENT_REJECTED}, {}),
+    Told("a source that has none", {2: Reason.UNAUTHORIZED}, {}),
+]
+
+
+@pytest.mark.parametrize("case", TOLD, ids=attrgetter("name"))
+def test_which_secrets_are_at_fault(case: Told) -> None:
+    attempt = Attempt()
+    attempt.note_secret(0, LOGIN, "")
+    attempt.note_secret(1, OTHER, "")
+    attempt.note_secret(1, OTHER, "7")
+    for index, reason in case.failures.items():
+        attempt.note_end(index, BundleError(reason, "spec.sources: x") if reason else None)
+    assert attempt.failing_secrets() == case.expect
+
+
+def test_success_ends_it() -> None:
+    attempt = Attempt()
+    attempt.note_secret(0, LOGIN, "7")
+    attempt.note_end(0, BundleError(Reason.UNAUTHORIZED, "x"))
+    attempt.note_end(0, None)
+    assert not attempt.failing_secrets()
+
+
+class Reader:
+    """Stands for a SecretReader with one Secret."""
+
+    def credentials(self, asked: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
+        seen(LOGIN, "7")
+        return Credentials(username=asked.metadata.name)
+
+
+class Watches:
+    """Stands for NamedWatches: keeps what is to be watched."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, dict[WatchedObject, str]] = {}
+
+    def watch(self, name: str, secrets: dict[WatchedObject, str], *, share: str) -> None:
+        self.wanted[name] = secrets
+
+
+def make_assistant(watches: Watches, woken: list[str]) -> Assistant:
+    reader, named = cast("SecretReader", Reader()), cast("NamedWatches", watches)
+    return Assistant(reader, named, woken.append, Admission(1 << 30), Quarantine(None, ""))
+
+
+def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
+    watches, attempt = Watches(), Attempt()
+    assistant, asked = make_assistant(watches, []), deployment()
+    aid = assistant.aid(asked, attempt)
+    found = aid.credentials(0, asked.spec.sources[0])
+    aid.ended(0, BundleError(Reason.UNAUTHORIZED, "x"))
+    assistant.watch_secrets("shop", (attempt, Attempt()))
+    assert found is not None
+    assert found.username == "shop"
+    assert watches.wanted == {"shop": {LOGIN: "7"}}
+    assistant.watch_secrets("shop", ())
+    assert watches.wanted == {"shop": {}}
+
+
+def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:
+    clock, woken = Clock(), list[str]()
+    aid = make_assistant(Watches(), woken).aid(deployment(), Attempt(clock=clock))
+    for _ in range(12):
+        clock.now += 1
+        aid.progress(0, MEBIBYTE, 0)
+    assert woken == ["shop", "shop"]

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.sharing.memory import Admission
+from hack.control_plane.waiting import wait_for
+
+SECONDS = 10.0
+GOES_ON = threading.Event()
+
+
+class Line:
+    """What was granted, in order; asked for by keys."""
+
+    def __init__(self, total: int) -> None:
+        self.admission = Admission(total)
+        self.granted: list[str] = []
+
+    def ask(self, key: str, size: int, share: str = "") -> bool:
+        return self.admission.ask(key, share or key[0], size, lambda: self.granted.append(key))
+
+    def release(self, *keys: str) -> list[str]:
+        """Release keys; return who was granted by that."""
+        self.granted.clear()
+        for key in keys:
+            self.admission.release(key)
+        return list(self.granted)
+
+
+@contextmanager
+def in_background(admission: Admission, share: str, size: int, cancelled: threading.Event) -> Iterator[list[str]]:
+    came: list[str] = []
+
+    def hold() -> None:
+        try:
+            with admission.room(share, size, cancelled):
+                came.append("held")
+        except BundleError as error:
+            came.append(error.reason.value)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    yield came
+    thread.join(SECONDS)
+
+
+def test_what_there_is_room_for_is_held_at_once_and_given_back() -> None:
+    admission = Admission(100)
+    with admission.room("a", 60, GOES_ON), admission.room("b", 40, GOES_ON):
+        assert admission.held == 100
+    assert (admission.held, admission.waiting) == (0, 0)
+
+
+def test_who_finds_no_room_waits_for_it() -> None:
+    admission = Admission(100)
+    with admission.room("a", 60, GOES_ON):
+        background = in_background(admission, "b", 50, GOES_ON)
+        came = background.__enter__()
+        wait_for(lambda: admission.waiting == 1, SECONDS, "somebody who waits")
+        assert came == []
+    background.__exit__(None, None, None)
+    assert (came, admission.held) == (["held"], 0)
+
+
+def test_a_wait_ends_when_nobody_needs_the_result_any_more() -> None:
+    admission, cancelled = Admission(100), threading.Event()
+    with admission.room("a", 60, GOES_ON), in_background(admission, "b", 50, cancelled) as came:
+        wait_for(lambda: admission.waiting == 1, SECONDS, "somebody who waits")
+        cancelled.set()
+        wait_for(lambda: came == ["RenderFailed"], SECONDS, "the end of the wait")
+        assert admission.waiting == 0
+
+
+def test_what_never_fits_fails_at_once_and_says_what_to_do() -> None:
+    with pytest.raises(BundleError) as caught, Admission(100 << 20).room("a", 101 << 20, GOES_ON):
+        pass
+    assert caught.value.reason is Reason.RENDER_LIMIT_EXCEEDED
+    assert "takes up to 101 MiB of memory, and there are 100 MiB for it; split the bundle, or" in caught.value.message
+
+
+def test_a_share_has_all_while_nobody_else_waits() -> None:
+    line = Line(100)
+    assert [line.ask(f"a{index}", 20) for index in range(6)] == [True] * 5 + [False]
+
+
+def test_of_what_is_given_back_a_share_gets_no_more_than_half_while_others_wait() -> None:
+    line = Line(100)
+    for index in range(10):
+        line.ask(f"a{index}", 20)
+    line.ask("b0", 20)
+    line.ask("b1", 20)
+    line.ask("c0", 20)
+    assert line.release("a0") == ["b0"]
+    assert line.release("a1") == ["c0"]
+    assert line.release("a2") == ["b1"]
+    assert line.release("a3", "b1") == ["a5", "a6"]
+
+
+def test_shares_take_turns_whatever_they_ask_for() -> None:
+    line = Line(100)
+    line.ask("z", 100)
+    for key in ("a0", "a1", "a2", "b0", "c0"):
+        line.ask(key, 40)
+    assert line.release("z") == ["a0", "b0"]
+    assert line.release("a0") == ["c0"]
+
+
+def test_who_asks_for_more_than_half_is_not_overtaken_for_ever() -> None:
+    line = Line(100)
+    line.ask("a0", 40)
+    line.ask("b0", 40)
+    assert not line.ask("c0", 80)
+    assert not line.ask("d0", 10)
+    assert line.release("a0") == []
+    assert line.release("b0") == ["c0", "d0"]
+
+
+def test_who_asks_again_keeps_its_place_and_who_goes_leaves_it() -> None:
+    line = Line(100)
+    assert line.ask("a0", 100)
+    assert not line.ask("b0", 30)
+    assert not line.ask("b0", 30)
+    assert line.admission.waiting == 1
+    assert line.release("b0") == []
+    assert line.release("a0") == []
+    assert (line.admission.held, line.admission.waiting) == (0, 0)
+
+
+def test_a_pass_that_needs_more_than_there_is_runs_alone() -> None:
+    line = Line(100)
+    assert line.ask("a0", 500)
+    assert not line.ask("b0", 1)
+    assert line.release("a0") == ["b0"]

@@ -1,0 +1,274 @@
+"""Logging in: what a registry hears, from whom, and how often."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Access, Credentials, Network, RegistryCredentials, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.sources.image.endpoint import find_endpoint
+from controller.sources.image.logins import choose_credentials
+from controller.sources.image.reference import parse_reference
+from controller.sources.image.source import ImageSource
+from tests.support.faulty_registry import Faults, FaultyRegistry
+from tests.support.registries import Authority
+from tests.support.tarballs import tarball
+
+PATH = "spec.sources[0].image"
+LAYERS = (tarball(("a", b"1")), tarball(("b", b"2")))
+SOURCE = ImageSource()
+OWN = Credentials(username="u", password="p")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def registry(authority: Authority) -> Iterator[FaultyRegistry]:
+    with FaultyRegistry(authority.server_context()) as registry:
+        registry.add_image("v1", *LAYERS)
+        yield registry
+
+
+@pytest.fixture
+def access(tmp_path: Path, authority: Authority) -> Access:
+    credentials = replace(OWN, certificate_authority=authority.pem)
+    return Access(
+        path=PATH,
+        deadline=time.monotonic() + 20,
+        cancelled=threading.Event(),
+        scratch=tmp_path,
+        credentials=credentials,
+    )
+
+
+def resolve(registry: FaultyRegistry, access: Access) -> str:
+    return SOURCE.resolve({"ref": f"{registry.host}/bundle:v1"}, access).digest
+
+
+def fetch(registry: FaultyRegistry, access: Access) -> list[str]:
+    digest = registry.add_image("v1", *LAYERS)
+    parameters = {"ref": f"{registry.host}/bundle:v1"}
+    return [entry.path for entry in SOURCE.fetch(parameters, Resolution(pinned="", digest=digest), access)]
+
+
+def said(registry: FaultyRegistry) -> list[str]:
+    """What each request has carried, in order."""
+    return [headers.get("Authorization", "") for _, _, headers in registry.requests]
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def with_registries(access: Access, *entries: RegistryCredentials) -> Access:
+    assert access.credentials is not None
+    return replace(access, credentials=replace(access.credentials, username="", password="", registries=entries))
+
+
+def test_nothing_is_said_before_it_is_asked_for(registry: FaultyRegistry, access: Access) -> None:
+    resolve(registry, access)
+    assert said(registry) == [""]
+
+
+def test_a_password_is_said_to_the_registry_that_asks(registry: FaultyRegistry, access: Access) -> None:
+    registry.logins = {"u": "p"}
+    resolve(registry, access)
+    assert said(registry) == ["", basic("u", "p")]
+
+
+def test_a_password_is_said_to_the_token_server_and_a_token_to_the_registry(
+    registry: FaultyRegistry, access: Access
+) -> None:
+    registry.wants_token, registry.logins = True, {"u": "p"}
+    assert fetch(registry, access) == ["a", "b"]
+    assert said(registry) == ["", basic("u", "p"), "Bearer token-1", "Bearer token-1", "Bearer token-1"]
+
+
+def test_a_wrong_password_is_said_once(registry: FaultyRegistry, access: Access) -> None:
+    registry.logins = {"u": "another"}
+    with pytest.raises(BundleError) as caught:
+        resolve(registry, access)
+    assert caught.value.reason is Reason.UNAUTHORIZED
+    assert said(registry) == ["", basic("u", "p")]
+    assert "cannot be read with these credentials, or is not there; correct the Secret" in caught.value.message
+
+
+def test_an_identity_token_is_posted_to_the_token_server_alone(registry: FaultyRegistry, access: Access) -> None:
+    registry.wants_token, registry.identity_tokens = True, {"identity"}
+    token = RegistryCredentials(registry=registry.host, identity_token="identity")
+    resolve(registry, with_registries(access, token))
+    assert said(registry) == ["", "", "Bearer token-1"]
+    assert registry.forms == [
+        {
+            "grant_type": "refresh_token",
+            "service": "registry",
+            "scope": "repository:bundle:pull",
+            "client_id": "rukpak",
+            "refresh_token": "identity",
+        }
+    ]
+
+
+def test_an_identity_token_is_not_posted_where_a_redirect_leads(
+    registry: FaultyRegistry, access: Access, authority: Authority
+) -> None:
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.wants_token = True
+        registry.realm = f"https://{registry.host}/v2/away"
+        registry.faults = Faults(where="/away", redirect=f"https://{other.host}")
+        token = RegistryCredentials(registry=registry.host, identity_token="identity")
+        with pytest.raises(BundleError):
+            resolve(registry, with_registries(access, token))
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+@pytest.mark.parametrize("uses", [1, 2])
+def test_a_login_that_has_expired_is_made_again(
+    status: int, uses: int, registry: FaultyRegistry, access: Access
+) -> None:
+    registry.wants_token, registry.logins, registry.refusal, registry.token_uses = True, {"u": "p"}, status, uses
+    assert fetch(registry, access) == ["a", "b"]
+    assert said(registry).count(basic("u", "p")) == 3 // uses + 3 % uses
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_refusal_after_a_new_login_is_believed(status: int, registry: FaultyRegistry, access: Access) -> None:
+    registry.wants_token, registry.refusal, registry.token_uses = True, status, 0
+    with pytest.raises(BundleError):
+        resolve(registry, access)
+    assert len(registry.requests) == 3  # the challenge, the token, the refusal
+
+
+def test_all_that_match_are_tried_the_most_specific_first(registry: FaultyRegistry, access: Access) -> None:
+    registry.logins = {"good": "p"}
+    hosts = {"other": "quay.io", "good": registry.host, "bad": f"{registry.host}/bundle"}
+    entries = (RegistryCredentials(registry=host, username=user, password="p") for user, host in hosts.items())
+    assert fetch(registry, with_registries(access, *entries)) == ["a", "b"]
+    assert said(registry) == ["", basic("bad", "p"), *[basic("good", "p")] * 3]
+
+
+def test_a_registry_that_asks_in_plain_http_is_not_told(access: Access) -> None:
+    with FaultyRegistry() as registry:
+        registry.add_image("v1", *LAYERS)
+        registry.logins = {"u": "p"}
+        with pytest.raises(BundleError, match="speaks plain http, over which no credentials are sent") as caught:
+            resolve(registry, access)
+        assert caught.value.reason is Reason.INSECURE_REFUSED
+        assert basic("u", "p") not in said(registry)
+
+
+FOREIGN = [
+    ("another host", "https://{other}/token", 'sends for a token to "localhost", which does not belong to it'),
+    ("plain http", "http://{host}/token", 'sends for a token to "127.0.0.1", by plain http, over which no credentials'),
+    ("another user", "https://a:b@{host}/token", 'sends for a token to "", which does not belong to it'),
+]
+
+
+@pytest.mark.parametrize(("realm", "message"), [case[1:] for case in FOREIGN], ids=[case[0] for case in FOREIGN])
+def test_a_foreign_token_server_gets_nothing(
+    realm: str, message: str, registry: FaultyRegistry, access: Access, authority: Authority
+) -> None:
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.wants_token = True
+        registry.realm = realm.format(host=registry.host, other=other.host.replace("127.0.0.1", "localhost"))
+        with pytest.raises(BundleError) as caught:
+            resolve(registry, access)
+        assert caught.value.reason is Reason.INSECURE_REFUSED
+        assert caught.value.message.startswith(f'{PATH}.ref: registry "{registry.host}" {message}')
+        assert other.requests == []
+
+
+def test_where_blobs_are_redirected_to_nothing_is_said(
+    registry: FaultyRegistry, access: Access, authority: Authority
+) -> None:
+    registry.logins = {"u": "p"}
+    with FaultyRegistry(authority.server_context()) as other:
+        other.blobs = dict(registry.blobs)
+        registry.faults = Faults(where="/blobs/", redirect=f"https://{other.host}")
+        assert fetch(registry, access) == ["a", "b"]
+        assert said(other) == ["", ""]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 418])
+def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge_and_not_told(
+    status: int, registry: FaultyRegistry, access: Access, authority: Authority
+) -> None:
+    registry.logins = {"u": "p"}
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.faults = Faults(where="/blobs/", redirect=f"https://{other.host}")
+        other.faults = Faults(status=status, headers={"WWW-Authenticate": 'Basic realm="x"'})
+        with pytest.raises(BundleError) as caught:
+            fetch(registry, access)
+        assert said(other) == [""]
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert caught.value.message == (
+        f'{PATH}.ref: "{registry.host}" redirects to an address that cannot be used; see to that server'
+    )
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_what_another_token_server_answers_is_not_told(
+    status: int, registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.sources.tokens.is_related", lambda *_, **__: True)
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.wants_token, registry.realm = True, f"https://{other.host}/v2/token"
+        other.faults = Faults(status=status)
+        with pytest.raises(BundleError) as caught:
+            resolve(registry, access)
+        assert other.requests
+    assert caught.value.reason is Reason.UNREACHABLE
+    assert caught.value.message == (
+        f'{PATH}.ref: registry "{registry.host}" sends for a token to an address that cannot be used; '
+        "see to the registry"
+    )
+
+
+def test_an_unverified_registry_gets_no_credentials(registry: FaultyRegistry, access: Access) -> None:
+    registry.logins = {"u": "p"}
+    parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
+    with pytest.raises(BundleError, match="insecureSkipTLSVerify leaves unverified") as caught:
+        SOURCE.resolve(parameters, access)
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+    assert registry.requests == []
+
+
+def test_an_unverified_registry_names_no_other_place_for_tokens(
+    registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.sources.tokens.is_related", lambda *_, **__: True)
+    with FaultyRegistry(authority.server_context()) as other:
+        registry.wants_token, registry.realm = True, f"https://{other.host}/token"
+        parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
+        with pytest.raises(BundleError, match="not verified, and another address") as caught:
+            SOURCE.resolve(parameters, replace(access, credentials=None))
+        assert other.requests == []
+    assert caught.value.reason is Reason.INSECURE_REFUSED
+
+
+def choose(ref: str, credentials: Credentials | None, **mirrors: Any) -> list[str]:
+    endpoint = find_endpoint(parse_reference(ref), Network(**mirrors).registry_mirrors)
+    return [found.username for found in choose_credentials(credentials, endpoint)]
+
+
+def test_what_is_tried_where() -> None:
+    hub = RegistryCredentials(registry="https://index.docker.io/v1/", username="hub", password="p")
+    mirror = RegistryCredentials(registry="mirror.example.com", username="mirror", password="p")
+    both = Credentials(username="own", password="p", registries=(hub, mirror))
+    assert choose("nginx", None) == []
+    assert choose("nginx", both) == ["hub", "own"]
+    assert choose("quay.io/a", both) == ["own"]
+    assert choose("nginx", both, registry_mirrors={"docker.io": "mirror.example.com/hub"}) == ["mirror"]

@@ -1,0 +1,171 @@
+"""Manifests: which are understood, and which image of an index is taken."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from contextlib import suppress
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.errors import BundleError
+from api.plugins import Limits
+from api.v1alpha2.conditions import Reason
+from controller.sources.image.layers import plan_layers
+from controller.sources.image.manifest import Image, Index, check_size, choose, parse_manifest
+
+DIGEST = "sha256:" + "a1" * 32
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+PATH = "spec.sources[0].image"
+
+
+def layer(media_type: str = LAYER, digest: str = DIGEST, size: Any = 1) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest, "size": size}
+
+
+def document(**fields: Any) -> bytes:
+    return json.dumps({"schemaVersion": 2, **fields}).encode()
+
+
+def index_of(*platforms: str) -> Index:
+    keys = ("os", "architecture", "variant")
+    entries: list[dict[str, Any]] = []
+    for number, platform in enumerate(platforms):
+        named = {"platform": dict(zip(keys, platform.split("/"), strict=False))} if platform else {}
+        entries.append({"mediaType": MANIFEST, "digest": f"sha256:{number:064}", "size": 1, **named})
+    index = parse_manifest(document(manifests=entries), PATH)
+    assert isinstance(index, Index)
+    return index
+
+
+def test_an_image_has_its_layers_in_order() -> None:
+    image = parse_manifest(document(mediaType=MANIFEST, layers=[layer(size=1), layer(size=2)]), PATH)
+    assert isinstance(image, Image)
+    assert [found.size for found in image.layers] == [1, 2]
+    assert image.size == 3
+
+
+UNSUPPORTED = [
+    ("no JSON", b"\xff{"),
+    ("another document", b"[]"),
+    ("schema version 1", b'{"schemaVersion": 1, "fsLayers": []}'),
+    ("neither layers nor manifests", document()),
+    ("both layers and manifests", document(layers=[], manifests=[])),
+    ("an index by its type, an image by its content", document(mediaType=INDEX, layers=[])),
+    ("an image by its type, an index by its content", document(mediaType=MANIFEST, manifests=[])),
+    ("an unknown type", document(mediaType="text/plain", layers=[])),
+    ("a layer without a digest", document(layers=[{"mediaType": LAYER, "size": 1}])),
+    ("a layer with another kind of digest", document(layers=[layer(digest="sha512:" + "a" * 128)])),
+    ("a layer with a digest that is a path", document(layers=[layer(digest=DIGEST + "/../x")])),
+    ("a layer of negative size", document(layers=[layer(size=-1)])),
+    ("a layer of no size", document(layers=[layer(size="many")])),
+    ("deep nesting", b'{"layers":' + b"[" * 100_000),
+]
+
+
+@pytest.mark.parametrize("data", [case[1] for case in UNSUPPORTED], ids=map(itemgetter(0), UNSUPPORTED))
+def test_what_is_not_a_manifest(data: bytes) -> None:
+    with pytest.raises(BundleError) as caught:
+        parse_manifest(data, PATH)
+    assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
+    assert re.match(r"spec.sources\[0\].image.ref: (the )?manifest ", caught.value.message)
+
+
+def test_a_million_invalid_layers_are_not_a_million_errors() -> None:
+    started = time.monotonic()
+    with pytest.raises(BundleError):
+        parse_manifest(b'{"schemaVersion":2,"layers":[' + b"{}," * 1_000_000 + b"{}]}", PATH)
+    assert time.monotonic() - started < 5
+
+
+TYPES = [LAYER, INDEX, MANIFEST, "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "text/plain"]
+TITLES = ["org.opencontainers.image.title", "io.deis.oras.content.unpack"]
+ANY_JSON = st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3))
+DESCRIPTORS = st.fixed_dictionaries(
+    {"digest": st.just(DIGEST) | ANY_JSON, "size": st.integers(0, 2**70) | ANY_JSON},
+    optional={
+        "mediaType": st.sampled_from(TYPES) | ANY_JSON,
+        "annotations": st.dictionaries(st.sampled_from(TITLES), st.text(max_size=5) | ANY_JSON) | ANY_JSON,
+        "platform": st.dictionaries(st.sampled_from(["os", "architecture", "variant"]), st.text(max_size=5)) | ANY_JSON,
+    },
+)
+MANIFESTS = st.fixed_dictionaries(
+    {"schemaVersion": st.just(2) | ANY_JSON},
+    optional={
+        "mediaType": st.sampled_from(TYPES) | ANY_JSON,
+        "config": DESCRIPTORS | ANY_JSON,
+        "layers": st.lists(DESCRIPTORS, max_size=4) | ANY_JSON,
+        "manifests": st.lists(DESCRIPTORS, max_size=4) | ANY_JSON,
+    },
+)
+
+
+@given(data=MANIFESTS.map(lambda fields: json.dumps(fields).encode()) | st.binary(max_size=60))
+@settings(deadline=None, max_examples=300)
+def test_any_document_is_understood_or_refused(data: bytes) -> None:
+    with suppress(BundleError):
+        document = parse_manifest(data, PATH)
+        if isinstance(document, Image):
+            check_size(document, Limits(), PATH)
+            assert len(plan_layers(document, PATH)) <= len(document.layers)
+        else:
+            assert choose(document, "linux/amd64", PATH) in document.manifests
+
+
+CHOICES = [
+    ("the one that was asked for", ("linux/arm64", "linux/amd64"), "linux/amd64", 1),
+    ("one with a variant, when none is asked for", ("linux/arm/v7",), "linux/arm", 0),
+    ("one without a variant rather", ("linux/arm/v7", "linux/arm"), "linux/arm", 1),
+    ("just the variant that is asked for", ("linux/arm/v6", "linux/arm/v7"), "linux/arm/v7", 1),
+    ("arm64 for its only variant", ("linux/arm64",), "linux/arm64/v8", 0),
+    ("arm64 with its only variant written", ("linux/arm64/v8",), "linux/arm64", 0),
+    ("a sole one that names no platform", ("",), "linux/amd64", 0),
+    ("a sole one beside an attestation", ("", "unknown/unknown"), "linux/amd64", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("platforms", "wanted", "expect"), [case[1:] for case in CHOICES], ids=map(itemgetter(0), CHOICES)
+)
+def test_which_image_is_taken(platforms: tuple[str, ...], wanted: str, expect: int) -> None:
+    assert choose(index_of(*platforms), wanted, PATH).digest == f"sha256:{expect:064}"
+
+
+NO_PLATFORM = "the index has no image that names its platform; push it again"
+NOT_FOUND = [
+    (
+        "an index without the platform",
+        ("linux/s390x", "linux/arm64"),
+        'the index has no image for "linux/amd64", only for "linux/arm64", "linux/s390x"; choose one of these',
+    ),
+    (
+        "a sole one of another platform",
+        ("linux/arm64", "unknown/unknown"),
+        'the index has no image for "linux/amd64", only for "linux/arm64"; choose one of these',
+    ),
+    ("two that name no platform", ("", ""), NO_PLATFORM),
+    ("an empty index", (), NO_PLATFORM),
+]
+
+
+@pytest.mark.parametrize(("platforms", "message"), [case[1:] for case in NOT_FOUND], ids=map(itemgetter(0), NOT_FOUND))
+def test_when_no_image_is_taken(platforms: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BundleError) as caught:
+        choose(index_of(*platforms), "linux/amd64", PATH)
+    assert caught.value.reason is Reason.PLATFORM_NOT_FOUND
+    assert caught.value.message == f"{PATH}.platform: {message}"
+
+
+def test_layers_that_are_too_large_together() -> None:
+    image = parse_manifest(document(layers=[layer(size=600), layer(size=600)]), PATH)
+    assert isinstance(image, Image)
+    with pytest.raises(BundleError, match="over the budget of 1000 bytes") as caught:
+        check_size(image, Limits(compressed_bytes=1000), PATH)
+    assert caught.value.reason is Reason.CONTENT_REJECTED
