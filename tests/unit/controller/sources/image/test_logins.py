@@ -223,7 +223,7 @@ def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge_and_not_told(
 def test_what_another_token_server_answers_is_not_told(
     status: int, registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.tokens.is_related", lambda *_, **__: True)
+    monkeypatch.setattr("controller.sources.image.tokens.is_related", lambda *_, **__: True)
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/v2/token"
         other.faults = Faults(status=status)
@@ -249,7 +249,7 @@ def test_an_unverified_registry_gets_no_credentials(registry: FaultyRegistry, ac
 def test_an_unverified_registry_names_no_other_place_for_tokens(
     registry: FaultyRegistry, access: Access, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.sources.tokens.is_related", lambda *_, **__: True)
+    monkeypatch.setattr("controller.sources.image.tokens.is_related", lambda *_, **__: True)
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/token"
         parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
