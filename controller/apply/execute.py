@@ -11,7 +11,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.dependencies import Progress, Waits
-from controller.apply.drift_details import Drifted
+from controller.apply.drift.explanation import Drifted
 from controller.apply.failures.access_review import Reviewer
 from controller.apply.failures.missing_rights import LackOfRightsError, MissingRightsError, list_all
 from controller.apply.object.concurrency import Hastes

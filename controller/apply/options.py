@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from api.errors import BundleError
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.ledger import Ledger
+from controller.apply.drift.ledger import Ledger
 from controller.apply.ownership import Exists, Owner
 from controller.apply.possession import Named
 from controller.apply.targets import Target, TargetSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from controller.apply.drift_details import Drifted
+from controller.apply.drift.explanation import Drifted
 from controller.apply.plan import Task
 from controller.observe.records import Record
 

@@ -14,7 +14,7 @@ from enum import Enum
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
-from controller.apply.ledger import Ledger
+from controller.apply.drift.ledger import Ledger
 from controller.apply.options import Job
 from controller.apply.ownership import Situation, judge
 from controller.apply.possession import find_surplus

@@ -10,7 +10,7 @@ from typing import Any
 
 from api import names
 from controller.apply.crd_upgrade.definition import mapping
-from controller.apply.ignored_fields import (
+from controller.apply.drift.ignored_fields import (
     NONE,
     REPLICAS,
     Leeway,

@@ -1,6 +1,6 @@
 """Objects: what a document must be to count as one, what identifies it, and the error that lists what is wrong.
 
-Not here: what the API server would stumble over inside an object (`formats/applicable/defects.py`).
+Not here: what the API server would stumble over inside an object (`formats/applicable/invalid_fields.py`).
 """
 
 from __future__ import annotations

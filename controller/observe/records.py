@@ -4,7 +4,7 @@ Invariants: a record is made from an object or its PartialObjectMetadata alike, 
 holds no reference to it. Strings that repeat from object to object are interned.
 
 Not here: watching (watches.py), which records are ours (apply/ownership.py), what a changed entry means
-(apply/drift.py).
+(apply/drift/comparison.py).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from datetime import datetime
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 from api.v1alpha2.types import BundleDeployment
+from controller.apply.drift.ledger import Ledger
 from controller.apply.execute import Applier
-from controller.apply.ledger import Ledger
 from controller.apply.optional import leave_out_missing
 from controller.apply.options import Job
 from controller.apply.outcome import Outcome

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from api.v1alpha2.types import ObjectMeta
+from controller.apply.drift.ledger import Ledger
 from controller.apply.hooks.runner import HookMemory
-from controller.apply.ledger import Ledger
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import Drifting

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from api.errors import BundleError
 from api.v1alpha2.types import SourcePin
-from controller.apply.drift_details import Drifted
+from controller.apply.drift.explanation import Drifted
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress

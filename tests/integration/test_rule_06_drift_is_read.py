@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from controller.apply.drift import covers, equal_by_value, first_uncovered
+from controller.apply.drift.comparison import covers, equal_by_value, first_uncovered
 from controller.apply.ownership import Owner, make_body
 from controller.kube.client import JSON_PATCH, ApiError, Client, connect
 from controller.kube.resources import GroupVersionKind, Resource

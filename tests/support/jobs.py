@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.apply.ledger import Ledger
+from controller.apply.drift.ledger import Ledger
 from controller.apply.options import Job
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target, TargetSet

@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Any
 
 from api import names
-from controller.apply.drift import covers, equal_by_value
-from controller.apply.drift_details import Drifted, explain
-from controller.apply.ignored_fields import REPLICAS, has_field, without
+from controller.apply.drift.comparison import covers, equal_by_value
+from controller.apply.drift.explanation import Drifted, explain
+from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
 from controller.apply.object.pool import Pool
 from controller.apply.options import Job
 from controller.apply.ownership import Owner, make_body

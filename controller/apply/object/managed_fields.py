@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from api import names
-from controller.apply.drift import merge_keys
-from controller.apply.ignored_fields import Path
+from controller.apply.drift.comparison import merge_keys
+from controller.apply.drift.ignored_fields import Path
 from controller.kube.client import Client
 from controller.observe.records import entry_of
 

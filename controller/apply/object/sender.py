@@ -17,11 +17,11 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.dependencies import out_of_date
-from controller.apply.drift_details import Drifted, explain
+from controller.apply.drift.explanation import Drifted, explain
+from controller.apply.drift.ignored_fields import REPLICAS, has_field, united, without
 from controller.apply.failures.missing_rights import MissingRightsError, for_apply
 from controller.apply.failures.replies import Action as Cure
 from controller.apply.failures.replies import Failure, classify
-from controller.apply.ignored_fields import REPLICAS, has_field, united, without
 from controller.apply.object import managed_fields as heal
 from controller.apply.object.concurrency import Hastes
 from controller.apply.object.lookup import Looker

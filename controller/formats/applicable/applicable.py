@@ -1,7 +1,7 @@
 """Applicable objects: what a format rendered becomes what server-side apply takes, before its digest is taken.
 
 Pure: inputs are never changed, unchanged parts are shared, equal inputs give equal objects. The steps are those of
-README.md: find defects, correct, leave out nulls, settle namespaces.
+README.md: refuse what is invalid, correct, leave out nulls, settle namespaces.
 
 Not here: owner label, annotations and references (controller/apply), which differ from cluster to cluster.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from controller.formats.applicable.corrections import correct
-from controller.formats.applicable.defects import find_defects
+from controller.formats.applicable.invalid_fields import find_invalid_fields
 from controller.formats.applicable.nulls import NO_SCHEMA, schemas_of_crds, without_nulls
 from controller.formats.objects import Identity, Object, as_mapping, crd_specs, find_defect, group_of, identify, refuse
 
@@ -37,10 +37,10 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
         is_namespaced: is asked for kinds that no CRD among the objects defines. Where it answers None the namespace
             stays as it is: it is decided when the API appears.
 
-    Raises: BundleError (InvalidBundle) that names object and field of the first defect, and the number of the others.
+    Raises: BundleError (InvalidBundle) that names object and field of the first problem, and the number of the others.
     """
-    refuse([f"objects[{index}]: {defect}" for index, item in enumerate(objects) if (defect := find_defect(item))])
-    refuse([f"{identify(item)}: {defect}" for item in objects for defect in find_defects(item)])
+    refuse([f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_defect(item))])
+    refuse([f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item)])
     namespaces = _Namespaces(install_namespace, scopes_of_crds(objects), is_namespaced)
     corrected = _leave_out_nulls([correct(item) for item in objects], objects)
     result = [namespaces.settle(item) for item in corrected]

@@ -1,8 +1,8 @@
 """Corrections: what is changed in an object so that server-side apply does what its author meant (README.md).
 
-Inputs are never changed; unchanged parts are shared. An object comes here without defects.
+Inputs are never changed; unchanged parts are shared. An object comes here valid.
 
-Not here: nulls elsewhere (`nulls.py`), what is an error instead (`defects.py`), namespaces (`applicable.py`).
+Not here: nulls elsewhere (`nulls.py`), what is an error instead (`invalid_fields.py`), namespaces (`applicable.py`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import pytest
 from api import names
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
+from controller.apply.drift.ledger import Ledger
 from controller.apply.execute import Applier
-from controller.apply.ledger import Ledger
 from controller.apply.options import Job
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import Owner

@@ -8,7 +8,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.ledger import Left
+from controller.apply.drift.ledger import Left
 from controller.apply.options import Job
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action

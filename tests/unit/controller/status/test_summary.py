@@ -11,7 +11,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status, dump
-from controller.apply.drift_details import Drifted
+from controller.apply.drift.explanation import Drifted
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Task
 from controller.apply.prune import Removal

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.apply.ledger import Ledger, Left
+from controller.apply.drift.ledger import Ledger, Left
 from controller.observe.records import ObjectKey, Record
 from tests.support.clock import Clock
 

@@ -1,4 +1,4 @@
-"""Defects: what the API server would answer with a 500 or a riddle, found beforehand and named (README.md).
+"""Invalid fields: what the API server would answer with a 500 or a riddle, found beforehand and named (README.md).
 
 Server-side apply takes no number or boolean for a string and no two list items with one key; kubectl's older ways did,
 so bundles have them.
@@ -39,7 +39,7 @@ _SERVICE_PORTS: _Keys = {"port": None, "protocol": "TCP"}
 _STRINGS = frozenset({str, type(None)})
 
 
-def find_defects(item: Object) -> list[str]:
+def find_invalid_fields(item: Object) -> list[str]:
     """Return what is wrong with an object that identifies itself, each beginning with its field path."""
     return list(_find(item))
 

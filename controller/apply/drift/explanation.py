@@ -1,6 +1,6 @@
 """What has become of an object that is not as it was left: which field is not ours any more, and who holds it now.
 
-Pure. Not here: whether it is as it was left (drift.py, plan.py), and what is done about it (execute.py).
+Pure. Not here: whether it is as it was left (comparison.py, plan.py), and what is done about it (execute.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.apply.drift import find_uncovered
+from controller.apply.drift.comparison import find_uncovered
 from controller.observe.records import ObjectKey, entry_of
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.apply.drift_details import Drifted
+from controller.apply.drift.explanation import Drifted
 from controller.observe.records import ObjectKey, Record
 
 FIRST_SECONDS = 2.0
