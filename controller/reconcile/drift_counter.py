@@ -1,6 +1,6 @@
 """Counting drift: each object once when it is found changed, and once when it is put right, however many passes see it.
 
-Pure but for the set of those that are known already. What drift is, and what is done about it: apply/drift/comparison.py, plan.py.
+Pure but for the set of those that are known already. What drift is says apply/drift, and what is done about it plan.py.
 """
 
 from __future__ import annotations
