@@ -272,12 +272,13 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionText:
-    """What there is to say of an option."""
+    """How an option is documented."""
 
     name: str
     flag: str
     variable: str
     default: str
+    """As it would be given to the flag; empty if there is none."""
     help: str
 
 
@@ -288,11 +289,16 @@ def describe_options() -> list[OptionText]:
             name=option.name,
             flag=f"--{option.name.replace('_', '-')}",
             variable=f"RUKPAK_{option.name.upper()}",
-            default=str(option.default),
+            default=_write(option.default),
             help=option.metadata["help"],
         )
         for option in fields(Settings)
     ]
+
+
+def _write(value: Any) -> str:
+    """Return a value of an option as text that the flag accepts."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def add_options(
@@ -312,7 +318,7 @@ def add_options(
             default=environment.get(text.variable, option.default),
             type=_reader(option.name, option.default, text.variable, environment.get(text.variable)),
             metavar="|".join(_CHOICES.get(option.name, ())) or option.name.rsplit("_", maxsplit=1)[-1].upper(),
-            help=f"{text.help} [{text.variable}; {option.default!r}]".replace("%", "%%"),
+            help=f"{text.help} [{'; '.join(filter(None, (text.variable, text.default)))}]".replace("%", "%%"),
             # A switch needs no value: --require-service-account alone says true.
             nargs="?" if isinstance(option.default, bool) else None,
             const=True if isinstance(option.default, bool) else None,

@@ -34,8 +34,9 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, choices: Sequence[str], default: str = "") -> None:
-    """Add `-o`."""
-    parser.add_argument("-o", "--output", choices=choices, default=default, help=f"form of the result [{default!r}]")
+    """Add `-o`; without a default the result is text for people."""
+    shown = f" [{default}]" if default else "; default: plain text"
+    parser.add_argument("-o", "--output", choices=choices, default=default, help=f"output format{shown}")
 
 
 def connect(options: argparse.Namespace) -> Client:

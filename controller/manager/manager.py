@@ -77,7 +77,6 @@ DRAIN_SECONDS = 1.2
 """For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
 LAST_WRITES_SECONDS = 0.3
 EVENTS_SECONDS = 0.3
-LEASE = "rukpak"
 LONGEST_PAUSE_SECONDS = 5.0
 """Between two attempts to catch up, whatever the API server asks for: until then nothing is repaired."""
 OWN_CONNECTIONS = 8
@@ -436,7 +435,7 @@ def _make_election(
     return Election(
         client=client,
         namespace=settings.namespace,
-        name=LEASE,
+        name=names.LEASE,
         identity=make_identity(store.lock),
         times=settings.lease_times(),
         fence=fence,

@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
+from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
@@ -27,7 +28,6 @@ from controller.telemetry import Observer, Phase, SourceResult
 
 CONTROLLER = "bundledeployment"
 """Name of controller and queue: controller-runtime makes it from the kind."""
-LEASE = "rukpak"
 RESULTS = ("success", "error", "requeue_after")
 OUTCOMES = ("success", "error")
 SOURCE_KINDS = ("image", "git", "http")
@@ -166,15 +166,15 @@ class _States(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the states as they are now."""
         state, queue = self._state, self._state.queue()
-        names = (CONTROLLER, CONTROLLER)
-        yield _family("workqueue_depth", {names: queue.depth if state.leading() else 0})  # no worker is waited for yet
-        yield _family("workqueue_adds_total", {names: queue.adds})
-        yield _family("workqueue_retries_total", {names: queue.retries})
-        yield _family("workqueue_unfinished_work_seconds", {names: queue.unfinished_seconds})
-        yield _family("workqueue_longest_running_processor_seconds", {names: queue.longest_seconds})
+        labels = (CONTROLLER, CONTROLLER)
+        yield _family("workqueue_depth", {labels: queue.depth if state.leading() else 0})  # no worker is waited for yet
+        yield _family("workqueue_adds_total", {labels: queue.adds})
+        yield _family("workqueue_retries_total", {labels: queue.retries})
+        yield _family("workqueue_unfinished_work_seconds", {labels: queue.unfinished_seconds})
+        yield _family("workqueue_longest_running_processor_seconds", {labels: queue.longest_seconds})
         yield _family("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
         yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
-        yield _family("leader_election_master_status", {(LEASE,): state.leading()})
+        yield _family("leader_election_master_status", {(names.LEASE,): state.leading()})
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
         counts = state.preparations()
         yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})

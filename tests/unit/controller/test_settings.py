@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.plugins import Network
-from controller.settings import Settings, parse, parse_address
+from controller.settings import OptionText, Settings, describe_options, parse, parse_address
 
 
 class Case(NamedTuple):
@@ -141,9 +140,14 @@ def test_help_tells_every_option_with_its_variable_and_default(
         parse(["--help"], {})
     text = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
-    for option in fields(Settings):
-        assert f"--{option.name.replace('_', '-')}" in text
-        assert f"[RUKPAK_{option.name.upper()}; {option.default!r}]" in text
+    for option in describe_options():
+        assert f"{option.flag} " in text
+        assert f"[{option.variable}; {option.default}]" in text if option.default else f"[{option.variable}]" in text
+
+
+@pytest.mark.parametrize("option", [each for each in describe_options() if each.default], ids=attrgetter("flag"))
+def test_the_documented_default_is_accepted(option: OptionText) -> None:
+    assert parse([f"{option.flag}={option.default}"], {}) == Settings()
 
 
 def test_the_store_is_where_it_is_said_or_in_the_cache_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
