@@ -15,7 +15,7 @@ from controller.kube.errors import ConfigurationError
 from controller.manager import log
 from controller.manager.allocator import give_back_freed_memory
 from controller.manager.manager import make_manager
-from controller.manager.server import ListenError
+from controller.manager.serving.server import ListenError
 
 FAILED = 1
 

@@ -26,15 +26,15 @@ from controller.kube.discovery import Discovery
 from controller.kube.events import EventRecorder
 from controller.kube.fence import Fence
 from controller.kube.lease import Election
-from controller.manager.certificate import Certificate
 from controller.manager.identity import make_identity
 from controller.manager.metrics import Metrics, State
-from controller.manager.probes import Probes
-from controller.manager.pulse import Pulse
 from controller.manager.queue import WorkQueue
-from controller.manager.reviews import Reviewer
-from controller.manager.server import METRICS, PROBES, Server
-from controller.manager.serving import metrics_routes, probe_routes
+from controller.manager.serving.activity import Pulse
+from controller.manager.serving.certificate import Certificate
+from controller.manager.serving.probes import Probes
+from controller.manager.serving.reviews import Reviewer
+from controller.manager.serving.routes import metrics_routes, probe_routes
+from controller.manager.serving.server import METRICS, PROBES, Server
 from controller.manager.sweeper import Sweeper
 from controller.manager.workers import Workers
 from controller.observe.contested import ContestedWatches

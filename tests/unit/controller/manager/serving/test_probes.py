@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.kube.errors import ApiError
-from controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Probes
-from controller.manager.pulse import Pulse
+from controller.manager.serving.activity import Pulse
+from controller.manager.serving.probes import SILENT_SECONDS, STUCK_SECONDS, Probes
 
 GONE = ApiError(0, "Unreachable", "")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from controller.manager import server as module
-from controller.manager.certificate import Certificate
-from controller.manager.seats import Places
-from controller.manager.server import HEAD_BYTES, METRICS, PROBES, Answer, Server
+from controller.manager.serving import server as module
+from controller.manager.serving.certificate import Certificate
+from controller.manager.serving.seats import Places
+from controller.manager.serving.server import HEAD_BYTES, METRICS, PROBES, Answer, Server
 from controller.processes.supervision import Kind, Supervisor
 from hack.control_plane.waiting import wait_for
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from controller.manager.certificate import Certificate
-from controller.manager.seats import Places
-from controller.manager.server import METRICS, PROBES, Answer, ListenError, Route, Server
+from controller.manager.serving.certificate import Certificate
+from controller.manager.serving.seats import Places
+from controller.manager.serving.server import METRICS, PROBES, Answer, ListenError, Route, Server
 from controller.processes.supervision import Supervisor
 
 

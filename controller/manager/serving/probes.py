@@ -14,8 +14,8 @@ from http import HTTPStatus
 
 from controller.kube.client import ApiError, Client
 from controller.kube.lease import Election
-from controller.manager.pulse import Pulse
 from controller.manager.queue import QueueStats
+from controller.manager.serving.activity import Pulse
 from controller.manager.workers import Workers
 from controller.observe.watches import Watches
 

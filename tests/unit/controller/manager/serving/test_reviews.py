@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.kube.client import Client
-from controller.manager.reviews import ACCESS_REVIEWS, AT_ONCE, IN_ALL, KEPT, PER_PEER, TOKEN_REVIEWS, Reviewer
+from controller.manager.serving.reviews import ACCESS_REVIEWS, AT_ONCE, IN_ALL, KEPT, PER_PEER, TOKEN_REVIEWS, Reviewer
 from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault

@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
-from controller.manager.seats import Places, Seats
+from controller.manager.serving.seats import Places, Seats
 from controller.processes.supervision import Kind, Supervisor
 
 log = logging.getLogger(__name__)

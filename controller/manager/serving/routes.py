@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from controller.manager.metrics import CONTENT_TYPE, Metrics
-from controller.manager.probes import Probes
-from controller.manager.server import Answer, Route
+from controller.manager.serving.probes import Probes
+from controller.manager.serving.server import Answer, Route
 
 
 def metrics_routes(metrics: Metrics) -> Mapping[str, Route]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.manager.seats import Places, Seats
+from controller.manager.serving.seats import Places, Seats
 
 PLACES = Places(total=4, per_peer=2)
 
