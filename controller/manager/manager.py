@@ -29,7 +29,7 @@ from controller.kube.lease import Election
 from controller.manager.identity import make_identity
 from controller.manager.metrics import Metrics, State
 from controller.manager.queue import WorkQueue
-from controller.manager.serving.activity import Pulse
+from controller.manager.serving.activity import Activity
 from controller.manager.serving.certificate import Certificate
 from controller.manager.serving.probes import Probes
 from controller.manager.serving.reviews import Reviewer
@@ -239,10 +239,10 @@ def make_manager(settings: Settings) -> Manager:
         OSError or StoreInUseError if the content store cannot be opened.
     """
     fence = Fence() if settings.leader_elect == "yes" else None
-    metrics, pulse = Metrics(), Pulse()
+    metrics, activity = Metrics(), Activity()
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
     own_client = _connect(settings, OWN_CONNECTIONS)
-    client.on_request = own_client.on_request = _listen_to_requests(metrics, pulse)
+    client.on_request = own_client.on_request = _listen_to_requests(metrics, activity)
 
     def end_after_deaths(why: str) -> None:
         quarantine.end()  # a thread that dies is nobody's doing who is prepared
@@ -369,7 +369,7 @@ def make_manager(settings: Settings) -> Manager:
         )
     )
     probes = Probes(
-        watches=watches, workers=workers, queue=queue.stats, election=election, pulse=pulse, client=own_client
+        watches=watches, workers=workers, queue=queue.stats, election=election, activity=activity, client=own_client
     )
     return Manager(
         queue=queue,
@@ -405,10 +405,10 @@ def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Clien
     )
 
 
-def _listen_to_requests(metrics: Metrics, pulse: Pulse) -> RequestHook:
+def _listen_to_requests(metrics: Metrics, activity: Activity) -> RequestHook:
     def request_ended(method: str, host: str, status: int) -> None:
         metrics.request_ended(method, host, status)
-        pulse.request_ended(status)
+        activity.request_ended(status)
 
     return request_ended
 

@@ -1,7 +1,13 @@
 """What the process serves over HTTP: probes and metrics, to whom, and within which limits.
 
-In come the metrics, the probes and a client; out go `Server`s that the manager starts and stops. Read `server.py`
-first: one listener, one request a connection. `routes.py` says what is served at which path, `probes.py` whether the
-process is healthy and ready, from what `activity.py` notes of requests; `certificate.py`, `reviews.py` and `seats.py`
-say with which certificate, to whom, and to how many at a time. What is measured is `manager/metrics.py`'s.
+In: what was measured, the state of the threads, and a client for reviews. Out: `Server`s, which the manager starts and
+stops. What is measured is left to `manager/metrics.py`.
+
+    server       START HERE: one listener, one request a connection
+    routes       what is served at which path
+    probes       whether the process is healthy, and ready
+    activity     when the API server last answered, and when a pass last made progress
+    reviews      who may read the metrics
+    certificate  what TLS shows: given files, or self-signed
+    seats        how many may be connected, and who leaves for whom
 """

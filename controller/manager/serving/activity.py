@@ -1,4 +1,4 @@
-"""Signs of life: when the API server last answered, and when a pass last got on."""
+"""When the API server last answered, and when a pass last made progress."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 
 WORKING = ("worker", "apply")
-"""How the names of threads begin that reconcile."""
+"""Prefixes of the names of threads that reconcile."""
 
 
-class Pulse:
-    """Thread-safe: each field is one number. Seconds of a clock that only goes on.
+class Activity:
+    """Thread-safe, since each field is one number.
 
     Args:
-        clock: seconds.
+        clock: seconds; never goes back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from controller.kube.client import ApiError, Client
 from controller.kube.lease import Election
 from controller.manager.queue import QueueStats
-from controller.manager.serving.activity import Pulse
+from controller.manager.serving.activity import Activity
 from controller.manager.workers import Workers
 from controller.observe.watches import Watches
 
@@ -44,12 +44,12 @@ class Probes:
         workers: Workers,
         queue: Callable[[], QueueStats],
         election: Election | None,
-        pulse: Pulse,
+        activity: Activity,
         client: Client,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watches, self._workers, self._queue = watches, workers, queue
-        self._election, self._pulse, self._client, self._clock = election, pulse, client, clock
+        self._election, self._activity, self._client, self._clock = election, activity, client, clock
         self._is_warm = False
         self._asking = threading.Lock()
         self._was_answered, self._ask_from = True, -math.inf
@@ -58,7 +58,7 @@ class Probes:
         """Return why this process is not well; empty if it is."""
         ills = [f"thread {name} has ended" for name in self._workers.dead()]
         ills += [f"the watch of {path} hangs" for path in self._watches.stuck()]
-        if min(self._queue().longest_seconds, self._pulse.idle_seconds) > STUCK_SECONDS:
+        if min(self._queue().longest_seconds, self._activity.idle_seconds) > STUCK_SECONDS:
             ills.append("a pass hangs")
         if self._election and not self._election.alive:
             ills.append("the election has ended")
@@ -77,7 +77,7 @@ class Probes:
 
     def _is_answered(self) -> bool:
         """Whether the API server answers; who asks while somebody finds that out gets what was known before."""
-        if self._pulse.unanswered_seconds < SILENT_SECONDS:
+        if self._activity.unanswered_seconds < SILENT_SECONDS:
             return True
         if self._clock() >= self._ask_from and self._asking.acquire(blocking=False):
             try:

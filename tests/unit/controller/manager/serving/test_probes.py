@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.kube.errors import ApiError
-from controller.manager.serving.activity import Pulse
+from controller.manager.serving.activity import Activity
 from controller.manager.serving.probes import SILENT_SECONDS, STUCK_SECONDS, Probes
 
 GONE = ApiError(0, "Unreachable", "")
@@ -38,7 +38,7 @@ class Process:
             "workers": SimpleNamespace(dead=lambda: self.dead),
             "queue": lambda: SimpleNamespace(longest_seconds=self.longest),
             "election": SimpleNamespace(alive=self.election, last_error=self.lease_error),
-            "pulse": SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered),
+            "activity": SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered),
             "client": SimpleNamespace(request=request),
         }
         return Probes(**parts)
@@ -89,10 +89,10 @@ def test_a_kind_that_is_new_does_not_make_it_less_ready() -> None:
 
 def test_the_pulse_tells_answers_from_attempts() -> None:
     now = [0.0]
-    pulse = Pulse(lambda: now[0])
+    activity = Activity(lambda: now[0])
     now[0] = 20
-    pulse.request_ended(0)
-    assert pulse.unanswered_seconds == 20
-    pulse.request_ended(503)
-    assert pulse.unanswered_seconds == 0
-    assert pulse.idle_seconds == 20  # it was no pass that asked
+    activity.request_ended(0)
+    assert activity.unanswered_seconds == 20
+    activity.request_ended(503)
+    assert activity.unanswered_seconds == 0
+    assert activity.idle_seconds == 20  # it was no pass that asked
