@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Step, Task
 from controller.observe.health.verdict import State
@@ -22,7 +22,7 @@ from controller.retries import Retries
 
 
 @dataclass(slots=True)
-class Progress:
+class StepResults:
     """What the steps so far have done."""
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -42,13 +42,13 @@ class Progress:
                 self.created_namespaces.add(key.name)
 
 
-class Waits:
+class Dependencies:
     """Knows what has to be so before an object is sent."""
 
     def __init__(self, watches: Watches, retries: Retries) -> None:
         self._watches, self._retries = watches, retries
 
-    def hindrance(self, task: Task, step: Step, job: Job, progress: Progress) -> BundleError | None:
+    def hindrance(self, task: Task, step: Step, job: ApplyOptions, progress: StepResults) -> BundleError | None:
         """Return why it is not this task's turn; None: it is."""
         target = task.target
         if not job.proceed():
@@ -68,7 +68,7 @@ class Waits:
             )
         return None
 
-    def _crd_hindrance(self, task: Task, job: Job, progress: Progress) -> BundleError | None:
+    def _crd_hindrance(self, task: Task, job: ApplyOptions, progress: StepResults) -> BundleError | None:
         """An instance waits until the CustomResourceDefinition of the same bundle is established."""
         resource = job.wanted.resources[task.target.kind[::2]]
         name = f"{resource.plural}.{resource.group}"

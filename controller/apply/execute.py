@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.dependencies import Progress, Waits
-from controller.apply.drift.explanation import Drifted
-from controller.apply.failures.access_review import Reviewer
+from controller.apply.dependencies import Dependencies, StepResults
+from controller.apply.drift.explanation import DriftedObject
+from controller.apply.failures.access_review import AccessReviewer
 from controller.apply.failures.missing_rights import LackOfRightsError, MissingRightsError, list_all
-from controller.apply.object.concurrency import Hastes
-from controller.apply.object.lookup import Looker
+from controller.apply.object.concurrency import ConcurrencyLimits
+from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.pool import Pool
 from controller.apply.object.sender import Sender
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.order import Stage
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, Step, Task
@@ -43,24 +43,24 @@ class Applier:
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
-        hastes = Hastes(workers)
+        hastes = ConcurrencyLimits(workers)
         self.pool = Pool(workers, hastes, client.supervisor)
-        self.looker = self._looker = Looker(client, self.pool)
+        self.looker = self._looker = ObjectReader(client, self.pool)
         self._watches = watches
-        self._reviewer = Reviewer(client, self.pool)
-        self._waits, self._retries = Waits(watches, retries), retries
+        self._reviewer = AccessReviewer(client, self.pool)
+        self._waits, self._retries = Dependencies(watches, retries), retries
         self._sender = Sender(client, discovery, watches, retries, self._looker, hastes=hastes)
 
     def stop(self) -> None:
         """Start nothing more."""
         self.pool.stop()
 
-    def execute(self, plan: Plan, job: Job) -> list[Outcome]:
+    def execute(self, plan: Plan, job: ApplyOptions) -> list[Outcome]:
         """Carry out the steps in order.
 
         Raises: ApiError if discovery does not answer.
         """
-        progress = Progress()
+        progress = StepResults()
         definitions = [step for step in plan.steps if step.position.stage is Stage.DEFINITIONS]
         for step in definitions:
             progress.add(self._run_step(step, job, progress))
@@ -69,7 +69,7 @@ class Applier:
             progress.add(self._run_step(step, job, progress))
         return self._with_all_rights(progress.outcomes, job)
 
-    def _with_all_rights(self, outcomes: list[Outcome], job: Job) -> list[Outcome]:
+    def _with_all_rights(self, outcomes: list[Outcome], job: ApplyOptions) -> list[Outcome]:
         """Let every failure for want of rights name all that are missing: nobody grants them one by one.
 
         What they are is asked only when something was refused anew: from then on its failure is remembered with them.
@@ -85,15 +85,15 @@ class Applier:
             self._retries.revise(job.owner.name, outcome.task.target.key, lack)
         return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
-    def survey(self, plan: Plan, job: Job) -> tuple[list[Drifted], list[Record]]:
+    def survey(self, plan: Plan, job: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
         """Compare without touching anything; returns what has drifted, and what is as it was left."""
         tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, job))]
-        settled = self._compared(self._looked_at(tasks, job, Progress()), job)
+        settled = self._compared(self._looked_at(tasks, job, StepResults()), job)
         changed = [item for item in settled if _is_drift(item[0], job)]
         drifted = [found for found in self._accounts(changed, job) if found]
         return drifted, [task.record for task, _ in settled if task.action is Action.NONE and task.record]
 
-    def _run_step(self, step: Step, job: Job, progress: Progress) -> list[Outcome]:
+    def _run_step(self, step: Step, job: ApplyOptions, progress: StepResults) -> list[Outcome]:
         held: list[Outcome] = []
         ready: list[tuple[Task, Resource]] = []
         for task in step.tasks:
@@ -110,7 +110,7 @@ class Applier:
         told, ready = self._told(ready, job)
         return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, job), ready, job.user)
 
-    def _held(self, task: Task, step: Step, job: Job, progress: Progress) -> Outcome | None:
+    def _held(self, task: Task, step: Step, job: ApplyOptions, progress: StepResults) -> Outcome | None:
         """Return the outcome of a task about which nothing is done now; None if it is ready."""
         if task.action in (Action.NONE, Action.USE):
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
@@ -119,13 +119,15 @@ class Applier:
         error = progress.gate or self._waits.hindrance(task, step, job, progress)
         return Outcome(task=task, error=error) if error else None
 
-    def _resource(self, task: Task, job: Job) -> Resource | None:
+    def _resource(self, task: Task, job: ApplyOptions) -> Resource | None:
         defined = job.wanted.resources.get(task.target.kind[::2])
         if defined:
             return replace(defined, version=task.target.kind.version)
         return self._discovery.resource(task.target.kind)
 
-    def _told(self, items: list[tuple[Task, Resource]], job: Job) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
+    def _told(
+        self, items: list[tuple[Task, Resource]], job: ApplyOptions
+    ) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
         """Take out what has drifted where that is only to be told; returns the outcomes of that, and the rest."""
         changed = [] if job.repairs else [item for item in items if _is_drift(item[0], job)]
         accounts = self._accounts(changed, job)
@@ -135,13 +137,13 @@ class Applier:
         ]
         return told, [item for item in items if item[0].target.key not in keys]
 
-    def _accounts(self, items: list[tuple[Task, Resource]], job: Job) -> list[Drifted | None]:
+    def _accounts(self, items: list[tuple[Task, Resource]], job: ApplyOptions) -> list[DriftedObject | None]:
         return self.pool.run(lambda item: self._looker.account(*item, job), items, job.user)
 
     # what the watches do not know
 
     def _looked_at(
-        self, items: list[tuple[Task, Resource]], job: Job, progress: Progress
+        self, items: list[tuple[Task, Resource]], job: ApplyOptions, progress: StepResults
     ) -> list[tuple[Task, Resource]]:
         """Settle what LOOK means for each object; nothing is read in a namespace that these steps created."""
         unknown = [item for item in items if item[0].action is Action.LOOK]
@@ -157,7 +159,7 @@ class Applier:
     def _is_unseen(self, record: Record) -> bool:
         return self._watches.is_unseen(record.key.group, record.key.kind)
 
-    def _compared(self, items: list[tuple[Task, Resource]], job: Job) -> list[tuple[Task, Resource]]:
+    def _compared(self, items: list[tuple[Task, Resource]], job: ApplyOptions) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
         same = self._looker.compare(to_compare, job) if to_compare else {}
@@ -173,7 +175,7 @@ class Applier:
         return [(settle(task), resource) for task, resource in items]
 
 
-def _is_drift(task: Task, job: Job) -> bool:
+def _is_drift(task: Task, job: ApplyOptions) -> bool:
     """Whether somebody has changed an object; one that was never applied has not been taken away."""
     if task.action in (Action.CREATE, Action.TAKE_BACK, Action.AWAIT):
         return not task.target.bare and (job.installed or task.target.key in job.ledger.left)

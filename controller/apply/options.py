@@ -16,7 +16,7 @@ from controller.observe.records import ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ApplyOptions:
     """One BundleDeployment in one pass."""
 
     owner: Owner

@@ -30,29 +30,29 @@ class Stage(IntEnum):
     """What requests to the API server go through: webhook configurations and APIServices."""
 
 
-class Step(NamedTuple):
+class Position(NamedTuple):
     """A stage and a rank in it; compares as the order of applying."""
 
     stage: Stage
     rank: int = 0
 
 
-_NAMESPACES = Step(Stage.DEFINITIONS, 0)
-_CRDS = Step(Stage.DEFINITIONS, 1)
-_CLASSES = Step(Stage.DEFINITIONS, 2)
+_NAMESPACES = Position(Stage.DEFINITIONS, 0)
+_CRDS = Position(Stage.DEFINITIONS, 1)
+_CLASSES = Position(Stage.DEFINITIONS, 2)
 # Limits and policies, so that they hold for all that follows; in-process policies need no workload, as webhooks do.
-_POLICIES = Step(Stage.PREREQUISITES, 0)
-_ACCOUNTS = Step(Stage.PREREQUISITES, 1)
-_ROLES = Step(Stage.PREREQUISITES, 2)
+_POLICIES = Position(Stage.PREREQUISITES, 0)
+_ACCOUNTS = Position(Stage.PREREQUISITES, 1)
+_ROLES = Position(Stage.PREREQUISITES, 2)
 # After the roles: the server checks the rights of whoever binds one against its rules.
-_BINDINGS = Step(Stage.PREREQUISITES, 3)
-_CONFIGURATION = Step(Stage.PREREQUISITES, 4)
-_WORKLOADS = Step(Stage.WORKLOADS)
-_GATES = Step(Stage.GATES)
+_BINDINGS = Position(Stage.PREREQUISITES, 3)
+_CONFIGURATION = Position(Stage.PREREQUISITES, 4)
+_WORKLOADS = Position(Stage.WORKLOADS)
+_GATES = Position(Stage.GATES)
 
 _ADMISSION = "admissionregistration.k8s.io"
 
-_STEPS: Mapping[tuple[str, str], Step] = {
+_STEPS: Mapping[tuple[str, str], Position] = {
     ("", "Namespace"): _NAMESPACES,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _CRDS,
     ("storage.k8s.io", "StorageClass"): _CLASSES,
@@ -100,7 +100,7 @@ _STEPS: Mapping[tuple[str, str], Step] = {
 }
 
 
-def step_of(key: ObjectKey) -> Step:
+def position_of(key: ObjectKey) -> Position:
     """Return the stage of a kind, and its rank in it."""
     return _STEPS.get((key.group, key.kind), _WORKLOADS)
 
@@ -110,13 +110,13 @@ def is_custom(key: ObjectKey) -> bool:
     return key.group not in BUILT_IN_GROUPS
 
 
-def teardown_step(key: ObjectKey) -> tuple[bool, Step]:
+def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
     """Return the step of a kind in taking away: the highest goes first.
 
     Custom resources go before everything else, while what serves them still runs; CustomResourceDefinitions and then
     Namespaces go last.
     """
-    return is_custom(key), step_of(key)
+    return is_custom(key), position_of(key)
 
 
 def teardown_order(items: Iterable[Item], key: Callable[[Item], ObjectKey]) -> list[Item]:
@@ -127,4 +127,4 @@ def teardown_order(items: Iterable[Item], key: Callable[[Item], ObjectKey]) -> l
         key: which object an item stands for.
     """
     backwards = list(items)[::-1]  # a reverse sort keeps equal items in the order that it is given
-    return sorted(backwards, key=lambda item: teardown_step(key(item)), reverse=True)
+    return sorted(backwards, key=lambda item: teardown_position(key(item)), reverse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from controller.apply.drift.explanation import Drifted
+from controller.apply.drift.explanation import DriftedObject
 from controller.apply.plan import Task
 from controller.observe.records import Record
 
@@ -25,7 +25,7 @@ class Outcome:
     """The object as the reply to our write showed it."""
     spared: bool = False
     """Fields of ours are somebody else's, and it stays so: spec.drift.mode is Report."""
-    drift: Drifted | None = None
+    drift: DriftedObject | None = None
     """Of what is spared: what was changed; None: it has our values nevertheless."""
     repaired: bool = False
     """Somebody had changed it, and it was put right."""

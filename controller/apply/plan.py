@@ -15,7 +15,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.drift.ledger import Ledger
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Situation, judge
 from controller.apply.possession import find_surplus
 from controller.apply.targets import Target
@@ -62,7 +62,7 @@ class Task:
 class Step:
     """Tasks that may be carried out at the same time."""
 
-    position: order.Step
+    position: order.Position
     tasks: tuple[Task, ...]
 
 
@@ -96,7 +96,7 @@ class Plan:
         return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
 
 
-def make_plan(job: Job, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
+def make_plan(job: ApplyOptions, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
     """Decide what is to be done about each object.
 
     Args:
@@ -113,9 +113,9 @@ def make_plan(job: Job, leftovers: Iterable[Target], observed: Mapping[ObjectKey
 
     tasks = [task(target, installed=job.installed) for target in job.wanted.targets]
     tasks += [task(target, installed=True) for target in leftovers if target.key not in job.wanted.by_key]
-    by_position: dict[order.Step, list[Task]] = {}
+    by_position: dict[order.Position, list[Task]] = {}
     for planned in tasks:
-        by_position.setdefault(order.step_of(planned.target.key), []).append(planned)
+        by_position.setdefault(order.position_of(planned.target.key), []).append(planned)
     steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
     surplus = find_surplus(job.wanted.by_key, job.older, observed, job.owner, orphan=job.orphan)
     return Plan(steps=tuple(steps), prune=tuple(surplus))
@@ -132,7 +132,7 @@ def is_finished(target: Target, record: Record | None, *, installed: bool) -> bo
     return record is None and assess_absent(target.manifest, installed=installed).state is State.HEALTHY
 
 
-def decide(target: Target, record: Record | None, job: Job) -> Task:
+def decide(target: Target, record: Record | None, job: ApplyOptions) -> Task:
     """Decide about one object by what the watches know of it; LOOK where they know nothing."""
     if target.key in job.ledger.used:
         return Task(target=target, action=Action.USE)
@@ -141,7 +141,7 @@ def decide(target: Target, record: Record | None, job: Job) -> Task:
     return decide_about(target, record, job)
 
 
-def decide_about(target: Target, record: Record | None, job: Job) -> Task:
+def decide_about(target: Target, record: Record | None, job: ApplyOptions) -> Task:
     """Decide about one object that was looked at: None means that it is not there."""
     judgement = judge(
         record,

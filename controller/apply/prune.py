@@ -19,7 +19,7 @@ from controller.apply.failures.missing_rights import MissingRightsError, list_al
 from controller.apply.failures.replies import classify
 from controller.apply.object.pool import Pool
 from controller.apply.object.release import release
-from controller.apply.order import teardown_order, teardown_step
+from controller.apply.order import teardown_order, teardown_position
 from controller.apply.ownership import is_marked_to_stay
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
@@ -46,7 +46,7 @@ class Disposal(Enum):
     """CustomResourceDefinitions at teardown, Namespaces always."""
 
 
-class Cause(Enum):
+class RemovalCause(Enum):
     """Why objects go."""
 
     PRUNE = "the wanted revision lacks it"
@@ -64,14 +64,14 @@ class Removal:
     error: BundleError | None = None
 
 
-def dispose(record: Record, cause: Cause) -> Disposal:
+def dispose(record: Record, cause: RemovalCause) -> Disposal:
     """Decide what is done with an object of ours that is to go. Pure."""
     group_kind = (record.key.group, record.key.kind)
-    if cause is Cause.ORPHAN or is_marked_to_stay(record):
+    if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
         return Disposal.RELEASE
     if group_kind == _NAMESPACE:
         return Disposal.DELETE_UNUSED
-    if group_kind == _CRD and cause is Cause.TEARDOWN:
+    if group_kind == _CRD and cause is RemovalCause.TEARDOWN:
         return Disposal.DELETE_UNUSED
     if group_kind in _DATA and record.prune != "true":
         return Disposal.RELEASE
@@ -92,7 +92,7 @@ class Remover:
     ) -> None:
         self._client, self._discovery, self._pool, self._stored = client, discovery, pool, stored
 
-    def remove(self, records: Iterable[Record], owner: str, cause: Cause, user: User | None) -> list[Removal]:
+    def remove(self, records: Iterable[Record], owner: str, cause: RemovalCause, user: User | None) -> list[Removal]:
         """Take objects away in reverse order of applying; what is being deleted already is left to it.
 
         Args:
@@ -113,7 +113,7 @@ class Remover:
             return self._remove(client, record, resource, owner, dispose(record, cause))
 
         removals: list[Removal] = []
-        for _, step in groupby(ordered, key=lambda record: teardown_step(record.key)):
+        for _, step in groupby(ordered, key=lambda record: teardown_position(record.key)):
             removals += self._pool.run(take_away, list(step), user)
         lack = list_all(removal.error for removal in removals)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]

@@ -11,11 +11,11 @@ from typing import Any
 from api import names
 from controller.apply.crd_upgrade.definition import mapping
 from controller.apply.drift.ignored_fields import (
-    NONE,
+    NOTHING_IGNORED,
     REPLICAS,
-    Leeway,
+    IgnoredFields,
     find_autoscalers,
-    find_leeway,
+    find_ignored_fields,
     has_field,
     only,
     without,
@@ -42,7 +42,7 @@ class Target:
     """As it is applied, without what is left to others; our marks come on top."""
     initial: Mapping[str, Any] = field(default_factory=dict)
     """The fields that it is created with and that are then left to others, each where it stands."""
-    leeway: Leeway = NONE
+    leeway: IgnoredFields = NOTHING_IGNORED
     bare: bool = False
     """Created where it is missing, and never ours: the install namespace."""
     optional: bool = False
@@ -99,7 +99,7 @@ def make_targets(
         _target(
             manifest,
             owner,
-            find_leeway(manifest, ignore, autoscalers),
+            find_ignored_fields(manifest, ignore, autoscalers),
             orphan=orphan,
             optional=_is_optional(manifest, revision.terms.optional),
         )
@@ -156,7 +156,9 @@ def _place(
     return {**manifest, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _target(manifest: Mapping[str, Any], owner: Owner, leeway: Leeway, *, orphan: bool, optional: bool) -> Target:
+def _target(
+    manifest: Mapping[str, Any], owner: Owner, leeway: IgnoredFields, *, orphan: bool, optional: bool
+) -> Target:
     initial = only(manifest, leeway.paths)
     manifest = without(manifest, leeway.paths)
     return Target(

@@ -15,10 +15,10 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.hooks.hook import Event
+from controller.apply.hooks.hook import HookEvent
 from controller.apply.ownership import loses_reference
 from controller.apply.possession import Named
-from controller.apply.prune import Cause, Removal, Remover
+from controller.apply.prune import Removal, RemovalCause, Remover
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
 from controller.kube.client import ApiError, User
 from controller.observe.records import ObjectKey, Record
@@ -111,7 +111,7 @@ class Deleter:
         memory.abandoned |= self._give_up_unreadable(deployment, unreadable, memory)
         left = self._left(deployment, mandate, memory)
         teardown = plan_teardown(left, owner_of(deployment), orphan=orphan)
-        event = Event.PRE_DELETE if teardown.remaining else Event.POST_DELETE
+        event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
         runs_hooks = not (orphan or mandate.without_hooks)
         if hook_failure := self._hooks.around_teardown(deployment, event, memory) if runs_hooks else None:
             return self._await_hook(deployment, teardown, hook_failure, memory)
@@ -120,7 +120,7 @@ class Deleter:
             memory.let_go = True
             return self._let_go(deployment)
         deployment = self._announce(deployment, teardown)
-        cause = Cause.ORPHAN if orphan else Cause.TEARDOWN
+        cause = RemovalCause.ORPHAN if orphan else RemovalCause.TEARDOWN
         removals = self._remove(deployment, teardown, cause, mandate.user, memory)
         self._publisher.say(deployment, notes_on_removals(removals))
         deletion = self._deletion(deployment, teardown, removals, error)
@@ -205,7 +205,7 @@ class Deleter:
         return Requeue(after=soon, failed=failure.reason is not Reason.WAITING_FOR_HOOK)
 
     def _remove(
-        self, deployment: BundleDeployment, teardown: Teardown, cause: Cause, user: User | None, memory: Memory
+        self, deployment: BundleDeployment, teardown: Teardown, cause: RemovalCause, user: User | None, memory: Memory
     ) -> list[Removal]:
         """Delete and release what goes now; what an account has no right to never blocks.
 
@@ -217,9 +217,9 @@ class Deleter:
         denied = [each for each in removals if user and _is_denied(each)]
         if not denied or user is None:
             return removals
-        abandoned = [each for each in denied if cause is not Cause.ORPHAN and _goes_by_itself(each.record)]
+        abandoned = [each for each in denied if cause is not RemovalCause.ORPHAN and _goes_by_itself(each.record)]
         kept = [each.record for each in denied if each not in abandoned]
-        released = self._remover.remove(kept, name, Cause.ORPHAN, user)
+        released = self._remover.remove(kept, name, RemovalCause.ORPHAN, user)
         stuck = [each for each in released if _is_denied(each)]
         memory.abandoned |= {each.record.key for each in (*abandoned, *stuck)}
         self._publisher.say(deployment, notes_on_abandoned([*abandoned, *stuck]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action
 from controller.observe.records import ObjectKey
@@ -20,7 +20,7 @@ class Drifting:
 
     known: set[ObjectKey] = field(default_factory=set)
 
-    def repair(self, outcomes: Iterable[Outcome], job: Job) -> tuple[int, int]:
+    def repair(self, outcomes: Iterable[Outcome], job: ApplyOptions) -> tuple[int, int]:
         """Return how many objects are found drifted, and how many of all that are were put right.
 
         Args:
@@ -39,7 +39,7 @@ class Drifting:
         return len(detected)
 
 
-def _is_drift(outcome: Outcome, job: Job) -> bool:
+def _is_drift(outcome: Outcome, job: ApplyOptions) -> bool:
     task = outcome.task
     if task.action is Action.CREATE:
         return not task.target.bare and task.target.key in job.ledger.left

@@ -12,7 +12,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.failures.replies import classify
-from controller.apply.object.lookup import Looker
+from controller.apply.object.lookup import ObjectReader
 from controller.apply.possession import MORE, Named, describe_left, name_objects
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError, User
@@ -29,7 +29,7 @@ class Holdings:
     """Thread-safe; what is remembered is in the memory of each BundleDeployment."""
 
     def __init__(
-        self, *, finder: Finder, revisions: RevisionStore, watches: Watches, discovery: Discovery, looker: Looker
+        self, *, finder: Finder, revisions: RevisionStore, watches: Watches, discovery: Discovery, looker: ObjectReader
     ) -> None:
         self._finder, self._revisions, self._watches = finder, revisions, watches
         self._discovery, self._looker = discovery, looker

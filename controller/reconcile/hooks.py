@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment
-from controller.apply.hooks.hook import Event, kinds_of
-from controller.apply.hooks.runner import HookRunner, Occasion
-from controller.apply.order import Stage, step_of
+from controller.apply.hooks.hook import HookEvent, kinds_of
+from controller.apply.hooks.runner import HookOptions, HookRunner
+from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.revision import Revision
 from controller.observe.watches import Watches
@@ -45,7 +45,7 @@ class Hooks:
         has_begun = status.revision == revision.digest and not status.managed_state
         if status.installed_revision in ("", revision.digest) or has_begun:
             return wanted
-        error = self._run(revision, Event.PRE_UPGRADE, deployment, memory)
+        error = self._run(revision, HookEvent.PRE_UPGRADE, deployment, memory)
         if error is None:
             return wanted
         last = self._finder.last_good(deployment, memory)
@@ -58,8 +58,8 @@ class Hooks:
         if not revision.hooks or deployment.status.installed_revision:
             return _open
         own = {record.key for record in own_records(self._watches.managed(deployment.metadata.name), deployment)}
-        has_begun = any(key in own for key in targets.by_key if step_of(key).stage is not Stage.DEFINITIONS)
-        return _open if has_begun else lambda: self._run(revision, Event.PRE_INSTALL, deployment, memory)
+        has_begun = any(key in own for key in targets.by_key if position_of(key).stage is not Stage.DEFINITIONS)
+        return _open if has_begun else lambda: self._run(revision, HookEvent.PRE_INSTALL, deployment, memory)
 
     def after_apply(self, deployment: BundleDeployment, wanted: Wanted, memory: Memory) -> BundleError | None:
         """Run what comes after a revision was applied in full; returns why that is not done.
@@ -78,7 +78,7 @@ class Hooks:
             return False
         return not self._runner.has_run(revision, _event_after(deployment), memory.hooks)
 
-    def around_teardown(self, deployment: BundleDeployment, event: Event, memory: Memory) -> BundleError | None:
+    def around_teardown(self, deployment: BundleDeployment, event: HookEvent, memory: Memory) -> BundleError | None:
         """Run the hooks before or after a teardown; returns why they are not done.
 
         Raises: ApiError.
@@ -87,7 +87,7 @@ class Hooks:
         return self._run(revision, event, deployment, memory) if revision else None
 
     def _run(
-        self, revision: Revision, event: Event, deployment: BundleDeployment, memory: Memory
+        self, revision: Revision, event: HookEvent, deployment: BundleDeployment, memory: Memory
     ) -> BundleError | None:
         if not revision.hooks:
             return None
@@ -95,7 +95,7 @@ class Hooks:
         if hindrance := self._accounts.hindrance(deployment, account, [revision.terms]):
             return hindrance
         self._watches.need(name, kinds_of(revision))  # they tell when a hook has finished
-        occasion = Occasion(
+        occasion = HookOptions(
             owner=name,
             user=account.user if account else None,
             wish=f"{deployment.metadata.generation} {requested_at(deployment)}",
@@ -107,8 +107,8 @@ class Hooks:
         return self._runner.run(revision, event, occasion)
 
 
-def _event_after(deployment: BundleDeployment) -> Event:
-    return Event.POST_UPGRADE if deployment.status.installed_revision else Event.POST_INSTALL
+def _event_after(deployment: BundleDeployment) -> HookEvent:
+    return HookEvent.POST_UPGRADE if deployment.status.installed_revision else HookEvent.POST_INSTALL
 
 
 def _open() -> BundleError | None:

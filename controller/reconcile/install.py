@@ -18,11 +18,11 @@ from api.v1alpha2.types import BundleDeployment
 from controller.apply.drift.ledger import Ledger
 from controller.apply.execute import Applier
 from controller.apply.optional import leave_out_missing
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, is_finished, make_plan
 from controller.apply.possession import find_surplus
-from controller.apply.prune import Cause, Removal, Remover
+from controller.apply.prune import Removal, RemovalCause, Remover
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, find_missing_labels, make_targets
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind
@@ -153,8 +153,8 @@ class Installer:
         targets: TargetSet,
         warnings: tuple[str, ...],
         memory: Memory,
-    ) -> Job:
-        return Job(
+    ) -> ApplyOptions:
+        return ApplyOptions(
             owner=owner_of(deployment),
             user=account.user if (account := account_of(revision.terms)) else None,
             orphan=deployment.spec.deletion_policy == "Orphan",
@@ -172,7 +172,9 @@ class Installer:
             gate=self._hooks.before_install(deployment, revision, targets, memory),
         )
 
-    def _announce(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job) -> BundleDeployment:
+    def _announce(
+        self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: ApplyOptions
+    ) -> BundleDeployment:
         """Write what a kill in the midst of applying must not lose: the revision, and where to look for its objects."""
         status = deployment.status
         report = replace(
@@ -187,7 +189,7 @@ class Installer:
             return deployment
         return self._publisher.write_status(deployment, summarize(deployment, report, self._now()))
 
-    def _execute(self, plan: Plan, job: Job) -> list[Outcome]:
+    def _execute(self, plan: Plan, job: ApplyOptions) -> list[Outcome]:
         """Carry out a plan, and tell how long that took if something was sent.
 
         Raises: ApiError.
@@ -199,7 +201,9 @@ class Installer:
             self._observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
         return outcomes
 
-    def _survey(self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: Job, memory: Memory) -> Report:
+    def _survey(
+        self, deployment: BundleDeployment, wanted: Wanted, plan: Plan, job: ApplyOptions, memory: Memory
+    ) -> Report:
         """Look, and touch nothing: what has drifted, and how healthy it is (rule 8)."""
         drifted, same = self._applier.survey(plan, job)
         memory.ledger.learn(same)
@@ -217,7 +221,7 @@ class Installer:
         *,
         deployment: BundleDeployment,
         wanted: Wanted,
-        job: Job,
+        job: ApplyOptions,
         outcomes: list[Outcome],
         memory: Memory,
     ) -> Report:
@@ -269,7 +273,7 @@ class Installer:
         return replace(report, managed_kinds=_merge_kinds((), kinds))
 
     def _take_surplus(
-        self, deployment: BundleDeployment, job: Job, memory: Memory, *, prune_now: bool
+        self, deployment: BundleDeployment, job: ApplyOptions, memory: Memory, *, prune_now: bool
     ) -> tuple[list[Removal], list[Record]]:
         """Prune if it is time; returns what became of that, and which objects of older revisions stay for now."""
         # As it is after applying: what was only in the revision before may just have been repaired from it.
@@ -286,25 +290,27 @@ class Installer:
         memory.older = frozenset(record.key for record in waiting)
         return removals, waiting
 
-    def _concerns(self, job: Job, memory: Memory) -> list[str]:
+    def _concerns(self, job: ApplyOptions, memory: Memory) -> list[str]:
         """Return warnings about what is not seen, and about what only looks like ours."""
         unseen = (kind for kind in job.wanted.kinds if self._watches.is_unseen(kind.group, kind.kind))
         return [*describe_unseen(unseen), *([describe_strays(memory.strays)] if memory.strays else [])]
 
-    def _prune(self, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], job: Job) -> list[Removal]:
+    def _prune(
+        self, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], job: ApplyOptions
+    ) -> list[Removal]:
         if not (surplus or unreadable):
-            self._retries.succeeded(job.owner.name, Cause.PRUNE)
+            self._retries.succeeded(job.owner.name, RemovalCause.PRUNE)
             return []
         started = time.monotonic()
-        removals = self._remover.remove(surplus, job.owner.name, Cause.PRUNE, job.user)
+        removals = self._remover.remove(surplus, job.owner.name, RemovalCause.PRUNE, job.user)
         removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
         failures = [removal.error for removal in removals if removal.error]
         self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
         if failures:  # what ends by itself soon is not left until the net comes by
             passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
-            self._retries.failed(job.owner.name, Cause.PRUNE, job.wanted.revision, passing)
+            self._retries.failed(job.owner.name, RemovalCause.PRUNE, job.wanted.revision, passing)
         else:
-            self._retries.succeeded(job.owner.name, Cause.PRUNE)
+            self._retries.succeeded(job.owner.name, RemovalCause.PRUNE)
         return removals
 
     def _finish(
@@ -312,7 +318,7 @@ class Installer:
         *,
         deployment: BundleDeployment,
         wanted: Wanted,
-        job: Job,
+        job: ApplyOptions,
         kinds: Iterable[GroupVersionKind],
         observed: Mapping[ObjectKey, Record],
         memory: Memory,
@@ -333,7 +339,7 @@ class Installer:
         return managed_state(own_records(records, deployment))
 
     def _progress(
-        self, deployment: BundleDeployment, job: Job, memory: Memory, outcomes: Iterable[Outcome] = ()
+        self, deployment: BundleDeployment, job: ApplyOptions, memory: Memory, outcomes: Iterable[Outcome] = ()
     ) -> Progress:
         observed = self._watches.managed(job.owner.name)
         digests = {
@@ -347,7 +353,7 @@ class Installer:
         return self._appraiser.judge(deployment, memory, job.wanted.revision, digests, refusals)
 
 
-def _is_as_left(job: Job, observed: Mapping[ObjectKey, Record]) -> bool:
+def _is_as_left(job: ApplyOptions, observed: Mapping[ObjectKey, Record]) -> bool:
     """Whether no object awaits its repair, or was edited since it was compared: that must not pass for expected."""
     return not any(key in job.wanted.by_key for key in job.ledger.drifted(observed))
 
@@ -388,7 +394,7 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
 
 
 def _warnings(
-    outcomes: Iterable[Outcome], found: Iterable[str], job: Job, revision: Revision | None
+    outcomes: Iterable[Outcome], found: Iterable[str], job: ApplyOptions, revision: Revision | None
 ) -> tuple[str, ...] | None:
     """Return each warning once, ours first; None if nothing was sent, so that those of the last apply stay."""
     sent = [outcome for outcome in outcomes if outcome.tried]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from api.errors import BundleError
 from api.v1alpha2.types import SourcePin
-from controller.apply.drift.explanation import Drifted
+from controller.apply.drift.explanation import DriftedObject
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress
@@ -55,9 +55,9 @@ class Report:
     removals: tuple[Removal, ...] = ()
     awaiting_prune: tuple[Record, ...] = ()
     """Objects of an older revision that stay for now."""
-    drifted: tuple[Drifted, ...] = ()
+    drifted: tuple[DriftedObject, ...] = ()
     """Objects that somebody has changed, and that are not repaired."""
-    conflicts: tuple[Drifted, ...] = ()
+    conflicts: tuple[DriftedObject, ...] = ()
     """Objects that somebody keeps changing."""
     progress: Progress | None = None
     """None before the first apply."""

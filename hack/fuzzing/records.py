@@ -10,7 +10,7 @@ from api.bounds import LONGEST_RETRY_AFTER
 from api.plugins import Limits
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.crd_upgrade.comparison import compare
-from controller.apply.crd_upgrade.definition import Definition, read_definition
+from controller.apply.crd_upgrade.definition import CustomResourceDefinition, read_definition
 from controller.apply.crd_upgrade.finding import tell
 from controller.apply.crd_upgrade.inspector import WARNING_CHARACTERS
 from controller.apply.crd_upgrade.survey import Survey, plan_trials
@@ -85,7 +85,7 @@ def check_definitions(data: bytes) -> None:
             expect(len(line) <= WARNING_CHARACTERS, f"a line of {len(line)} characters")
 
 
-def _survey(old: Definition, new: Definition, objects: list[Any]) -> list[Any]:
+def _survey(old: CustomResourceDefinition, new: CustomResourceDefinition, objects: list[Any]) -> list[Any]:
     survey = Survey(new.name, CrdUpgradeSafety())
     for trials in plan_trials(old, new, compare(old, new)).values():
         for item in objects:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.replies import DATABASE_FULL_SECONDS, Failure, classify
+from controller.apply.failures.replies import DATABASE_FULL_SECONDS, ApplyFailure, classify
 from controller.kube.client import APPLY_PATCH, ApiError, Client, Response, User, connect
 from controller.observe.records import key_of
 from hack.control_plane.cluster import ControlPlane
@@ -53,7 +53,7 @@ def apply(client: Client, name: str, color: str = "blue") -> Response:
     return client.apply(path_of(name), placed(config_map(name, color=color)), manager=MANAGER, force=True)
 
 
-def refusal(attempt: Callable[[], object], manifest: Manifest) -> tuple[ApiError, Failure]:
+def refusal(attempt: Callable[[], object], manifest: Manifest) -> tuple[ApiError, ApplyFailure]:
     """Return the reply to an attempt, and what is made of it."""
     with pytest.raises(ApiError) as caught:
         attempt()

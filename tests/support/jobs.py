@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from controller.apply.drift.ledger import Ledger
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target, TargetSet
 
 OWNER = Owner("foo", "uid-foo")
 
 
-def job_of(*targets: Target, **changes: Any) -> Job:
+def job_of(*targets: Target, **changes: Any) -> ApplyOptions:
     """Return a job for these targets."""
     wanted = TargetSet(
         revision="sha256:aa",
@@ -34,4 +34,4 @@ def job_of(*targets: Target, **changes: Any) -> Job:
         "exists": lambda name, uid: (name, uid) == ("foo", "uid-foo"),
         "proceed": lambda: True,
     }
-    return Job(**{**fields, **changes})
+    return ApplyOptions(**{**fields, **changes})

@@ -23,7 +23,7 @@ PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """What a rule has found in one node."""
 
     check: CrdCheck
@@ -31,10 +31,10 @@ class Change:
     level: Enforcement = "Error"
 
 
-Rule = Callable[[Schema, Schema], Iterator[Change]]
+Rule = Callable[[Schema, Schema], Iterator[SchemaChange]]
 
 
-def compare_fields(old: Schema, new: Schema) -> Iterator[Change]:
+def compare_fields(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     """Compare the fields of two nodes, what is below them aside."""
     unhandled = []
     for name in dict.fromkeys((*old, *new)):
@@ -45,7 +45,7 @@ def compare_fields(old: Schema, new: Schema) -> Iterator[Change]:
         elif not same(old.get(name), new.get(name)):
             unhandled.append(name)
     if unhandled:
-        yield Change("unhandled", _unhandled(old, new, unhandled))
+        yield SchemaChange("unhandled", _unhandled(old, new, unhandled))
 
 
 def meaning(schema: Any) -> Any:
@@ -77,18 +77,18 @@ def _unhandled(old: Schema, new: Schema, names: Iterable[str]) -> str:
 # rules
 
 
-def _type(old: Schema, new: Schema) -> Iterator[Change]:
+def _type(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = old.get("type", ""), new.get("type", "")
     if before != after:
-        yield Change("type", f"type changed : {compact(before)} -> {compact(after)}")
+        yield SchemaChange("type", f"type changed : {compact(before)} -> {compact(after)}")
 
 
-def _required(old: Schema, new: Schema) -> Iterator[Change]:
+def _required(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before = set(map(text, sequence(old.get("required"))))
     after = filter(None, map(text, sequence(new.get("required"))))
     added = [name for name in after if name not in before and not _is_defaulted(new, name)]
     if added:
-        yield Change("required", f"new required fields: [{' '.join(sorted(added))}]")
+        yield SchemaChange("required", f"new required fields: [{' '.join(sorted(added))}]")
 
 
 def _is_defaulted(schema: Schema, name: str) -> bool:
@@ -96,40 +96,40 @@ def _is_defaulted(schema: Schema, name: str) -> bool:
     return value.get("default") is not None
 
 
-def _default(old: Schema, new: Schema) -> Iterator[Change]:
+def _default(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = old.get("default"), new.get("default")
     if same(before, after):
         return
     if before is None:
-        yield Change("default", f"default added when there was none previously : {_quoted(after)}")
+        yield SchemaChange("default", f"default added when there was none previously : {_quoted(after)}")
     elif after is None:
-        yield Change("default", f"default value removed : {_quoted(before)}")
+        yield SchemaChange("default", f"default value removed : {_quoted(before)}")
     else:
-        yield Change("default", f"default value changed : {_quoted(before)} -> {_quoted(after)}")
+        yield SchemaChange("default", f"default value changed : {_quoted(before)} -> {_quoted(after)}")
 
 
 def _quoted(value: Any) -> str:
     return compact(compact(value))
 
 
-def _enum(old: Schema, new: Schema) -> Iterator[Change]:
+def _enum(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = sequence(old.get("enum")), sequence(new.get("enum"))
     allowed = set(map(canonical, after))
     removed = [value for value in before if canonical(value) not in allowed]
     if after and not before:
-        yield Change("enum", f"enum constraint added when there was none previously : {listed(after)}")
+        yield SchemaChange("enum", f"enum constraint added when there was none previously : {listed(after)}")
     elif removed:
         level: Enforcement = "Error" if after else "Warn"
-        yield Change("enum", f"allowed enum values removed : {listed(removed)}", level)
+        yield SchemaChange("enum", f"allowed enum values removed : {listed(removed)}", level)
 
 
 def _at_most(check: CrdCheck) -> Rule:
-    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is not None and before is None:
-            yield Change(check, _added(check, after))
+            yield SchemaChange(check, _added(check, after))
         elif after is not None and before is not None and after < before:
-            yield Change(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
+            yield SchemaChange(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
 
     return rule
 
@@ -142,14 +142,14 @@ def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
         floor: what every value reaches anyway.
     """
 
-    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
             return
         if before is None:
-            yield Change(check, _added(check, after))
+            yield SchemaChange(check, _added(check, after))
         elif after > before:
-            yield Change(check, f"{check} increased : {compact(before)} -> {compact(after)}")
+            yield SchemaChange(check, f"{check} increased : {compact(before)} -> {compact(after)}")
 
     return rule
 
@@ -158,12 +158,12 @@ def _added(check: str, value: Any) -> str:
     return f"{check} constraint added when there was none previously : {compact(value)}"
 
 
-def _multiple_of(old: Schema, new: Schema) -> Iterator[Change]:
+def _multiple_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = number(old.get("multipleOf")), number(new.get("multipleOf"))
     if after and not before:
-        yield Change("multipleOf", _added("multipleOf", after))
+        yield SchemaChange("multipleOf", _added("multipleOf", after))
     elif after and before and _exact(before) % _exact(after):
-        yield Change("multipleOf", f"multipleOf changed : {compact(before)} -> {compact(after)}")
+        yield SchemaChange("multipleOf", f"multipleOf changed : {compact(before)} -> {compact(after)}")
 
 
 def _exact(value: float) -> Fraction:
@@ -173,24 +173,24 @@ def _exact(value: float) -> Fraction:
 def _added_flag(check: CrdCheck, field: str = "") -> Rule:
     """Make the rule of a field that narrows what is allowed when it is true."""
 
-    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         if not old.get(field or check) and new.get(field or check):
-            yield Change(check, f"{check} added : false -> true")
+            yield SchemaChange(check, f"{check} added : false -> true")
 
     return rule
 
 
-def _pattern(old: Schema, new: Schema) -> Iterator[Change]:
+def _pattern(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     for change in _any_change("pattern", "pattern")(old, new):
-        yield Change("pattern", change.text, "Error" if new.get("pattern") else "Warn")
+        yield SchemaChange("pattern", change.text, "Error" if new.get("pattern") else "Warn")
 
 
-def _nullable(old: Schema, new: Schema) -> Iterator[Change]:
+def _nullable(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = bool(old.get("nullable")), bool(new.get("nullable"))
     if after and not before:
-        yield Change("nullable", "nullable added : false -> true", "Warn")
+        yield SchemaChange("nullable", "nullable added : false -> true", "Warn")
     elif before and not after:
-        yield Change("nullable", "nullable removed : true -> false")
+        yield SchemaChange("nullable", "nullable removed : true -> false")
 
 
 def _any_change(
@@ -205,45 +205,45 @@ def _any_change(
         normal: makes values equal that mean the same.
     """
 
-    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         before, after = old.get(field) or absent, new.get(field) or absent
         if same(normal(before), normal(after)):
             return
         verb = "added" if field not in old else "removed" if field not in new else "changed"
-        yield Change(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
+        yield SchemaChange(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
 
     return rule
 
 
-def _one_of(old: Schema, new: Schema) -> Iterator[Change]:
+def _one_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = sequence(old.get("oneOf")), sequence(new.get("oneOf"))
     removed, added = without_equal(before, after), without_equal(after, before)
     if after and not before:
-        yield Change("oneOf", f"oneOf constraint added when there was none previously: {compact(added)}")
+        yield SchemaChange("oneOf", f"oneOf constraint added when there was none previously: {compact(added)}")
         return
     if removed:
-        yield Change("oneOf", f"allowed oneOf schemas removed: {compact(removed)}", "Error" if after else "Warn")
+        yield SchemaChange("oneOf", f"allowed oneOf schemas removed: {compact(removed)}", "Error" if after else "Warn")
     if added:
-        yield Change("oneOf", f"allowed oneOf schemas added: {compact(added)}")
+        yield SchemaChange("oneOf", f"allowed oneOf schemas added: {compact(added)}")
 
 
-def _not(old: Schema, new: Schema) -> Iterator[Change]:
+def _not(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = old.get("not"), new.get("not")
     if after is None or same(meaning(before), meaning(after)):
         return
     if before is None:
-        yield Change("not", f"not constraint added when there was none previously : {compact(after)}")
+        yield SchemaChange("not", f"not constraint added when there was none previously : {compact(after)}")
     else:
-        yield Change("not", f"not changed : {compact(before)} -> {compact(after)}")
+        yield SchemaChange("not", f"not changed : {compact(before)} -> {compact(after)}")
 
 
-def _validations(old: Schema, new: Schema) -> Iterator[Change]:
+def _validations(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     before, after = _rules_of(old), _rules_of(new)
     known, kept = set(before), set(after)
     if added := [rule for rule in after if rule not in known]:
-        yield Change("xvalidations", f"rules added : {listed(rule[0] for rule in added)}")
+        yield SchemaChange("xvalidations", f"rules added : {listed(rule[0] for rule in added)}")
     if removed := [rule for rule in before if rule not in kept]:
-        yield Change("xvalidations", f"rules removed : {listed(rule[0] for rule in removed)}", "Warn")
+        yield SchemaChange("xvalidations", f"rules removed : {listed(rule[0] for rule in removed)}", "Warn")
 
 
 def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
@@ -255,16 +255,16 @@ def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _preserve(old: Schema, new: Schema) -> Iterator[Change]:
+def _preserve(old: Schema, new: Schema) -> Iterator[SchemaChange]:
     if old.get(PRESERVE) and not new.get(PRESERVE):
-        yield Change("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
+        yield SchemaChange("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
 
 
 def _documentation(field: str) -> Rule:
-    def rule(old: Schema, new: Schema) -> Iterator[Change]:
+    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         if not same(old.get(field), new.get(field)):
             text = f"{field} changed : {compact(old.get(field, ''))} -> {compact(new.get(field, ''))}"
-            yield Change("description", text, "None")
+            yield SchemaChange("description", text, "None")
 
     return rule
 

@@ -30,7 +30,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class CustomResourceDefinition:
     """What of a CustomResourceDefinition counts in an upgrade."""
 
     name: str
@@ -59,12 +59,12 @@ class Definition:
         return Resource(self.group, version, self.kind, self.plural, namespaced=self.scope == "Namespaced")
 
 
-def read_definition(manifest: Mapping[str, Any]) -> Definition:
+def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
     """Return what counts of a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
     metadata, spec, status = (mapping(manifest.get(name)) for name in ("metadata", "spec", "status"))
     versions = (_read_version(mapping(value)) for value in sequence(spec.get("versions")))
     called = mapping(spec.get("names"))
-    return Definition(
+    return CustomResourceDefinition(
         name=str(metadata.get("name", "")),
         group=str(spec.get("group", "")),
         kind=str(called.get("kind", "")),

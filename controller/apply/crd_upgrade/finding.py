@@ -17,7 +17,7 @@ _UNPLACED = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """One thing that a check says."""
 
     check: CrdCheck
@@ -36,7 +36,7 @@ class Finding:
         return f"{where}{self.check}: {self.text}"
 
 
-def tell(findings: Iterable[Finding], characters: int) -> list[str]:
+def tell(findings: Iterable[CheckFinding], characters: int) -> list[str]:
     """Return the lines of findings, sorted by version, path and check; as many as fit, and how many more there are.
 
     Existing objects come last.
@@ -54,7 +54,7 @@ def tell(findings: Iterable[Finding], characters: int) -> list[str]:
     return shown if len(shown) == len(lines) else [*shown, f"{len(lines) - len(shown)} more"]
 
 
-def _order(finding: Finding) -> tuple[object, ...]:
+def _order(finding: CheckFinding) -> tuple[object, ...]:
     return (finding.check == "existingResources", finding.version, finding.path, finding.check, finding.text)
 
 

@@ -15,8 +15,8 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.crd_upgrade.comparison import compare
-from controller.apply.crd_upgrade.definition import Definition, read_definition
-from controller.apply.crd_upgrade.finding import Finding, tell
+from controller.apply.crd_upgrade.definition import CustomResourceDefinition, read_definition
+from controller.apply.crd_upgrade.finding import CheckFinding, tell
 from controller.apply.crd_upgrade.level import is_off, level_of
 from controller.apply.crd_upgrade.survey import Survey, Trial, plan_trials
 from controller.kube.client import ApiError, Client
@@ -74,8 +74,12 @@ class Inspector:
     # existing objects
 
     def _survey(
-        self, old: Definition, new: Definition, findings: Sequence[Finding], safety: CrdUpgradeSafety
-    ) -> tuple[list[Finding], ApiError | None]:
+        self,
+        old: CustomResourceDefinition,
+        new: CustomResourceDefinition,
+        findings: Sequence[CheckFinding],
+        safety: CrdUpgradeSafety,
+    ) -> tuple[list[CheckFinding], ApiError | None]:
         """Return what existing objects say to the new schemas, and why not all of them could be asked."""
         trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
         survey = Survey(new.name, safety)
@@ -85,7 +89,7 @@ class Inspector:
                 self._look_at_all(old.resource(version).path(), tried, survey)
             except ApiError as error:
                 text = f"existing custom objects of version {version} could not be listed: {error}"
-                unlisted = Finding(check="existingResources", text=text, version=version)
+                unlisted = CheckFinding(check="existingResources", text=text, version=version)
                 return [*found, *survey.findings(), unlisted], error
         return [*found, *survey.findings()], None
 
@@ -97,18 +101,18 @@ class Inspector:
                 survey.look_at(item, trials)
 
 
-def _unevaluated(findings: Sequence[Finding], versions: Mapping[str, object]) -> list[Finding]:
+def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:
     """Say which rules nobody has tried on existing objects."""
     added = {f.version for f in findings if (f.check, f.level) == ("xvalidations", "Error") and f.version in versions}
     text = "the rules that were added to x-kubernetes-validations of version {} were not tried on existing objects"
     return [
-        Finding(check="existingResources", text=text.format(version), version=version, level="Warn")
+        CheckFinding(check="existingResources", text=text.format(version), version=version, level="Warn")
         for version in sorted(added)
     ]
 
 
 def _judge(
-    crd: str, findings: Sequence[Finding], failure: ApiError | None, safety: CrdUpgradeSafety
+    crd: str, findings: Sequence[CheckFinding], failure: ApiError | None, safety: CrdUpgradeSafety
 ) -> tuple[str, ...]:
     """Return warnings, or raise.
 
@@ -124,7 +128,7 @@ def _judge(
     return tuple(f"{_title(crd)}{line}" for line in warned)
 
 
-def _refusal(crd: str, errors: Sequence[Finding]) -> str:
+def _refusal(crd: str, errors: Sequence[CheckFinding]) -> str:
     title, remedy = _title(crd), _remedy(crd, errors)
     room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
     return f"{title}{'; '.join(tell(errors, room))}; {remedy}"
@@ -134,7 +138,7 @@ def _title(crd: str) -> str:
     return f'validating upgrade for CRD "{crd}": '
 
 
-def _remedy(crd: str, errors: Sequence[Finding]) -> str:
+def _remedy(crd: str, errors: Sequence[CheckFinding]) -> str:
     checks = ", ".join(sorted({finding.check for finding in errors}))
     rule = f"{{crd: {crd}, checks: [{checks}], enforcement: Warn}}"
     return f"make the change compatible, or allow it in spec.crdUpgradeSafety.rules: {rule}"

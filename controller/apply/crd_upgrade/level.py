@@ -7,12 +7,12 @@ does not raise it; a rule that names the check sets its level as it stands.
 from __future__ import annotations
 
 from api.v1alpha2.policies import CrdCheck, CrdUpgradeRule, CrdUpgradeSafety, Enforcement
-from controller.apply.crd_upgrade.finding import Finding
+from controller.apply.crd_upgrade.finding import CheckFinding
 
 _ORDER: tuple[Enforcement, ...] = ("None", "Warn", "Error")
 
 
-def level_of(finding: Finding, crd: str, safety: CrdUpgradeSafety) -> Enforcement:
+def level_of(finding: CheckFinding, crd: str, safety: CrdUpgradeSafety) -> Enforcement:
     """Return the level of a finding.
 
     Args:
@@ -41,7 +41,7 @@ def _weaker(level: Enforcement, other: Enforcement) -> Enforcement:
     return min(level, other, key=_ORDER.index)
 
 
-def _matches(rule: CrdUpgradeRule, finding: Finding, crd: str) -> bool:
+def _matches(rule: CrdUpgradeRule, finding: CheckFinding, crd: str) -> bool:
     return (
         rule.crd in ("*", crd)
         and (not rule.checks or finding.check in rule.checks)

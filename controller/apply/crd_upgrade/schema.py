@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.v1alpha2.policies import CrdCheck
-from controller.apply.crd_upgrade.checks import INT_OR_STRING, PRESERVE, Change, compare_fields, without_equal
+from controller.apply.crd_upgrade.checks import INT_OR_STRING, PRESERVE, SchemaChange, compare_fields, without_equal
 from controller.apply.crd_upgrade.definition import Schema, mapping, sequence
 from controller.apply.crd_upgrade.finding import compact
 
@@ -26,7 +26,7 @@ class Difference:
     """One change, and at which path of the schema."""
 
     path: str
-    change: Change
+    change: SchemaChange
     gone: bool = False
     """The node is not in the new schema; the change is what comparing it with an empty schema says."""
 
@@ -68,10 +68,10 @@ def _children(schema: Schema) -> dict[str, Schema]:
     return children
 
 
-def _removal(schema: Schema) -> Change:
+def _removal(schema: Schema) -> SchemaChange:
     if schema.get("type"):
-        return Change("type", f'type changed : {compact(schema["type"])} -> ""')
-    return Change("unhandled", "unhandled changes found (node without type removed)")
+        return SchemaChange("type", f'type changed : {compact(schema["type"])} -> ""')
+    return SchemaChange("unhandled", "unhandled changes found (node without type removed)")
 
 
 def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
@@ -79,7 +79,7 @@ def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[Differenc
     before, after = old.get("additionalProperties"), new.get("additionalProperties")
     if before is True and after is not True:
         text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
-        yield Difference(path, Change("unhandled", text))
+        yield Difference(path, SchemaChange("unhandled", text))
 
 
 # allOf and anyOf
@@ -102,12 +102,12 @@ def _compare_alternatives(old: list[Any], new: list[Any], path: str) -> Iterator
     lost, gained = without_equal(old, new), without_equal(new, old)
     if new and not old:
         text = f"anyOf constraint added when there was none previously: {compact(new)}"
-        yield Difference(path, Change("anyOf", text))
+        yield Difference(path, SchemaChange("anyOf", text))
     if not new or not old:
         return
     yield from _compare_paired(lost, gained, old, path, "anyOf")
     if rest := lost[len(gained) :]:
-        yield Difference(path, Change("anyOf", f"allowed anyOf schemas removed: {compact(rest)}"))
+        yield Difference(path, SchemaChange("anyOf", f"allowed anyOf schemas removed: {compact(rest)}"))
 
 
 def _compare_demands(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
@@ -116,9 +116,9 @@ def _compare_demands(old: list[Any], new: list[Any], path: str) -> Iterator[Diff
     rest = gained[len(lost) :]
     if rest and not old:
         text = f"allOf constraint added when there was none previously: {compact(rest)}"
-        yield Difference(path, Change("allOf", text))
+        yield Difference(path, SchemaChange("allOf", text))
     elif rest:
-        yield Difference(path, Change("allOf", f"required allOf schemas added: {compact(rest)}"))
+        yield Difference(path, SchemaChange("allOf", f"required allOf schemas added: {compact(rest)}"))
 
 
 def _compare_paired(

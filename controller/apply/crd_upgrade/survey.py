@@ -14,8 +14,8 @@ from typing import Any
 
 from api.v1alpha2.policies import CrdUpgradeSafety, Enforcement
 from controller.apply.crd_upgrade.admission import admit
-from controller.apply.crd_upgrade.definition import Definition, Schema
-from controller.apply.crd_upgrade.finding import LINES, Finding
+from controller.apply.crd_upgrade.definition import CustomResourceDefinition, Schema
+from controller.apply.crd_upgrade.finding import LINES, CheckFinding
 from controller.apply.crd_upgrade.level import level_of
 from controller.apply.crd_upgrade.schema import compare_schemas, narrows_unknown_fields
 from controller.apply.crd_upgrade.validation import Violation, validate
@@ -37,7 +37,9 @@ class Trial:
     """Of the version at which they are listed, as it is now."""
 
 
-def plan_trials(old: Definition, new: Definition, findings: Sequence[Finding]) -> dict[str, list[Trial]]:
+def plan_trials(
+    old: CustomResourceDefinition, new: CustomResourceDefinition, findings: Sequence[CheckFinding]
+) -> dict[str, list[Trial]]:
     """Return the trials by the version at which objects are to be listed; none where every object fits anyway.
 
     Args:
@@ -78,7 +80,7 @@ class Survey:
 
     def __init__(self, crd: str, safety: CrdUpgradeSafety) -> None:
         self._crd, self._safety = crd, safety
-        self._told: dict[Enforcement, list[Finding]] = {"Error": [], "Warn": []}
+        self._told: dict[Enforcement, list[CheckFinding]] = {"Error": [], "Warn": []}
         self._counts: dict[Enforcement, int] = {"Error": 0, "Warn": 0}
         self._looked_at = 0
 
@@ -98,11 +100,11 @@ class Survey:
                     self._told[level].append(first)
                 return
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CheckFinding]:
         """Return some objects by name, and with the first of each level how many there are."""
         return [*self._told_of("Error"), *self._told_of("Warn")]
 
-    def _told_of(self, level: Enforcement) -> list[Finding]:
+    def _told_of(self, level: Enforcement) -> list[CheckFinding]:
         told = sorted(self._told[level], key=lambda finding: finding.text)
         if not told:
             return []
@@ -110,7 +112,7 @@ class Survey:
         count = f"({self._looked_at} looked at, {self._counts[level]} do not fit{rest})"
         return [replace(told[0], text=f"{told[0].text} {count}"), *told[1:]]
 
-    def _try(self, manifest: Mapping[str, Any], trial: Trial) -> list[Finding]:
+    def _try(self, manifest: Mapping[str, Any], trial: Trial) -> list[CheckFinding]:
         violations = _violations(manifest, trial.schema)
         if not violations:
             return []
@@ -120,7 +122,7 @@ class Survey:
             for each in violations
         ]
 
-    def _level(self, finding: Finding) -> Enforcement:
+    def _level(self, finding: CheckFinding) -> Enforcement:
         return level_of(finding, self._crd, self._safety)
 
 
@@ -128,11 +130,11 @@ def _violations(manifest: Mapping[str, Any], schema: Schema) -> list[Violation]:
     return list(islice(validate(admit(manifest, schema), schema), MOST_VIOLATIONS))
 
 
-def _finding(manifest: Mapping[str, Any], version: str, violation: Violation, *, is_new: bool) -> Finding:
+def _finding(manifest: Mapping[str, Any], version: str, violation: Violation, *, is_new: bool) -> CheckFinding:
     metadata = manifest["metadata"]
     name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
     where = f"{violation.field}: " if violation.field else ""
-    return Finding(
+    return CheckFinding(
         check="existingResources",
         text=f"existing custom object {name} failed validation for new schema version {version}: "
         f"{where}{violation.reason}",

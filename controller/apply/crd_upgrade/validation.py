@@ -34,28 +34,28 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """Where in an object, and where in its schema."""
 
     field: str
     path: str
 
-    def at(self, name: str, step: str = "") -> _Place:
-        return _Place(f"{self.field}.{name}" if self.field else name, f"{self.path}.{step or name}")
+    def at(self, name: str, step: str = "") -> _Location:
+        return _Location(f"{self.field}.{name}" if self.field else name, f"{self.path}.{step or name}")
 
-    def item(self, index: int) -> _Place:
-        return _Place(f"{self.field}[{index}]", f"{self.path}.items")
+    def item(self, index: int) -> _Location:
+        return _Location(f"{self.field}[{index}]", f"{self.path}.items")
 
     def found(self, reason: str) -> Violation:
         return Violation(self.field, self.path, reason)
 
 
-Checks = Callable[[Any, Schema, _Place], Iterator[Violation]]
+Checks = Callable[[Any, Schema, _Location], Iterator[Violation]]
 
 
 def validate(manifest: Mapping[str, Any], schema: Schema) -> Iterator[Violation]:
     """Yield what is wrong with a custom resource."""
-    return _validate(_only_name(manifest), _without_metadata(schema), _Place("", ROOT))
+    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT))
 
 
 def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _without_metadata(schema: Schema) -> Schema:
     return {**schema, "properties": {**properties, "metadata": {"type": "object", "properties": named}}}
 
 
-def _validate(value: Any, schema: Schema, place: _Place) -> Iterator[Violation]:
+def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violation]:
     is_null = value is None and schema.get("nullable") is True
     if not is_null and (reason := _wrong_type(value, schema)):
         yield place.found(reason)
@@ -115,7 +115,7 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 # values of one type
 
 
-def _text(value: str, schema: Schema, place: _Place) -> Iterator[Violation]:
+def _text(value: str, schema: Schema, place: _Location) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Length", "characters")
     if (pattern := text(schema.get("pattern"))) and not matches(value, pattern):
         yield place.found(f"does not match the pattern {compact(pattern)}")
@@ -123,7 +123,7 @@ def _text(value: str, schema: Schema, place: _Place) -> Iterator[Violation]:
         yield place.found(f"does not have the format {name}")
 
 
-def _numeric(value: float, schema: Schema, place: _Place) -> Iterator[Violation]:
+def _numeric(value: float, schema: Schema, place: _Location) -> Iterator[Violation]:
     most, least, step = (number(schema.get(name)) for name in ("maximum", "minimum", "multipleOf"))
     if most is not None and (value > most or (value == most and schema.get("exclusiveMaximum"))):
         yield place.found(f"is above the maximum {compact(most)}" if value > most else f"is not below {compact(most)}")
@@ -137,7 +137,7 @@ def _numeric(value: float, schema: Schema, place: _Place) -> Iterator[Violation]
         yield place.found(f"is no multiple of {compact(step)}")
 
 
-def _array(value: list[Any], schema: Schema, place: _Place) -> Iterator[Violation]:
+def _array(value: list[Any], schema: Schema, place: _Location) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Items", "items")
     if (schema.get("uniqueItems") or schema.get("x-kubernetes-list-type") == "set") and _has_duplicates(value):
         yield place.found("has an item twice")
@@ -151,7 +151,7 @@ def _array(value: list[Any], schema: Schema, place: _Place) -> Iterator[Violatio
             yield from _validate(item, items, place.item(index))
 
 
-def _object(value: Mapping[str, Any], schema: Schema, place: _Place) -> Iterator[Violation]:
+def _object(value: Mapping[str, Any], schema: Schema, place: _Location) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Properties", "fields")
     for name in map(text, sequence(schema.get("required"))):
         if name not in value:
@@ -166,7 +166,7 @@ def _object(value: Mapping[str, Any], schema: Schema, place: _Place) -> Iterator
             yield from _validate(item, others, place.at(name, "additionalProperties"))
 
 
-def _sized(size: int, schema: Schema, place: _Place, suffix: str, unit: str) -> Iterator[Violation]:
+def _sized(size: int, schema: Schema, place: _Location, suffix: str, unit: str) -> Iterator[Violation]:
     most, least = number(schema.get(f"max{suffix}")), number(schema.get(f"min{suffix}"))
     if most is not None and size > most:
         yield place.found(f"has more than {compact(most)} {unit}")
@@ -184,7 +184,7 @@ _CHECKS: tuple[tuple[Any, Checks], ...] = ((str, _text), (int | float, _numeric)
 # several schemas at once
 
 
-def _combined(value: Any, schema: Schema, place: _Place) -> Iterator[Violation]:
+def _combined(value: Any, schema: Schema, place: _Location) -> Iterator[Violation]:
     for part in sequence(schema.get("allOf")):
         yield from _validate(value, mapping(part), place)
     if (parts := sequence(schema.get("anyOf"))) and not _count_fitting(value, parts, place):
@@ -195,5 +195,5 @@ def _combined(value: Any, schema: Schema, place: _Place) -> Iterator[Violation]:
         yield place.found("fits what not excludes")
 
 
-def _count_fitting(value: Any, schemas: list[Any], place: _Place) -> int:
+def _count_fitting(value: Any, schemas: list[Any], place: _Location) -> int:
     return sum(not any(_validate(value, mapping(schema), place)) for schema in schemas)

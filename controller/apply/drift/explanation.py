@@ -14,7 +14,7 @@ from controller.observe.records import ObjectKey, entry_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drifted:
+class DriftedObject:
     """An object that somebody has changed or taken away, as far as that is known."""
 
     key: ObjectKey
@@ -32,7 +32,7 @@ class Drifted:
         return f"{self.key} ({about})" if about else str(self.key)
 
 
-def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> Drifted:
+def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> DriftedObject:
     """Say what of an object is not as we left it.
 
     Args:
@@ -42,12 +42,12 @@ def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any]
         manager: our field manager.
     """
     if manifest["metadata"].get("deletionTimestamp"):
-        return Drifted(key=key, state="being deleted")
+        return DriftedObject(key=key, state="being deleted")
     ours = entry_of(manifest, manager)
     lost = find_uncovered((ours or {}).get("fieldsV1") or {}, body)
     held = ((path, holder) for path in lost for holder in _holders(path, manifest, body, manager))
     path, holder = next(held, (lost[0] if lost and ours else "", ""))
-    return Drifted(key=key, path=path, holder=holder)
+    return DriftedObject(key=key, path=path, holder=holder)
 
 
 def _holders(path: str, manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> Iterator[str]:

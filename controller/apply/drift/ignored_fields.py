@@ -28,7 +28,7 @@ _SEPARATOR = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leeway:
+class IgnoredFields:
     """What is left to others in one object."""
 
     paths: tuple[Path, ...] = ()
@@ -38,10 +38,12 @@ class Leeway:
     warnings: tuple[str, ...] = ()
 
 
-NONE = Leeway()
+NOTHING_IGNORED = IgnoredFields()
 
 
-def find_leeway(manifest: Manifest, rules: Iterable[Manifest], autoscalers: Mapping[ObjectKey, ObjectKey]) -> Leeway:
+def find_ignored_fields(
+    manifest: Manifest, rules: Iterable[Manifest], autoscalers: Mapping[ObjectKey, ObjectKey]
+) -> IgnoredFields:
     """Return what is left to others in an object of the bundle.
 
     Args:
@@ -59,9 +61,9 @@ def find_leeway(manifest: Manifest, rules: Iterable[Manifest], autoscalers: Mapp
         warnings.append(f"{key}: spec.replicas is left to {autoscalers[key]}; remove it from the bundle")
     accepts_drift = str(annotations.get(names.DRIFT, "")).lower() == "ignore"
     if not (paths or accepts_drift or warnings):
-        return NONE
+        return NOTHING_IGNORED
     found = [path for path in dict.fromkeys(paths) if path not in _IDENTITY and has_field(manifest, path)]
-    return Leeway(paths=tuple(_outermost(found)), accepts_drift=accepts_drift, warnings=tuple(warnings))
+    return IgnoredFields(paths=tuple(_outermost(found)), accepts_drift=accepts_drift, warnings=tuple(warnings))
 
 
 def find_autoscalers(manifests: Iterable[Manifest]) -> dict[ObjectKey, ObjectKey]:

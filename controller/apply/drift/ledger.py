@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.apply.drift.explanation import Drifted
+from controller.apply.drift.explanation import DriftedObject
 from controller.observe.records import ObjectKey, Record
 
 FIRST_SECONDS = 2.0
@@ -45,9 +45,9 @@ class Ledger:
     left: dict[ObjectKey, Left] = field(default_factory=dict)
     used: dict[ObjectKey, Record | None] = field(default_factory=dict)
     """Namespaces that are not ours, as they were when they were looked at; None: made by this process."""
-    accounts: dict[ObjectKey, tuple[str, Drifted | None]] = field(default_factory=dict)
+    accounts: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
     """Of what is not repaired: the resourceVersion that was looked at, and what was found; None: our values."""
-    fights: dict[ObjectKey, Drifted] = field(default_factory=dict)
+    fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """What was found when an object had to be repaired again and again."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
 
@@ -102,13 +102,15 @@ class Ledger:
         quiet = before is None or self.clock() - before.at > QUIET_SECONDS
         return not quiet and before is not None and before.count + 1 >= CONFLICT_COUNT
 
-    def conflicts(self) -> list[Drifted]:
+    def conflicts(self) -> list[DriftedObject]:
         """Return the objects that somebody keeps changing: repaired three times without 10 quiet minutes.
 
         Who leaves one alone for as long as its next repair would wait has given up: that ends it.
         """
         many = (key for key, repair in self._repairs.items() if repair.count >= CONFLICT_COUNT)
-        return [self.fights.get(key) or Drifted(key=key) for key in sorted(many) if self.seconds_to_repair(key) > 0]
+        return [
+            self.fights.get(key) or DriftedObject(key=key) for key in sorted(many) if self.seconds_to_repair(key) > 0
+        ]
 
     def seconds_of_conflict(self) -> float | None:
         """Return in how many seconds a conflict ends if nothing happens; None: there is none."""

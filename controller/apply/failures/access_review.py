@@ -11,10 +11,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from controller.apply.failures.missing_rights import Right
+from controller.apply.failures.missing_rights import RbacRight
 from controller.apply.failures.required_rights import Rules, grants_in, rights_to_apply
 from controller.apply.object.pool import Pool
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
@@ -26,7 +26,7 @@ MAX_QUESTIONS = 1000
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 
 
-class Reviewer:
+class AccessReviewer:
     """Thread-safe.
 
     Args:
@@ -37,7 +37,7 @@ class Reviewer:
     def __init__(self, client: Client, pool: Pool) -> None:
         self._client, self._pool = client, pool
 
-    def missing(self, items: Sequence[tuple[Target, Resource]], job: Job) -> list[Right]:
+    def missing(self, items: Sequence[tuple[Target, Resource]], job: ApplyOptions) -> list[RbacRight]:
         """Return the rights that objects need and the account does not have."""
         client = self._client.acting_as(job.user)
         grants = list(grants_in((target for target, _ in items), partial(self._rules, job)))
@@ -47,13 +47,13 @@ class Reviewer:
         held = self._held(client, job, needed)
         return [right for right in needed if right not in held]
 
-    def _held(self, client: Client, job: Job, rights: Iterable[Right]) -> set[Right]:
+    def _held(self, client: Client, job: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
         """Return which of some rights, of one verb each, are held, or cannot be asked about."""
         asked = list(dict.fromkeys(rights))
         denied = self._pool.run(partial(_is_denied, client), asked, job.user)
         return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
 
-    def _rules(self, job: Job, kind: str, namespace: str, name: str) -> Rules:
+    def _rules(self, job: ApplyOptions, kind: str, namespace: str, name: str) -> Rules:
         """Return the rules of a Role that is bound: of the bundle, or of the cluster."""
         brought = job.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
         if brought:
@@ -65,7 +65,7 @@ class Reviewer:
         return found.get("rules") or ()
 
 
-def _is_denied(client: Client, right: Right) -> bool:
+def _is_denied(client: Client, right: RbacRight) -> bool:
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": _question(right)}
     try:
         value = client.create(REVIEWS, body).value
@@ -74,7 +74,7 @@ def _is_denied(client: Client, right: Right) -> bool:
     return not (value.get("status") or {}).get("allowed")
 
 
-def _question(right: Right) -> dict[str, Any]:
+def _question(right: RbacRight) -> dict[str, Any]:
     [verb] = right.verbs
     if right.paths:
         return {"nonResourceAttributes": {"path": right.paths[0], "verb": verb}}

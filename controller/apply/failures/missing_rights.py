@@ -34,7 +34,7 @@ _ITEM = re.compile(r'"([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Right:
+class RbacRight:
     """What a rule of RBAC has to allow."""
 
     namespace: str = ""
@@ -65,7 +65,7 @@ class MissingRightsError(BundleError):
         rights: that it lacks.
     """
 
-    def __init__(self, message: str, account: str, rights: tuple[Right, ...]) -> None:
+    def __init__(self, message: str, account: str, rights: tuple[RbacRight, ...]) -> None:
         super().__init__(Reason.FORBIDDEN, message)
         self.account = account
         self.rights = rights
@@ -75,13 +75,13 @@ class LackOfRightsError(BundleError):
     """All rights that an account lacks, in one message."""
 
 
-def parse_denial(message: str) -> tuple[str, tuple[Right, ...]]:
+def parse_denial(message: str) -> tuple[str, tuple[RbacRight, ...]]:
     """Return the account that a 403 is about, and the right that it lacks; nothing if it is about something else."""
     match = _DENIED.search(message)
     if match is None:
         return "", ()
     found = match.groupdict("")
-    right = Right(
+    right = RbacRight(
         namespace=found["namespace"],
         groups=() if found["path"] else (found["group"],),
         resources=(found["resource"],) if found["resource"] else (),
@@ -91,7 +91,7 @@ def parse_denial(message: str) -> tuple[str, tuple[Right, ...]]:
     return found["user"], (right,)
 
 
-def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[Right, ...]]:
+def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight, ...]]:
     """Return the account that may not grant rights, and those that it lacks itself; nothing for another message.
 
     Args:
@@ -104,9 +104,9 @@ def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[Right, ..
     return match[1], tuple(_parse_rule(rule, namespace) for rule in _RULE.findall(message[match.end() :]))
 
 
-def describe_rights(rights: Iterable[Right]) -> str:
+def describe_rights(rights: Iterable[RbacRight]) -> str:
     """Return rights as one list, equal for equal rights in any order; verbs of one thing are put together."""
-    verbs: dict[Right, set[str]] = {}
+    verbs: dict[RbacRight, set[str]] = {}
     for right in rights:
         verbs.setdefault(replace(right, verbs=()), set()).update(right.verbs)
     shown = [str(replace(subject, verbs=tuple(sorted(verbs[subject])))) for subject in sorted(verbs)]
@@ -114,12 +114,12 @@ def describe_rights(rights: Iterable[Right]) -> str:
     return "; ".join(shown[:SHOWN]) + more
 
 
-def for_apply(rights: Iterable[Right]) -> tuple[Right, ...]:
+def for_apply(rights: Iterable[RbacRight]) -> tuple[RbacRight, ...]:
     """Return rights with what the server asks for next: an apply needs create, too, where nothing is there yet."""
     return tuple(replace(right, verbs=("create", "patch")) if right.verbs == ("patch",) else right for right in rights)
 
 
-def list_all(errors: Iterable[BundleError | None], more: Iterable[Right] = ()) -> LackOfRightsError | None:
+def list_all(errors: Iterable[BundleError | None], more: Iterable[RbacRight] = ()) -> LackOfRightsError | None:
     """Return one error for all rights that are missing, so that they can be granted at once; None if there are none.
 
     Args:
@@ -135,7 +135,7 @@ def list_all(errors: Iterable[BundleError | None], more: Iterable[Right] = ()) -
     return LackOfRightsError(Reason.FORBIDDEN, message)
 
 
-def describe_roles(rights: Iterable[Right]) -> str:
+def describe_roles(rights: Iterable[RbacRight]) -> str:
     """Return the Roles that would grant rights: their rules as YAML on one line, equal for equal rights in any order.
 
     What is too long for a message is only counted: it is shown when the rest is granted.
@@ -157,21 +157,21 @@ def _role_in(namespace: str) -> str:
     return f'a Role in namespace "{namespace}"' if namespace else "a ClusterRole"
 
 
-def _to_rules(rights: Iterable[Right]) -> list[tuple[str, str]]:
+def _to_rules(rights: Iterable[RbacRight]) -> list[tuple[str, str]]:
     """Return rules, each with its namespace: verbs of one resource together, then resources of the same verbs."""
-    verbs: dict[Right, set[str]] = {}
+    verbs: dict[RbacRight, set[str]] = {}
     for right in rights:
         for group, resource in product(right.groups or ("",), right.resources or ("",)):
             subject = replace(right, groups=(group,), resources=(resource,), verbs=())
             verbs.setdefault(subject, set()).update(right.verbs)
-    alike: dict[Right, set[str]] = {}
+    alike: dict[RbacRight, set[str]] = {}
     for subject, of_subject in verbs.items():
         rule = replace(subject, resources=(), verbs=tuple(sorted(of_subject)))
         alike.setdefault(rule, set()).update(subject.resources)
     return [(rule.namespace, _to_yaml(rule, alike[rule])) for rule in sorted(alike)]
 
 
-def _to_yaml(rule: Right, resources: Iterable[str]) -> str:
+def _to_yaml(rule: RbacRight, resources: Iterable[str]) -> str:
     names = f", resourceNames: {_flow(rule.resource_names)}" if rule.resource_names else ""
     what = f"apiGroups: {_flow(rule.groups)}, resources: {_flow(sorted(resources))}{names}"
     if rule.paths:
@@ -183,10 +183,10 @@ def _flow(texts: Iterable[str]) -> str:
     return f"[{', '.join(text if _PLAIN.fullmatch(text) else json.dumps(text) for text in texts)}]"
 
 
-def _parse_rule(text: str, namespace: str) -> Right:
+def _parse_rule(text: str, namespace: str) -> RbacRight:
     """Read one rule as RBAC prints it: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`."""
     attributes = {name: tuple(_ITEM.findall(items)) for name, items in _ATTRIBUTE.findall(text)}
-    return Right(
+    return RbacRight(
         namespace=namespace,
         groups=attributes.get("APIGroups", ()),
         resources=attributes.get("Resources", ()),

@@ -24,7 +24,7 @@ from controller.apply.failures.causes import (
     one_line,
     text_of,
 )
-from controller.apply.failures.missing_rights import Right, describe_rights, parse_denial, parse_escalation
+from controller.apply.failures.missing_rights import RbacRight, describe_rights, parse_denial, parse_escalation
 from controller.apply.order import is_custom
 from controller.kube.errors import ApiError
 from controller.observe.records import ObjectKey
@@ -77,7 +77,7 @@ _IMMUTABLE = re.compile(
 _SECOND_CONTROLLER = re.compile(r"only one reference can have Controller set to true", re.IGNORECASE)
 
 
-class Action(Enum):
+class Recovery(Enum):
     """What can be done about a failure at once, before its reason's retry class counts."""
 
     NONE = "none"
@@ -93,7 +93,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ApplyFailure:
     """What a reply means."""
 
     reason: Reason
@@ -101,10 +101,10 @@ class Failure:
     """The object, what the server said about it, what to do; without values."""
     retry_after: float | None = None
     """Seconds that the server asked for, or that are the least that makes sense."""
-    action: Action = Action.NONE
+    action: Recovery = Recovery.NONE
     account: str = ""
     """Who lacks rights; empty if it is not about rights."""
-    missing: tuple[Right, ...] = ()
+    missing: tuple[RbacRight, ...] = ()
     """Rights that the account lacks, for a message about all of them at once."""
 
 
@@ -114,15 +114,15 @@ class _Reply:
     key: ObjectKey
     install_namespace: str
 
-    def fail(self, reason: Reason, text: str, *, action: Action = Action.NONE) -> Failure:
+    def fail(self, reason: Reason, text: str, *, action: Recovery = Recovery.NONE) -> ApplyFailure:
         message = _shorten(f"{self.key}: {text}")
-        return Failure(reason=reason, message=message, retry_after=self.error.retry_after, action=action)
+        return ApplyFailure(reason=reason, message=message, retry_after=self.error.retry_after, action=action)
 
-    def lack(self, account: str, text: str, missing: tuple[Right, ...]) -> Failure:
+    def lack(self, account: str, text: str, missing: tuple[RbacRight, ...]) -> ApplyFailure:
         return replace(self.fail(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
 
 
-def classify(error: ApiError, key: ObjectKey, *, install_namespace: str) -> Failure:
+def classify(error: ApiError, key: ObjectKey, *, install_namespace: str) -> ApplyFailure:
     """Say what a failure reply means for the object that a write was about.
 
     Args:
@@ -134,7 +134,7 @@ def classify(error: ApiError, key: ObjectKey, *, install_namespace: str) -> Fail
     return _denied(reply) or _BY_STATUS.get(error.status, _other)(reply)
 
 
-def _denied(reply: _Reply) -> Failure | None:
+def _denied(reply: _Reply) -> ApplyFailure | None:
     """Recognise a policy's no. Its text is its author's to answer for, but what it says of a Secret is not shown."""
     webhook = _WEBHOOK_DENIAL.match(reply.error.message)
     policy = None if webhook else _POLICY_DENIAL.match(reply.error.message)
@@ -146,11 +146,11 @@ def _denied(reply: _Reply) -> Failure | None:
     return reply.fail(Reason.REFUSED, f"{who} denied it: {said}" if said else f"{who} denied it")
 
 
-def _unauthorized(reply: _Reply) -> Failure:
+def _unauthorized(reply: _Reply) -> ApplyFailure:
     return reply.fail(Reason.API_UNAVAILABLE, "the API server does not accept the credentials of the controller")
 
 
-def _forbidden(reply: _Reply) -> Failure:
+def _forbidden(reply: _Reply) -> ApplyFailure:
     message = reply.error.message
     if any(cause.reason == "NamespaceTerminating" for cause in reply.error.causes):
         return reply.fail(Reason.NAMESPACE_TERMINATING, f'namespace "{reply.key.namespace}" is being deleted')
@@ -161,7 +161,7 @@ def _forbidden(reply: _Reply) -> Failure:
     return _lacking_rights(reply) or _refused_by_plugin(reply)
 
 
-def _lacking_rights(reply: _Reply) -> Failure | None:
+def _lacking_rights(reply: _Reply) -> ApplyFailure | None:
     user, missing = parse_denial(reply.error.message)
     if missing:
         return reply.lack(user, f"may not {describe_rights(missing)}; grant it that", missing)
@@ -174,7 +174,7 @@ def _lacking_rights(reply: _Reply) -> Failure | None:
     return None
 
 
-def _refused_by_plugin(reply: _Reply) -> Failure:
+def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     """Quota, PodSecurity and other admission of the server's own: they count and name fields, and quote nothing."""
     match = _PLUGIN_REFUSAL.match(reply.error.message)
     if match is None:
@@ -186,50 +186,52 @@ def _refused_by_plugin(reply: _Reply) -> Failure:
     return reply.fail(Reason.REFUSED, said)
 
 
-def _not_found(reply: _Reply) -> Failure:
+def _not_found(reply: _Reply) -> ApplyFailure:
     namespace = _NAMESPACE_MISSING.match(reply.error.message)
     if namespace:
         text = f'namespace "{namespace[1]}" does not exist; create it, or add it to the bundle'
         created = bool(namespace[1]) and namespace[1] == reply.install_namespace
-        return reply.fail(Reason.NAMESPACE_NOT_FOUND, text, action=Action.CREATE_NAMESPACE if created else Action.NONE)
+        return reply.fail(
+            Reason.NAMESPACE_NOT_FOUND, text, action=Recovery.CREATE_NAMESPACE if created else Recovery.NONE
+        )
     # The reply about a path that is not served is plain text, so that no reason is known.
     if not reply.error.reason or _NOT_SERVED.match(reply.error.message):
         text = "the cluster does not serve its kind; install what serves it"
-        return reply.fail(Reason.KIND_NOT_SERVED, text, action=Action.REFRESH_DISCOVERY)
+        return reply.fail(Reason.KIND_NOT_SERVED, text, action=Recovery.REFRESH_DISCOVERY)
     missing = _REFERENCE_MISSING.match(reply.error.message)
     what = f'"{missing[2]}"' if missing else "what"
     return reply.fail(Reason.REFUSED, f"{what} that it refers to does not exist; create it")
 
 
-def _conflict(reply: _Reply) -> Failure:
+def _conflict(reply: _Reply) -> ApplyFailure:
     fields = sorted({cause.field.lstrip(".") for cause in reply.error.causes if cause.reason == "FieldManagerConflict"})
     if fields:
         text = f"exists already, and others hold {enumerate_some(fields)}"
-        return reply.fail(Reason.COLLISION, text, action=Action.JUDGE_AGAIN)
-    return reply.fail(Reason.API_UNAVAILABLE, "was changed meanwhile; it is tried again", action=Action.JUDGE_AGAIN)
+        return reply.fail(Reason.COLLISION, text, action=Recovery.JUDGE_AGAIN)
+    return reply.fail(Reason.API_UNAVAILABLE, "was changed meanwhile; it is tried again", action=Recovery.JUDGE_AGAIN)
 
 
-def _too_large(reply: _Reply) -> Failure:
+def _too_large(reply: _Reply) -> ApplyFailure:
     return reply.fail(Reason.TOO_LARGE, "is larger than the API server takes; split it")
 
 
-def _invalid(reply: _Reply) -> Failure:
+def _invalid(reply: _Reply) -> ApplyFailure:
     # That rules were skipped since the object is invalid is said of the field <nil>, and says nothing by itself.
     causes = tuple(cause for cause in reply.error.causes if cause.field != "<nil>")
     texts = [text_of(cause) for cause in causes]
     said = describe(causes) or "is invalid"
     if any(_SECOND_CONTROLLER.match(text) for text in texts):
-        return reply.fail(Reason.COLLISION, "is controlled by another object", action=Action.JUDGE_AGAIN)
+        return reply.fail(Reason.COLLISION, "is controlled by another object", action=Recovery.JUDGE_AGAIN)
     if any(cause.reason == "FieldValueTooLong" and _SIZE_LIMIT.search(cause.message) for cause in causes):
         return reply.fail(Reason.TOO_LARGE, f"{said}; split it")
     # All of them: to recreate an object would lose it if something else were wrong with it, too.
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
         return reply.fail(Reason.IMMUTABLE, said)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
-    return reply.fail(Reason.REFUSED, said, action=Action.TAKE_OVER_ITEMS if duplicate else Action.NONE)
+    return reply.fail(Reason.REFUSED, said, action=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
 
 
-def _server_error(reply: _Reply) -> Failure:
+def _server_error(reply: _Reply) -> ApplyFailure:
     message = reply.error.message
     not_typed = _NOT_TYPED.match(message)
     if not_typed:
@@ -239,13 +241,13 @@ def _server_error(reply: _Reply) -> Failure:
         return reply.fail(Reason.REFUSED, describe_conversion_error(not_converted[1]))
     if _OLD_ENTRY.search(message):
         text = "a field manager's entry is of a version that lacks a field; let that manager write the object again"
-        return reply.fail(Reason.REFUSED, text, action=Action.MIGRATE_ENTRIES)
+        return reply.fail(Reason.REFUSED, text, action=Recovery.MIGRATE_ENTRIES)
     if _TOO_LARGE.search(message):
         return _too_large(reply)
     return _webhook_not_called(reply) or _unavailable(reply)
 
 
-def _webhook_not_called(reply: _Reply) -> Failure | None:
+def _webhook_not_called(reply: _Reply) -> ApplyFailure | None:
     message = reply.error.message
     call, conversion = _WEBHOOK_CALL.search(message), _CONVERSION.match(message)
     if conversion:
@@ -259,23 +261,23 @@ def _webhook_not_called(reply: _Reply) -> Failure | None:
     return reply.fail(Reason.WEBHOOK_UNAVAILABLE, f"{text}; see the workload that serves it")
 
 
-def _unavailable(reply: _Reply) -> Failure:
+def _unavailable(reply: _Reply) -> ApplyFailure:
     if "mvcc: database space exceeded" in reply.error.message:
         text = "the database of the API server is full; compact, defragment and disarm etcd"
         retry_after = max(reply.error.retry_after or 0, DATABASE_FULL_SECONDS)
-        return Failure(reason=Reason.API_UNAVAILABLE, message=f"{reply.key}: {text}", retry_after=retry_after)
+        return ApplyFailure(reason=Reason.API_UNAVAILABLE, message=f"{reply.key}: {text}", retry_after=retry_after)
     if reply.error.status == 0:
         return reply.fail(Reason.API_UNAVAILABLE, "the API server did not answer")
     return reply.fail(Reason.API_UNAVAILABLE, f"the API server answered {_name(reply.error)}")
 
 
-def _other(reply: _Reply) -> Failure:
+def _other(reply: _Reply) -> ApplyFailure:
     if reply.error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return _server_error(reply)
     return reply.fail(Reason.REFUSED, f"the API server answered {_name(reply.error)}")
 
 
-_BY_STATUS: dict[int, Callable[[_Reply], Failure]] = {
+_BY_STATUS: dict[int, Callable[[_Reply], ApplyFailure]] = {
     0: _unavailable,
     HTTPStatus.UNAUTHORIZED: _unauthorized,
     HTTPStatus.FORBIDDEN: _forbidden,

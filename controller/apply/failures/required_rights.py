@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from controller.apply.crd_upgrade.definition import mapping, sequence
-from controller.apply.failures.missing_rights import Right
+from controller.apply.failures.missing_rights import RbacRight
 from controller.apply.targets import Target
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 
@@ -29,16 +29,16 @@ FindRules = Callable[[str, str, str], Rules]
 class Grant:
     """What somebody has to hold who grants it."""
 
-    instead: Right
+    instead: RbacRight
     """The one right that does as well."""
-    rights: tuple[Right, ...]
+    rights: tuple[RbacRight, ...]
 
 
-def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[Right]:
+def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[RbacRight]:
     """Yield the rights that objects need, each with one verb and once for each resource and namespace."""
     places = dict.fromkeys((target.key.namespace, resource.group, resource.plural) for target, resource in items)
     for (namespace, group, plural), verb in product(places, _VERBS):
-        yield Right(namespace=namespace, groups=(group,), resources=(plural,), verbs=(verb,))
+        yield RbacRight(namespace=namespace, groups=(group,), resources=(plural,), verbs=(verb,))
 
 
 def grants_in(targets: Iterable[Target], find_rules: FindRules) -> Iterator[Grant]:
@@ -59,23 +59,23 @@ def _bound(target: Target, reference: Mapping[str, Any], find_rules: FindRules) 
     return Grant(instead=instead, rights=_rights(rules, namespace))
 
 
-def _right(namespace: str, plural: str, name: str, verb: str) -> Right:
-    return Right(namespace=namespace, groups=(RBAC,), resources=(plural,), resource_names=(name,), verbs=(verb,))
+def _right(namespace: str, plural: str, name: str, verb: str) -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(RBAC,), resources=(plural,), resource_names=(name,), verbs=(verb,))
 
 
-def _rights(rules: Any, namespace: str) -> tuple[Right, ...]:
+def _rights(rules: Any, namespace: str) -> tuple[RbacRight, ...]:
     return tuple(right for rule in sequence(rules) for right in _single(mapping(rule), namespace))
 
 
-def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[Right]:
+def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
     """Take a rule apart: the API server is asked about one thing at a time. What is malformed it refuses itself."""
     verbs = _texts(rule, "verbs")
     for path, verb in product(_texts(rule, "nonResourceURLs"), verbs):
-        yield Right(paths=(path,), verbs=(verb,))
+        yield RbacRight(paths=(path,), verbs=(verb,))
     names = _texts(rule, "resourceNames") or [""]
     for group, plural, name, verb in product(_texts(rule, "apiGroups"), _texts(rule, "resources"), names, verbs):
         called = (name,) if name else ()
-        yield Right(namespace=namespace, groups=(group,), resources=(plural,), resource_names=called, verbs=(verb,))
+        yield RbacRight(namespace=namespace, groups=(group,), resources=(plural,), resource_names=called, verbs=(verb,))
 
 
 def _texts(rule: Mapping[str, Any], field: str) -> list[str]:

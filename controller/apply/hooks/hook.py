@@ -21,7 +21,7 @@ from controller.observe.records import ObjectKey, key_of
 BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
 
 
-class Event(Enum):
+class HookEvent(Enum):
     """When hooks are run."""
 
     PRE_INSTALL = "pre-install"
@@ -34,17 +34,17 @@ class Event(Enum):
     @property
     def is_of_teardown(self) -> bool:
         """Whether it comes with the end of a BundleDeployment."""
-        return self in (Event.PRE_DELETE, Event.POST_DELETE)
+        return self in (HookEvent.PRE_DELETE, HookEvent.POST_DELETE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class PlannedHook:
     """One hook at one event of one revision."""
 
     key: ObjectKey
     kind: GroupVersionKind
     manifest: Mapping[str, Any]
-    event: Event
+    event: HookEvent
     run: str
     """Which run it is of: a live object that says the same is this one, and no older one."""
     weight: int
@@ -55,7 +55,7 @@ class Hook:
         return f"{self.key}: {self.event.value} hook"
 
 
-class State(Enum):
+class HookState(Enum):
     """How a hook stands."""
 
     RUNNING = "running"
@@ -64,14 +64,14 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HookStatus:
     """How a hook stands, and why."""
 
-    state: State
+    state: HookState
     message: str = ""
 
 
-def hooks_of(revision: Revision, event: Event) -> list[Hook]:
+def hooks_of(revision: Revision, event: HookEvent) -> list[PlannedHook]:
     """Return the hooks of an event in the order in which they are run."""
     hooks = [_hook(each, revision, event) for each in revision.hooks if event.value in each["events"]]
     return sorted(hooks, key=lambda hook: (hook.weight, hook.key.name))
@@ -82,9 +82,9 @@ def kinds_of(revision: Revision) -> set[GroupVersionKind]:
     return {GroupVersionKind.of(each["manifest"]) for each in revision.hooks}
 
 
-def _hook(fields: Mapping[str, Any], revision: Revision, event: Event) -> Hook:
+def _hook(fields: Mapping[str, Any], revision: Revision, event: HookEvent) -> PlannedHook:
     manifest = fields["manifest"]
-    return Hook(
+    return PlannedHook(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
         manifest=manifest,
@@ -95,7 +95,7 @@ def _hook(fields: Mapping[str, Any], revision: Revision, event: Event) -> Hook:
     )
 
 
-def make_hook_body(hook: Hook, owner: str) -> dict[str, Any]:
+def make_hook_body(hook: PlannedHook, owner: str) -> dict[str, Any]:
     """Return a hook as it is sent: with the owner label and its run, and without an owner reference.
 
     The applied digest lets a later revision take the object over that has it as an ordinary one.
@@ -108,7 +108,7 @@ def make_hook_body(hook: Hook, owner: str) -> dict[str, Any]:
     return body
 
 
-def is_of_run(live: Mapping[str, Any], hook: Hook, owner: str) -> bool:
+def is_of_run(live: Mapping[str, Any], hook: PlannedHook, owner: str) -> bool:
     """Whether a live object is what this very run has made."""
     return is_a_hook(live, owner) and _annotations(live)[names.HOOK_RUN] == hook.run
 
@@ -128,7 +128,7 @@ def runs_once(key: ObjectKey) -> bool:
     return (key.group, key.kind) in (("batch", "Job"), ("", "Pod"))
 
 
-def assess(live: Mapping[str, Any], key: ObjectKey) -> Standing:
+def assess(live: Mapping[str, Any], key: ObjectKey) -> HookStatus:
     """Say how a hook stands (Helm: pkg/kube/client.go, watchUntilReady)."""
     status = live.get("status") or {}
     match (key.group, key.kind):
@@ -137,24 +137,24 @@ def assess(live: Mapping[str, Any], key: ObjectKey) -> Standing:
         case ("", "Pod"):
             return _pod(status)
         case _:
-            return Standing(State.SUCCEEDED)
+            return HookStatus(HookState.SUCCEEDED)
 
 
-def _job(conditions: Iterable[Mapping[str, Any]]) -> Standing:
+def _job(conditions: Iterable[Mapping[str, Any]]) -> HookStatus:
     holding = {each["type"]: each for each in conditions if each.get("status") == "True"}
     if "Complete" in holding:
-        return Standing(State.SUCCEEDED)
+        return HookStatus(HookState.SUCCEEDED)
     if "Failed" in holding:
         failed = holding["Failed"]
-        return Standing(State.FAILED, failed.get("reason") or "JobFailed")
-    return Standing(State.RUNNING)
+        return HookStatus(HookState.FAILED, failed.get("reason") or "JobFailed")
+    return HookStatus(HookState.RUNNING)
 
 
-def _pod(status: Mapping[str, Any]) -> Standing:
+def _pod(status: Mapping[str, Any]) -> HookStatus:
     match status.get("phase"):
         case "Succeeded":
-            return Standing(State.SUCCEEDED)
+            return HookStatus(HookState.SUCCEEDED)
         case "Failed":
-            return Standing(State.FAILED, status.get("reason") or "PodFailed")
+            return HookStatus(HookState.FAILED, status.get("reason") or "PodFailed")
         case _:
-            return Standing(State.RUNNING)
+            return HookStatus(HookState.RUNNING)

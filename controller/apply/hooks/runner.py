@@ -15,14 +15,14 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.replies import Action, classify
+from controller.apply.failures.replies import Recovery, classify
 from controller.apply.hooks.hook import (
     BEFORE_CREATION,
     FAILED,
     SUCCEEDED,
-    Event,
-    Hook,
-    State,
+    HookEvent,
+    HookState,
+    PlannedHook,
     assess,
     hooks_of,
     is_a_hook,
@@ -55,7 +55,7 @@ class HookMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occasion:
+class HookOptions:
     """For whom hooks are run, and under which rules."""
 
     owner: str
@@ -78,7 +78,7 @@ class HookRunner:
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
 
-    def run(self, revision: Revision, event: Event, occasion: Occasion) -> BundleError | None:
+    def run(self, revision: Revision, event: HookEvent, occasion: HookOptions) -> BundleError | None:
         """Bring the hooks of an event as far as they go now; returns why they are not done, None if they are.
 
         Raises: ApiError if discovery does not answer.
@@ -99,11 +99,11 @@ class HookRunner:
         occasion.memory.done.add(hooks[0].run)
         return None
 
-    def has_run(self, revision: Revision, event: Event, memory: HookMemory) -> bool:
+    def has_run(self, revision: Revision, event: HookEvent, memory: HookMemory) -> bool:
         """Whether all hooks of an event are known to have succeeded; so they are where there is none."""
         return all(hook.run in memory.done for hook in hooks_of(revision, event))
 
-    def _attempt(self, hook: Hook, occasion: Occasion) -> BundleError | None:
+    def _attempt(self, hook: PlannedHook, occasion: HookOptions) -> BundleError | None:
         key, attempt = (hook.key, hook.event), f"{hook.run} {occasion.wish}"
         if not occasion.proceed():
             return BundleError(Reason.APPLYING, f"{hook} waits until the changed spec was looked at")
@@ -123,7 +123,7 @@ class HookRunner:
             log.warning("hook failed", extra={**_about(hook, occasion), "problem": error.message})
         return error
 
-    def _advance(self, hook: Hook, occasion: Occasion) -> BundleError | None:
+    def _advance(self, hook: PlannedHook, occasion: HookOptions) -> BundleError | None:
         """Make the hook, or see how it goes.
 
         Raises: ApiError.
@@ -144,13 +144,13 @@ class HookRunner:
             live = self._create(hook, resource, occasion)
         return self._judge(hook, live, occasion)
 
-    def _judge(self, hook: Hook, live: dict[str, Any], occasion: Occasion) -> BundleError | None:
+    def _judge(self, hook: PlannedHook, live: dict[str, Any], occasion: HookOptions) -> BundleError | None:
         standing, about = assess(live, hook.key), live["metadata"]
-        if standing.state is State.RUNNING:
+        if standing.state is HookState.RUNNING:
             occasion.memory.running[about["uid"]] = about["resourceVersion"]
             return _running(hook)
         occasion.memory.running.pop(about["uid"], None)
-        if standing.state is State.SUCCEEDED:
+        if standing.state is HookState.SUCCEEDED:
             return None
         remedy = "see the logs of its pods"
         if FAILED in hook.delete_policies:
@@ -160,7 +160,9 @@ class HookRunner:
             remedy += f"; {_WAY_OUT}"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({standing.message}); {remedy}")
 
-    def _make_way(self, hook: Hook, resource: Resource, live: dict[str, Any], occasion: Occasion) -> BundleError | None:
+    def _make_way(
+        self, hook: PlannedHook, resource: Resource, live: dict[str, Any], occasion: HookOptions
+    ) -> BundleError | None:
         """Take away an older run of the hook, as its policies say, or what somebody else has there."""
         if not is_a_hook(live, occasion.owner) and occasion.collision_protection == "Prevent":
             message = (
@@ -186,7 +188,7 @@ class HookRunner:
 
     # requests
 
-    def _read(self, hook: Hook, resource: Resource, occasion: Occasion) -> dict[str, Any] | None:
+    def _read(self, hook: PlannedHook, resource: Resource, occasion: HookOptions) -> dict[str, Any] | None:
         try:
             value: dict[str, Any] = self._client.acting_as(occasion.user).get(_path(hook, resource)).value
         except ApiError as error:
@@ -195,31 +197,31 @@ class HookRunner:
             return None
         return value
 
-    def _create(self, hook: Hook, resource: Resource, occasion: Occasion) -> dict[str, Any]:
+    def _create(self, hook: PlannedHook, resource: Resource, occasion: HookOptions) -> dict[str, Any]:
         try:
             value = self._apply(hook, resource, occasion)
         except ApiError as error:
             failure = classify(error, hook.key, install_namespace=occasion.install_namespace["metadata"]["name"])
             may_create = occasion.user is None and not hook.event.is_of_teardown
-            if failure.action is not Action.CREATE_NAMESPACE or not may_create:
+            if failure.action is not Recovery.CREATE_NAMESPACE or not may_create:
                 raise
             self._create_namespace(occasion)
             value = self._apply(hook, resource, occasion)
         log.info("hook started", extra=_about(hook, occasion))
         return value
 
-    def _apply(self, hook: Hook, resource: Resource, occasion: Occasion) -> dict[str, Any]:
+    def _apply(self, hook: PlannedHook, resource: Resource, occasion: HookOptions) -> dict[str, Any]:
         body, manager = make_hook_body(hook, occasion.owner), names.field_manager(occasion.owner)
         path = _path(hook, resource)
         client = self._client.acting_as(occasion.user)
         value: dict[str, Any] = client.apply(path, body, manager=manager, force=True, metadata=False).value
         return value
 
-    def _create_namespace(self, occasion: Occasion) -> None:
+    def _create_namespace(self, occasion: HookOptions) -> None:
         body, manager = occasion.install_namespace, names.field_manager(occasion.owner)
         self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
-    def _remove(self, hook: Hook, occasion: Occasion) -> None:
+    def _remove(self, hook: PlannedHook, occasion: HookOptions) -> None:
         """Delete a hook that is done with; that it stays is no failure of what it was for."""
         resource = self._discovery.resource(hook.kind)
         try:
@@ -230,21 +232,21 @@ class HookRunner:
                 log.warning("hook not removed", extra={"object": str(hook.key), "reply": str(error)})
 
 
-def _stands(live: dict[str, Any], hook: Hook, occasion: Occasion) -> bool:
+def _stands(live: dict[str, Any], hook: PlannedHook, occasion: HookOptions) -> bool:
     """Whether a live object is this run of the hook, and not one that is to be run again since it failed."""
     if live["metadata"].get("deletionTimestamp") or not is_of_run(live, hook, occasion.owner):
         return False
-    is_failed = assess(live, hook.key).state is State.FAILED
+    is_failed = assess(live, hook.key).state is HookState.FAILED
     return not is_failed or live["metadata"]["uid"] in occasion.memory.running
 
 
-def _running(hook: Hook) -> BundleError:
+def _running(hook: PlannedHook) -> BundleError:
     return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} has not finished yet")
 
 
-def _path(hook: Hook, resource: Resource) -> str:
+def _path(hook: PlannedHook, resource: Resource) -> str:
     return resource.path(hook.key.namespace, hook.key.name)
 
 
-def _about(hook: Hook, occasion: Occasion) -> dict[str, str]:
+def _about(hook: PlannedHook, occasion: HookOptions) -> dict[str, str]:
     return {"BundleDeployment": occasion.owner, "object": str(hook.key), "event": hook.event.value}

@@ -25,7 +25,7 @@ HOLD_SECONDS = 1.0
 """How long a change stays before the next one, either way: each second one request more."""
 
 
-class Haste:
+class ConcurrencyLimit:
     """Thread-safe.
 
     Args:
@@ -77,7 +77,7 @@ class Haste:
         return min(self._limit + 1, self._most)
 
 
-class Hastes:
+class ConcurrencyLimits:
     """That of each tenant, and of the controller itself. Thread-safe.
 
     Args:
@@ -87,11 +87,11 @@ class Hastes:
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock = most, clock
-        self._known: dict[str, Haste] = {}
+        self._known: dict[str, ConcurrencyLimit] = {}
         self._lock = threading.Lock()
 
-    def of(self, user: User | None) -> Haste:
+    def of(self, user: User | None) -> ConcurrencyLimit:
         """Return the haste for who acts as a ServiceAccount, one for all of a namespace; None: as the controller."""
         tenant = user.name.rpartition(":")[0] if user else ""
         with self._lock:
-            return self._known.setdefault(tenant, Haste(self._most, self._clock))
+            return self._known.setdefault(tenant, ConcurrencyLimit(self._most, self._clock))

@@ -15,10 +15,10 @@ from typing import Any
 
 from api import names
 from controller.apply.drift.comparison import covers, equal_by_value
-from controller.apply.drift.explanation import Drifted, explain
+from controller.apply.drift.explanation import DriftedObject, explain
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
 from controller.apply.object.pool import Pool
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Task
 from controller.kube.client import ApiError, Client, User
@@ -26,11 +26,11 @@ from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entry_of, is_scaled, project
 
 LIST_FROM = 4
-Looked = Mapping[ObjectKey, Record | ApiError | None]
-Compared = Mapping[ObjectKey, bool | ApiError]
+ReadObjects = Mapping[ObjectKey, Record | ApiError | None]
+ComparedObjects = Mapping[ObjectKey, bool | ApiError]
 
 
-class Looker:
+class ObjectReader:
     """Reads metadata of objects.
 
     Args:
@@ -40,7 +40,7 @@ class Looker:
     def __init__(self, client: Client, pool: Pool) -> None:
         self._client, self._pool = client, pool
 
-    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> Looked:
+    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
         """Return what is there: None for what is not, an ApiError for what could not be read."""
         collections: dict[str, list[tuple[ObjectKey, Resource]]] = defaultdict(list)
         for key, resource in wanted:
@@ -81,7 +81,7 @@ class Looker:
             return None if error.status == HTTPStatus.NOT_FOUND else error
         return project(value, key.group, key.kind)
 
-    def compare(self, tasks: Sequence[tuple[Task, Resource]], job: Job) -> Compared:
+    def compare(self, tasks: Sequence[tuple[Task, Resource]], job: ApplyOptions) -> ComparedObjects:
         """Say which objects are as this revision has them, although no hash is known (README.md, Drift).
 
         An ApiError stands for what could not be read now: that is no reason to apply everything again.
@@ -103,27 +103,27 @@ class Looker:
                 same[task.target.key] = manifest is not None and _is_same(client, manifest, body, resource, job.owner)
         return same
 
-    def account(self, task: Task, resource: Resource, job: Job) -> Drifted | None:
+    def account(self, task: Task, resource: Resource, job: ApplyOptions) -> DriftedObject | None:
         """Say what has become of an object that is not repaired; None: it has our values, whoever holds them.
 
         It is read once for each of its versions.
         """
         key, ledger = task.target.key, job.ledger
         if task.record is None:
-            return Drifted(key=key, state="gone")
+            return DriftedObject(key=key, state="gone")
         version, known = ledger.accounts.get(key, ("", None))
         if version != task.record.resource_version:
             known = self._account(task, resource, job)
             ledger.accounts[key] = (task.record.resource_version, known)
         return known
 
-    def _account(self, task: Task, resource: Resource, job: Job) -> Drifted | None:
+    def _account(self, task: Task, resource: Resource, job: ApplyOptions) -> DriftedObject | None:
         key = task.target.key
         body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
         try:
             live = self._client.acting_as(job.user).get(resource.path(key.namespace, key.name)).value
         except ApiError as error:
-            return Drifted(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
+            return DriftedObject(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
         if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
             return None
         return explain(key, live, body, names.field_manager(job.owner.name))

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from controller.apply.object.concurrency import Haste, Hastes
+from controller.apply.object.concurrency import ConcurrencyLimit, ConcurrencyLimits
 from controller.kube.client import User
 from controller.processes.supervision import Kind, Supervisor
 
@@ -24,7 +24,9 @@ Result = TypeVar("Result")
 class _Batch:
     """What one caller has to send; its items are begun in order."""
 
-    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any], haste: Haste, *, shares: bool) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], items: Sequence[Any], haste: ConcurrencyLimit, *, shares: bool
+    ) -> None:
         self.function, self.items = function, items
         self.haste, self.shares = haste, shares
         self.results: list[Any] = [None] * len(items)
@@ -56,10 +58,10 @@ class Pool:
         supervisor: keeps the threads alive.
     """
 
-    def __init__(self, workers: int, hastes: Hastes, supervisor: Supervisor) -> None:
+    def __init__(self, workers: int, hastes: ConcurrencyLimits, supervisor: Supervisor) -> None:
         self._workers, self._hastes = workers, hastes
         self._batches: deque[_Batch] = deque()
-        self._busy: Counter[Haste] = Counter()
+        self._busy: Counter[ConcurrencyLimit] = Counter()
         self._stopped = False
         self._changed = threading.Condition()
         for number in range(workers):

@@ -17,16 +17,15 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.dependencies import out_of_date
-from controller.apply.drift.explanation import Drifted, explain
+from controller.apply.drift.explanation import DriftedObject, explain
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, united, without
 from controller.apply.failures.missing_rights import MissingRightsError, for_apply
-from controller.apply.failures.replies import Action as Cure
-from controller.apply.failures.replies import Failure, classify
+from controller.apply.failures.replies import ApplyFailure, Recovery, classify
 from controller.apply.object import managed_fields as heal
-from controller.apply.object.concurrency import Hastes
-from controller.apply.object.lookup import Looker
+from controller.apply.object.concurrency import ConcurrencyLimits
+from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.release import is_shared, make_way, withdraw
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import make_body
 from controller.apply.plan import Action, Task, decide_about
@@ -46,15 +45,15 @@ _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _ApplyRequest:
     """One object on its way."""
 
     task: Task
     resource: Resource
-    job: Job
+    job: ApplyOptions
     client: Client
     """Acts as the account of the BundleDeployment."""
-    cured: frozenset[Cure] = frozenset()
+    cured: frozenset[Recovery] = frozenset()
     """What was done about refusals already."""
 
     @property
@@ -82,30 +81,30 @@ class Sender:
         discovery: Discovery,
         watches: Watches,
         retries: Retries,
-        looker: Looker,
+        looker: ObjectReader,
         *,
-        hastes: Hastes,
+        hastes: ConcurrencyLimits,
     ) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
         self._looker, self._hastes = looker, hastes
 
-    def carry_out(self, task: Task, resource: Resource, job: Job) -> Outcome:
+    def carry_out(self, task: Task, resource: Resource, job: ApplyOptions) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
         client = self._client.acting_as(job.user)
-        return self._carry_out(_Request(task=task, resource=resource, job=job, client=client))
+        return self._carry_out(_ApplyRequest(task=task, resource=resource, job=job, client=client))
 
-    def decide(self, task: Task, found: Record | ApiError | None, job: Job) -> Task:
+    def decide(self, task: Task, found: Record | ApiError | None, job: ApplyOptions) -> Task:
         """Settle what a task means for an object that was looked at."""
         if isinstance(found, ApiError):
             return self.refuse(task, found, job)
         return decide_about(task.target, found, job)
 
-    def refuse(self, task: Task, error: ApiError, job: Job) -> Task:
+    def refuse(self, task: Task, error: ApiError, job: ApplyOptions) -> Task:
         """Leave an object alone that could not be read."""
         failure = classify(error, task.target.key, install_namespace=job.install_namespace)
         return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, job))
 
-    def fail(self, task: Task, error: BundleError, job: Job) -> Outcome:
+    def fail(self, task: Task, error: BundleError, job: ApplyOptions) -> Outcome:
         """Note a failure, and return it."""
         self._retries.failed(job.owner.name, task.target.key, job.attempt(task.target), error)
         about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
@@ -114,7 +113,7 @@ class Sender:
             job.ledger.used.pop(_namespace_of(task), None)
         return Outcome(task=task, error=error, tried=True)
 
-    def _carry_out(self, request: _Request) -> Outcome:
+    def _carry_out(self, request: _ApplyRequest) -> Outcome:
         task = request.task
         match task.action:
             case Action.NONE:
@@ -128,7 +127,7 @@ class Sender:
             case _:
                 return self._send(request)
 
-    def _send(self, request: _Request) -> Outcome:
+    def _send(self, request: _ApplyRequest) -> Outcome:
         task, job = request.task, request.job
         if not job.proceed():
             return Outcome(task=task, error=out_of_date(task))
@@ -148,28 +147,28 @@ class Sender:
 
     # what a refusal asks for
 
-    def _cure(self, request: _Request, failure: Failure) -> _Request | None:
+    def _cure(self, request: _ApplyRequest, failure: ApplyFailure) -> _ApplyRequest | None:
         """Do what may help against a refusal; returns what to send after that, None if there is nothing to be done.
 
         Raises: ApiError.
         """
         match failure.action:
-            case Cure.JUDGE_AGAIN:
+            case Recovery.JUDGE_AGAIN:
                 # Not by the pool, of which this thread is one: all of them might wait for each other.
                 found = self._looker.read((request.task.target.key, request.resource), request.job.user)
                 return replace(request, task=self.decide(request.task, found, request.job))
-            case Cure.MIGRATE_ENTRIES:
+            case Recovery.MIGRATE_ENTRIES:
                 heal.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
-            case Cure.TAKE_OVER_ITEMS:
+            case Recovery.TAKE_OVER_ITEMS:
                 taken = heal.take_over_items(request.client, request.path, request.body(), request.manager)
                 return request if taken else None
-            case Cure.CREATE_NAMESPACE:
+            case Recovery.CREATE_NAMESPACE:
                 return request if self._create_namespace(request) else None
             case _:
                 return None
 
-    def _create_namespace(self, request: _Request) -> bool:
+    def _create_namespace(self, request: _ApplyRequest) -> bool:
         """Make the install namespace anew, which went since it was looked at, unless the bundle brings it."""
         target = request.job.wanted.by_key.get(_namespace_of(request.task))
         if target is None or not target.bare:
@@ -178,14 +177,14 @@ class Sender:
         request.client.apply(path, target.manifest, manager=request.manager, force=False)
         return True
 
-    def _error(self, failure: Failure, task: Task, job: Job) -> BundleError:
-        if failure.action is Cure.REFRESH_DISCOVERY:
+    def _error(self, failure: ApplyFailure, task: Task, job: ApplyOptions) -> BundleError:
+        if failure.action is Recovery.REFRESH_DISCOVERY:
             return self._not_served(failure, task, job)
         if failure.missing:
             return MissingRightsError(failure.message, failure.account, for_apply(failure.missing))
         return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
 
-    def _not_served(self, failure: Failure, task: Task, job: Job) -> BundleError:
+    def _not_served(self, failure: ApplyFailure, task: Task, job: ApplyOptions) -> BundleError:
         """Tell a kind that is gone from one that is not served everywhere yet: with one server for under 0.3 s."""
         self._discovery.invalidate()
         message = f"{task.target.key}: waits until its kind is served"
@@ -201,7 +200,7 @@ class Sender:
 
     # the request
 
-    def _apply(self, request: _Request) -> Outcome:
+    def _apply(self, request: _ApplyRequest) -> Outcome:
         task, job = request.task, request.job
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
@@ -225,7 +224,7 @@ class Sender:
         error = _terminating(task) if record.deleting else None
         return Outcome(task=task, error=error, tried=True, repaired=repaired, record=record, warnings=warnings)
 
-    def _inspect(self, request: _Request) -> tuple[str, ...]:
+    def _inspect(self, request: _ApplyRequest) -> tuple[str, ...]:
         """Ask whether a CustomResourceDefinition may be changed to what it is to be; returns warnings.
 
         Not where somebody's change is put right: what we applied was looked at then.
@@ -237,7 +236,7 @@ class Sender:
             return ()
         return Inspector(request.client).inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
 
-    def _create_with_initial(self, request: _Request) -> None:
+    def _create_with_initial(self, request: _ApplyRequest) -> None:
         """Create an object with the fields that are then left alone, and give these up.
 
         Its digest is that of what is sent: should the next apply not come, the object is not as it is wanted.
@@ -246,7 +245,7 @@ class Sender:
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.job.orphan)
         self._send_apply(request, body, force=False)
 
-    def _send_apply(self, request: _Request, body: Mapping[str, Any], *, force: bool) -> Response:
+    def _send_apply(self, request: _ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
         reply = self._hastes.of(request.job.user).watch(
             lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
         )
@@ -258,7 +257,7 @@ class Sender:
             raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "exists already, since somebody was faster")
         return reply
 
-    def _prepare(self, request: _Request, body: dict[str, Any]) -> Mapping[str, Any]:
+    def _prepare(self, request: _ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
         task, record = request.task, request.task.record
         if _is_repair(task, request.job) and request.job.ledger.is_fought_over(task.target.key):
@@ -277,35 +276,35 @@ class Sender:
         is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
         return without(body, [REPLICAS]) if is_scaled else body
 
-    def _leave_fields(self, request: _Request) -> None:
+    def _leave_fields(self, request: _ApplyRequest) -> None:
         target = request.task.target
         try:
             heal.leave_fields(request.client, request.path, target.leeway.paths, request.job.owner.name)
         except ValueError as error:
             raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
 
-    def _explain(self, request: _Request, body: Mapping[str, Any]) -> Drifted:
+    def _explain(self, request: _ApplyRequest, body: Mapping[str, Any]) -> DriftedObject:
         key = request.task.target.key
         if request.task.action is Action.CREATE:
-            return Drifted(key=key, state="gone")
+            return DriftedObject(key=key, state="gone")
         try:
             live = request.client.get(request.path, metadata=True).value
         except ApiError:
-            return Drifted(key=key)  # it is put right, whoever changed it
+            return DriftedObject(key=key)  # it is put right, whoever changed it
         return explain(key, live, body, request.manager)
 
-    def _take_strays(self, request: _Request, body: dict[str, Any]) -> None:
+    def _take_strays(self, request: _ApplyRequest, body: dict[str, Any]) -> None:
         # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
         if heal.has_keyed_items(body):
             heal.take_over_items(request.client, request.path, body, request.manager)
 
-    def _make_way(self, request: _Request, record: Record) -> str:
+    def _make_way(self, request: _ApplyRequest, record: Record) -> str:
         """Return the version to take an object back at."""
         if not (request.task.evicts or record.released_from):
             return record.resource_version
         return make_way(request.client, request.resource, record.key, record.resource_version)
 
-    def _tidied(self, request: _Request, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _tidied(self, request: _ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """Drop the entries that our apply has left beside ours; to fail in that is no failure of the apply."""
         adopted = request.task.action is Action.TAKE_BACK
         try:
@@ -328,7 +327,7 @@ class Sender:
         return project(value, key.group, key.kind, verdict)
 
 
-def _is_repair(task: Task, job: Job) -> bool:
+def _is_repair(task: Task, job: ApplyOptions) -> bool:
     """Whether an apply puts right what somebody has changed or taken away."""
     is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in job.ledger.left
     return task.action is Action.REPAIR or is_lost

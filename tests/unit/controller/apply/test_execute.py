@@ -12,7 +12,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.drift.ledger import Ledger
 from controller.apply.execute import Applier
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import Owner
 from controller.apply.plan import Action, Plan, make_plan
@@ -86,8 +86,8 @@ class Bench:
         revision = Revision(digest="sha256:aa", objects=manifests, terms=Terms(inputs="", install_namespace="shop"))
         return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.is_namespaced)
 
-    def plan(self, targets: TargetSet) -> tuple[Plan, Job]:
-        job = Job(
+    def plan(self, targets: TargetSet) -> tuple[Plan, ApplyOptions]:
+        job = ApplyOptions(
             user=self.user,
             owner=OWNER,
             orphan=False,

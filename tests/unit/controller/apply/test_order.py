@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.order import Stage, is_custom, step_of, teardown_order
+from controller.apply.order import Stage, is_custom, position_of, teardown_order
 from controller.observe.records import ObjectKey, key_of
 
 STAGES = {
@@ -56,7 +56,7 @@ def _manifest(kind: str, name: str = "a") -> dict[str, Any]:
 
 @pytest.mark.parametrize(("stage", "kind"), [(stage, kind) for stage, kinds in STAGES.items() for kind in kinds])
 def test_the_stage_of_a_kind(stage: Stage, kind: str) -> None:
-    assert step_of(key_of(_manifest(kind))).stage is stage
+    assert position_of(key_of(_manifest(kind))).stage is stage
 
 
 # As it is to be applied, one object a step.
@@ -75,7 +75,7 @@ ORDER = [
 
 
 def test_objects_are_applied_step_by_step() -> None:
-    steps = [step_of(key_of(_manifest(kind))) for kind in ORDER]
+    steps = [position_of(key_of(_manifest(kind))) for kind in ORDER]
     assert steps == sorted(set(steps))
 
 

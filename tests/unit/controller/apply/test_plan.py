@@ -268,7 +268,7 @@ PROPERTIES = [
 @pytest.mark.parametrize("case", PROPERTIES, ids=attrgetter("name"))
 def test_what_carrying_out_a_plan_may_do(case: Property) -> None:
     tasks = (Task(target=target(), action=Action.NONE), Task(target=target(), action=case.action))
-    made = Plan(steps=(Step(position=order.step_of(KEY), tasks=tasks),))
+    made = Plan(steps=(Step(position=order.position_of(KEY), tasks=tasks),))
     assert (made.writes, made.upgrades, bool(made.drift)) == (case.writes, case.upgrades, case.drift)
 
 

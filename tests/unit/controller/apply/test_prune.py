@@ -11,7 +11,7 @@ import pytest
 from api import names
 from api.v1alpha2.conditions import Reason
 from controller.apply.object.pool import Pool
-from controller.apply.prune import Cause, Disposal, Removal, Remover, dispose
+from controller.apply.prune import Disposal, Removal, RemovalCause, Remover, dispose
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, project
@@ -68,9 +68,9 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_is_done_with_an_object_that_is_to_go(case: Case) -> None:
     record = Record(key=case.key, **case.marks)
-    assert dispose(record, Cause.PRUNE) is case.prune
-    assert dispose(record, Cause.TEARDOWN) is case.teardown
-    assert dispose(record, Cause.ORPHAN) is Disposal.RELEASE
+    assert dispose(record, RemovalCause.PRUNE) is case.prune
+    assert dispose(record, RemovalCause.TEARDOWN) is case.teardown
+    assert dispose(record, RemovalCause.ORPHAN) is Disposal.RELEASE
 
 
 # requests
@@ -106,14 +106,20 @@ def remover(cluster: FakeCluster, *stored: Resource) -> Remover:
     return Remover(cluster.client, cluster.discovery, in_turn, lambda group, kind: known.get((group, kind)))
 
 
-def remove(cluster: FakeCluster, *manifests: dict[str, Any], cause: Cause = Cause.TEARDOWN) -> list[Removal]:
+def remove(
+    cluster: FakeCluster, *manifests: dict[str, Any], cause: RemovalCause = RemovalCause.TEARDOWN
+) -> list[Removal]:
     records = [project(one, one["apiVersion"].rpartition("/")[0], one["kind"]) for one in map(cluster.put, manifests)]
     return remover(cluster).remove(records, "foo", cause, None)
 
 
 def test_objects_go_in_reverse_order_of_applying(cluster: FakeCluster) -> None:
     removals = remove(
-        cluster, ours("ConfigMap", "a"), ours("Deployment", "web", group="apps"), ours("Secret", "s"), cause=Cause.PRUNE
+        cluster,
+        ours("ConfigMap", "a"),
+        ours("Deployment", "web", group="apps"),
+        ours("Secret", "s"),
+        cause=RemovalCause.PRUNE,
     )
     assert cluster.requests == [
         "DELETE /apis/apps/v1/namespaces/shop/deployments/web",
@@ -147,13 +153,13 @@ def test_what_is_gone_is_gone(cluster: FakeCluster) -> None:
 
 def test_a_kind_that_is_not_served_has_no_objects(cluster: FakeCluster) -> None:
     record = Record(key=ObjectKey("example.org", "Gadget", "shop", "g"))
-    (removal,) = remover(cluster).remove([record], "foo", Cause.TEARDOWN, None)
+    (removal,) = remover(cluster).remove([record], "foo", RemovalCause.TEARDOWN, None)
     assert removal == Removal(record=record)
     assert not cluster.requests
 
 
-@pytest.mark.parametrize(("cause", "verb"), [(Cause.TEARDOWN, "DELETE"), (Cause.ORPHAN, "MERGE")])
-def test_a_custom_resource_goes_at_its_storage_version(cluster: FakeCluster, cause: Cause, verb: str) -> None:
+@pytest.mark.parametrize(("cause", "verb"), [(RemovalCause.TEARDOWN, "DELETE"), (RemovalCause.ORPHAN, "MERGE")])
+def test_a_custom_resource_goes_at_its_storage_version(cluster: FakeCluster, cause: RemovalCause, verb: str) -> None:
     stored = replace(WIDGETS, version="v0")
     cluster.served.append(stored)
     widget = cluster.put({**ours("Widget", "w", group="example.com"), "apiVersion": "example.com/v0"})
@@ -165,7 +171,7 @@ def test_a_custom_resource_goes_at_its_storage_version(cluster: FakeCluster, cau
 def test_who_uses_a_definition_is_looked_up_at_the_storage_version(cluster: FakeCluster) -> None:
     definition = cluster.put(ours("CustomResourceDefinition", DEFINITION.name, "", group="apiextensions.k8s.io"))
     record = project(definition, *DEFINITION[:2])
-    remover(cluster, replace(WIDGETS, version="v0")).remove([record], "foo", Cause.TEARDOWN, None)
+    remover(cluster, replace(WIDGETS, version="v0")).remove([record], "foo", RemovalCause.TEARDOWN, None)
     assert cluster.requests == ["LIST /apis/example.com/v0/widgets", f"DELETE {DEFINITION_PATH}"]
 
 
@@ -181,7 +187,7 @@ def stale(cluster: FakeCluster, **change: Any) -> Removal:
     """Remove an object that has changed since it was seen."""
     seen = project(cluster.put(ours("ConfigMap", "a")), "", "ConfigMap")
     cluster.patch(CONFIG_PATH, change)
-    return remover(cluster).remove([seen], "foo", Cause.PRUNE, None)[0]
+    return remover(cluster).remove([seen], "foo", RemovalCause.PRUNE, None)[0]
 
 
 def test_an_object_whose_status_has_changed_since_goes_all_the_same(cluster: FakeCluster) -> None:

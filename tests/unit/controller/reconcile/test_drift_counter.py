@@ -9,7 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.drift.ledger import Left
-from controller.apply.options import Job
+from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action
 from controller.observe.records import ObjectKey
@@ -25,9 +25,9 @@ def outcome(action: Action, **changes: Any) -> Outcome:
     return Outcome(**{"task": task, "tried": True, **changes})
 
 
-def job(*, left: bool) -> Job:
+def job(*, left: bool) -> ApplyOptions:
     ledger = SimpleNamespace(left={KEY: Left("d", "h")} if left else {})
-    return cast("Job", SimpleNamespace(ledger=ledger))
+    return cast("ApplyOptions", SimpleNamespace(ledger=ledger))
 
 
 class Case(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.types import BundleDeployment, Status, dump
-from controller.apply.drift.explanation import Drifted
+from controller.apply.drift.explanation import DriftedObject
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Task
 from controller.apply.prune import Removal
@@ -29,7 +29,7 @@ LATER = NOW + timedelta(hours=1)
 NEW, OLD = "sha256:" + "b" * 64, "sha256:" + "a" * 64
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 WEB = ObjectKey("apps", "Deployment", "shop", "web")
-CHANGED = Drifted(key=KEY, path="data.color", holder="kubectl-edit")
+CHANGED = DriftedObject(key=KEY, path="data.color", holder="kubectl-edit")
 
 
 def progress(*verdicts: tuple[ObjectKey, Verdict]) -> Progress:
@@ -373,13 +373,13 @@ TEXTS = [
     ),
     Text(
         "of many objects three are named, always the same",
-        replace(DONE, conflicts=tuple(Drifted(key=key) for key in MANY)),
+        replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY)),
         "Drifted",
         "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: put right and changed again and again",
     ),
     Text(
         "drift is told with the field and who holds it",
-        replace(DONE, drifted=(CHANGED, Drifted(key=WEB, state="gone"))),
+        replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="gone"))),
         "Drifted",
         'ConfigMap shop/a (data.color, held by "kubectl-edit"), Deployment shop/web (gone): '
         "changed, and not put right, as spec.drift.mode says",

@@ -9,7 +9,7 @@ import pytest
 
 from controller.apply.crd_upgrade.comparison import compare
 from controller.apply.crd_upgrade.definition import priority, read_definition
-from controller.apply.crd_upgrade.finding import Finding, tell
+from controller.apply.crd_upgrade.finding import CheckFinding, tell
 from tests.support.definitions import definition, on_cluster, schema, version
 
 TEXT = {"type": "string"}
@@ -158,13 +158,13 @@ def test_versions_are_sorted_as_kubernetes_sorts_them() -> None:
 # how findings are told
 
 
-def finding(version: str, path: str, text: str = "text") -> Finding:
-    return Finding(check="enum", text=text, version=version, path=path)
+def finding(version: str, path: str, text: str = "text") -> CheckFinding:
+    return CheckFinding(check="enum", text=text, version=version, path=path)
 
 
 def test_findings_are_told_by_version_path_and_check_and_existing_objects_last() -> None:
-    existing = Finding(check="existingResources", text="a/b", version="v1")
-    scope = Finding(check="scope", text="changed")
+    existing = CheckFinding(check="existingResources", text="a/b", version="v1")
+    scope = CheckFinding(check="scope", text="changed")
     found = [existing, finding("v2", "^.a"), finding("v1", "^.b"), finding("v1", "^.a"), scope]
     lines = ["scope: changed", "v1: ^.a: enum: text", "v1: ^.b: enum: text", "v2: ^.a: enum: text"]
     assert tell(found, 500) == [*lines, "existingResources: a/b"]

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.policies import CrdUpgradeSafety
-from controller.apply.crd_upgrade.finding import Finding
+from controller.apply.crd_upgrade.finding import CheckFinding
 from controller.apply.crd_upgrade.level import is_off, level_of
 
 CRD = "greetings.example.com"
-ENUM = Finding(check="enum", text="", version="v1", path="^.status.color")
-PATTERN = Finding(check="pattern", text="", version="v1", path="^.spec.text", level="Warn")
-DESCRIPTION = Finding(check="description", text="", version="v1", path="^.spec", level="None")
-SCOPE = Finding(check="scope", text="")
+ENUM = CheckFinding(check="enum", text="", version="v1", path="^.status.color")
+PATTERN = CheckFinding(check="pattern", text="", version="v1", path="^.spec.text", level="Warn")
+DESCRIPTION = CheckFinding(check="description", text="", version="v1", path="^.spec", level="None")
+SCOPE = CheckFinding(check="scope", text="")
 
 
 def rule(enforcement: str, *checks: str, crd: str = CRD, paths: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def safety(*rules: dict[str, Any], default: str = "Error") -> CrdUpgradeSafety:
 
 class Case(NamedTuple):
     name: str
-    finding: Finding
+    finding: CheckFinding
     safety: CrdUpgradeSafety
     level: str
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.apply.crd_upgrade.admission import admit
 from controller.apply.crd_upgrade.comparison import compare
 from controller.apply.crd_upgrade.definition import read_definition
-from controller.apply.crd_upgrade.finding import Finding
+from controller.apply.crd_upgrade.finding import CheckFinding
 from controller.apply.crd_upgrade.validation import validate
 from tests.support.definitions import definition, on_cluster, version
 
@@ -74,7 +74,7 @@ def make_list(chance: Random, depth: int) -> Node:
 chances = given(st.integers(0, 2**64).map(Random))
 
 
-def findings(old: Node, new: Node) -> list[Finding]:
+def findings(old: Node, new: Node) -> list[CheckFinding]:
     before, after = definition(version(value=old)), definition(version(value=new))
     return [f for f in compare(read_definition(on_cluster(before)), read_definition(after)) if f.level != "None"]
 

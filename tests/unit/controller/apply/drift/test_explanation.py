@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.apply.drift.explanation import Drifted, explain
+from controller.apply.drift.explanation import DriftedObject, explain
 from controller.observe.records import ObjectKey
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
@@ -54,4 +54,4 @@ def test_a_field_that_nobody_holds_does_not_hide_one_that_somebody_does() -> Non
 
 def test_what_goes_is_told_as_that() -> None:
     manifest = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "managedFields": [OURS]}}
-    assert explain(KEY, manifest, BODY, "rukpak/foo") == Drifted(key=KEY, state="being deleted")
+    assert explain(KEY, manifest, BODY, "rukpak/foo") == DriftedObject(key=KEY, state="being deleted")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.apply.drift.ignored_fields import Path, find_autoscalers, find_leeway, only, united, without
+from controller.apply.drift.ignored_fields import Path, find_autoscalers, find_ignored_fields, only, united, without
 from controller.observe.records import ObjectKey, key_of
 
 REPLICAS = ("spec", "replicas")
@@ -62,18 +62,18 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_which_fields_are_left_to_others(case: Case) -> None:
-    found = find_leeway(case.manifest, case.rules, {})
+    found = find_ignored_fields(case.manifest, case.rules, {})
     assert (found.paths, found.warnings) == (case.paths, ())
 
 
 def test_a_path_that_is_none_is_told() -> None:
-    (warning,) = find_leeway(ignoring("spec..replicas"), [], {}).warnings
+    (warning,) = find_ignored_fields(ignoring("spec..replicas"), [], {}).warnings
     assert warning.startswith(f"Deployment shop/web: annotation {names.IGNORE_FIELDS}: 'spec..replicas' is not a field")
 
 
 @pytest.mark.parametrize(("text", "accepted"), [("ignore", True), ("Ignore", True), ("repair", False), ("", False)])
 def test_an_object_may_have_its_drift_accepted(text: str, accepted: bool) -> None:
-    assert find_leeway(workload(annotations={names.DRIFT: text}), [], {}).accepts_drift is accepted
+    assert find_ignored_fields(workload(annotations={names.DRIFT: text}), [], {}).accepts_drift is accepted
 
 
 # autoscalers
@@ -98,7 +98,7 @@ SCALED_OBJECT = {
 
 @pytest.mark.parametrize("manifest", [autoscaler(), SCALED_OBJECT], ids=["HorizontalPodAutoscaler", "KEDA"])
 def test_replicas_that_an_autoscaler_of_the_bundle_sets_are_left_to_it(manifest: dict[str, Any]) -> None:
-    found = find_leeway(workload(), [], find_autoscalers([manifest]))
+    found = find_ignored_fields(workload(), [], find_autoscalers([manifest]))
     assert found.paths == (REPLICAS,)
     kind = manifest["kind"]
     assert found.warnings == (
@@ -108,11 +108,11 @@ def test_replicas_that_an_autoscaler_of_the_bundle_sets_are_left_to_it(manifest:
 
 @pytest.mark.parametrize("name", ["api", ""])
 def test_what_it_does_not_scale_is_not(name: str) -> None:
-    assert find_leeway(workload(), [], find_autoscalers([autoscaler(name=name)])).paths == ()
+    assert find_ignored_fields(workload(), [], find_autoscalers([autoscaler(name=name)])).paths == ()
 
 
 def test_a_rule_says_it_without_a_warning() -> None:
-    assert find_leeway(workload(), [rule("spec.replicas")], find_autoscalers([autoscaler()])).warnings == ()
+    assert find_ignored_fields(workload(), [rule("spec.replicas")], find_autoscalers([autoscaler()])).warnings == ()
 
 
 @pytest.mark.parametrize("spec", [{}, {"scaleTargetRef": None}, {"scaleTargetRef": {"name": 5}}, None])

@@ -10,14 +10,14 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.missing_rights import MissingRightsError, Right, describe_roles, for_apply, list_all
+from controller.apply.failures.missing_rights import MissingRightsError, RbacRight, describe_roles, for_apply, list_all
 from controller.formats.yaml.manifests import read_documents
 
 ACCOUNT = "system:serviceaccount:shop:deployer"
 
 
 def missing(resource: str, *verbs: str, account: str = ACCOUNT) -> MissingRightsError:
-    right = Right(namespace="shop", groups=("",), resources=(resource,), verbs=verbs)
+    right = RbacRight(namespace="shop", groups=("",), resources=(resource,), verbs=verbs)
     return MissingRightsError(f"{resource}: may not", account, (right,))
 
 
@@ -48,12 +48,12 @@ def test_an_apply_needs_create_besides_patch() -> None:
 
 class Described(NamedTuple):
     name: str
-    rights: list[Right]
+    rights: list[RbacRight]
     expect: str
 
 
-def right(verb: str, resource: str, namespace: str = "", group: str = "", **fields: Any) -> Right:
-    return Right(namespace=namespace, groups=(group,), resources=(resource,), verbs=(verb,), **fields)
+def right(verb: str, resource: str, namespace: str = "", group: str = "", **fields: Any) -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(group,), resources=(resource,), verbs=(verb,), **fields)
 
 
 DESCRIBED = [
@@ -77,7 +77,7 @@ DESCRIBED = [
     ),
     Described(
         "paths",
-        [Right(paths=("/metrics",), verbs=("get",))],
+        [RbacRight(paths=("/metrics",), verbs=("get",))],
         'a ClusterRole with rules: [{nonResourceURLs: ["/metrics"], verbs: [get]}]',
     ),
 ]

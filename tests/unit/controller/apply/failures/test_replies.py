@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.conditions import Reason
-from controller.apply.failures.missing_rights import Right, describe_rights
-from controller.apply.failures.replies import DATABASE_FULL_SECONDS, MESSAGE_CHARACTERS, Action, Failure, classify
+from controller.apply.failures.missing_rights import RbacRight, describe_rights
+from controller.apply.failures.replies import (
+    DATABASE_FULL_SECONDS,
+    MESSAGE_CHARACTERS,
+    ApplyFailure,
+    Recovery,
+    classify,
+)
 from controller.kube.errors import ApiError, reply_error, unanswered
 from controller.observe.records import ObjectKey
 
@@ -32,11 +38,11 @@ def _invalid(*causes: tuple[str, str, str]) -> ApiError:
     return _status(422, f'X "a" is invalid: {message}', "Invalid", listed)
 
 
-def _classify(error: ApiError, key: ObjectKey = CONFIG_MAP) -> Failure:
+def _classify(error: ApiError, key: ObjectKey = CONFIG_MAP) -> ApplyFailure:
     return classify(error, key, install_namespace="shop")
 
 
-def _said(failure: Failure) -> str:
+def _said(failure: ApplyFailure) -> str:
     """Return the message without the object that every one begins with."""
     return failure.message.partition(": ")[2]
 
@@ -47,7 +53,7 @@ class Case(NamedTuple):
     reason: Reason
     said: str
     key: ObjectKey = CONFIG_MAP
-    action: Action = Action.NONE
+    action: Recovery = Recovery.NONE
 
 
 NOT_TYPED = "failed to create typed patch object (shop/a; apps/v1, Kind=Deployment): "
@@ -151,7 +157,7 @@ SERVER_ERRORS = [
         _status(500, ".spec.x: field not declared in schema"),
         Reason.REFUSED,
         "a field manager's entry is of a version that lacks a field; let that manager write the object again",
-        action=Action.MIGRATE_ENTRIES,
+        action=Recovery.MIGRATE_ENTRIES,
     ),
     Case(
         "larger than etcd takes",
@@ -313,21 +319,21 @@ OTHERS = [
         _status(404, 'namespaces "shop" not found', "NotFound"),
         Reason.NAMESPACE_NOT_FOUND,
         'namespace "shop" does not exist; create it, or add it to the bundle',
-        action=Action.CREATE_NAMESPACE,
+        action=Recovery.CREATE_NAMESPACE,
     ),
     Case(
         "a kind that is not served",
         reply_error(404, {}, b"404 page not found\n"),
         Reason.KIND_NOT_SERVED,
         "the cluster does not serve its kind; install what serves it",
-        action=Action.REFRESH_DISCOVERY,
+        action=Recovery.REFRESH_DISCOVERY,
     ),
     Case(
         "the same, said by an aggregated API",
         _status(404, "the server could not find the requested resource", "NotFound"),
         Reason.KIND_NOT_SERVED,
         "the cluster does not serve its kind; install what serves it",
-        action=Action.REFRESH_DISCOVERY,
+        action=Recovery.REFRESH_DISCOVERY,
     ),
     Case(
         "a role that a binding refers to",
@@ -340,7 +346,7 @@ OTHERS = [
         _status(409, f'Operation cannot be fulfilled on configmaps "a": {PLANTED}', "Conflict"),
         Reason.API_UNAVAILABLE,
         "was changed meanwhile; it is tried again",
-        action=Action.JUDGE_AGAIN,
+        action=Recovery.JUDGE_AGAIN,
     ),
     Case(
         "fields that others hold",
@@ -352,7 +358,7 @@ OTHERS = [
         ),
         Reason.COLLISION,
         "exists already, and others hold a; b",
-        action=Action.JUDGE_AGAIN,
+        action=Recovery.JUDGE_AGAIN,
     ),
     Case(
         "credentials that do not count",
@@ -428,7 +434,7 @@ INVALID = [
         _invalid(("Duplicate", "spec.ports[1].name", f'Duplicate value: "{PLANTED}"')),
         Reason.REFUSED,
         "spec.ports[1].name: duplicate value",
-        action=Action.TAKE_OVER_ITEMS,
+        action=Recovery.TAKE_OVER_ITEMS,
     ),
     Case(
         "a second controller",
@@ -441,7 +447,7 @@ INVALID = [
         ),
         Reason.COLLISION,
         "is controlled by another object",
-        action=Action.JUDGE_AGAIN,
+        action=Recovery.JUDGE_AGAIN,
     ),
     Case(
         "a ConfigMap over 1 MiB",
@@ -560,7 +566,7 @@ def test_the_rights_of_many_failures_make_one_list() -> None:
 
 
 def test_a_long_list_of_rights_is_cut() -> None:
-    rights = [Right(groups=("",), resources=(f"r{number:02}",), verbs=("get",)) for number in range(12)]
+    rights = [RbacRight(groups=("",), resources=(f"r{number:02}",), verbs=("get",)) for number in range(12)]
     assert describe_rights(rights).endswith("get r09; and 2 more")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.apply.failures.missing_rights import Right
+from controller.apply.failures.missing_rights import RbacRight
 from controller.apply.failures.required_rights import grants_in, rights_to_apply
 from controller.apply.targets import Target
 from controller.kube.resources import RBAC, GroupVersionKind
@@ -27,8 +27,8 @@ def target(kind: str, name: str = "a", namespace: str = "shop", group: str = RBA
     return Target(key=key, kind=gvk, digest="d", carries_reference=True, manifest=manifest)
 
 
-def one(verb: str, resource: str, namespace: str = "shop", group: str = RBAC, *names: str) -> Right:
-    return Right(namespace=namespace, groups=(group,), resources=(resource,), resource_names=names, verbs=(verb,))
+def one(verb: str, resource: str, namespace: str = "shop", group: str = RBAC, *names: str) -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(group,), resources=(resource,), resource_names=names, verbs=(verb,))
 
 
 def test_objects_of_a_kind_and_namespace_need_the_same_four_rights() -> None:
@@ -43,7 +43,7 @@ def test_a_role_needs_each_right_in_it_or_the_right_to_escalate() -> None:
     assert set(grant.rights) == {
         *(one(verb, name, "shop", "apps") for verb in ("get", "list") for name in ("deployments", "pods/exec")),
         *(one("get", "secrets", "shop", "", name) for name in ("a", "b")),
-        Right(paths=("/metrics",), verbs=("get",)),
+        RbacRight(paths=("/metrics",), verbs=("get",)),
     }
 
 

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from api import names
-from controller.apply.hooks.hook import Event, Standing, State, assess, hooks_of, is_of_run, kinds_of, make_hook_body
+from controller.apply.hooks.hook import (
+    HookEvent,
+    HookState,
+    HookStatus,
+    assess,
+    hooks_of,
+    is_of_run,
+    kinds_of,
+    make_hook_body,
+)
 from controller.build.revision import Revision, Terms
 from controller.observe.records import ObjectKey
 
@@ -27,7 +36,7 @@ def revision(*hooks: dict[str, Any]) -> Revision:
     return Revision(digest="sha256:1", objects=(), hooks=hooks, terms=Terms(inputs="", install_namespace="shop"))
 
 
-def order(*hooks: dict[str, Any], event: Event = Event.PRE_INSTALL) -> str:
+def order(*hooks: dict[str, Any], event: HookEvent = HookEvent.PRE_INSTALL) -> str:
     return " ".join(each.key.name for each in hooks_of(revision(*hooks), event))
 
 
@@ -39,8 +48,8 @@ def test_hooks_run_by_weight_and_then_by_name() -> None:
 def test_a_hook_runs_at_its_events_only() -> None:
     hooks = [hook("a", "pre-install", "pre-upgrade"), hook("b", "post-install")]
     assert order(*hooks) == "a"
-    assert order(*hooks, event=Event.PRE_UPGRADE) == "a"
-    assert not order(*hooks, event=Event.POST_DELETE)
+    assert order(*hooks, event=HookEvent.PRE_UPGRADE) == "a"
+    assert not order(*hooks, event=HookEvent.POST_DELETE)
 
 
 def test_the_kinds_of_all_hooks_are_to_be_watched() -> None:
@@ -49,7 +58,7 @@ def test_the_kinds_of_all_hooks_are_to_be_watched() -> None:
 
 
 def test_a_hook_is_sent_without_owner_reference_and_says_of_which_run_it_is() -> None:
-    found = hooks_of(revision(hook("a", "pre-install")), Event.PRE_INSTALL)[0]
+    found = hooks_of(revision(hook("a", "pre-install")), HookEvent.PRE_INSTALL)[0]
     metadata = make_hook_body(found, "web")["metadata"]
     assert metadata["labels"] == {names.OWNER_LABEL: "web"}
     assert metadata["annotations"][names.HOOK_RUN] == "pre-install sha256:1"
@@ -57,9 +66,9 @@ def test_a_hook_is_sent_without_owner_reference_and_says_of_which_run_it_is() ->
 
 
 def test_an_object_of_another_run_or_owner_is_not_this_run() -> None:
-    found = hooks_of(revision(hook("a", "pre-install", "pre-upgrade")), Event.PRE_INSTALL)[0]
+    found = hooks_of(revision(hook("a", "pre-install", "pre-upgrade")), HookEvent.PRE_INSTALL)[0]
     body = make_hook_body(found, "web")
-    later = hooks_of(revision(hook("a", "pre-install", "pre-upgrade")), Event.PRE_UPGRADE)[0]
+    later = hooks_of(revision(hook("a", "pre-install", "pre-upgrade")), HookEvent.PRE_UPGRADE)[0]
     assert is_of_run(body, found, "web")
     assert not is_of_run(body, later, "web")
     assert not is_of_run(body, found, "other")
@@ -70,7 +79,7 @@ class Case:
     name: str
     key: ObjectKey = JOB
     status: dict[str, Any] | None
-    expect: Standing
+    expect: HookStatus
 
 
 def job(kind: str, status: str = "True", **more: str) -> dict[str, Any]:
@@ -78,30 +87,30 @@ def job(kind: str, status: str = "True", **more: str) -> dict[str, Any]:
 
 
 CASES = [
-    Case(name="a Job without status runs", status=None, expect=Standing(State.RUNNING)),
-    Case(name="a Job that is complete has succeeded", status=job("Complete"), expect=Standing(State.SUCCEEDED)),
-    Case(name="a Job that is not complete runs", status=job("Complete", "False"), expect=Standing(State.RUNNING)),
-    Case(name="a Job that may still run pods runs", status=job("FailureTarget"), expect=Standing(State.RUNNING)),
+    Case(name="a Job without status runs", status=None, expect=HookStatus(HookState.RUNNING)),
+    Case(name="a Job that is complete has succeeded", status=job("Complete"), expect=HookStatus(HookState.SUCCEEDED)),
+    Case(name="a Job that is not complete runs", status=job("Complete", "False"), expect=HookStatus(HookState.RUNNING)),
+    Case(name="a Job that may still run pods runs", status=job("FailureTarget"), expect=HookStatus(HookState.RUNNING)),
     Case(
         name="a Job that has failed says why",
         status=job("Failed", reason="BackoffLimitExceeded"),
-        expect=Standing(State.FAILED, "BackoffLimitExceeded"),
+        expect=HookStatus(HookState.FAILED, "BackoffLimitExceeded"),
     ),
-    Case(name="a Job may fail without a word", status=job("Failed"), expect=Standing(State.FAILED, "JobFailed")),
-    Case(name="a Pod without a phase runs", key=POD, status={}, expect=Standing(State.RUNNING)),
-    Case(name="a running Pod runs", key=POD, status={"phase": "Running"}, expect=Standing(State.RUNNING)),
-    Case(name="a Pod succeeds", key=POD, status={"phase": "Succeeded"}, expect=Standing(State.SUCCEEDED)),
+    Case(name="a Job may fail without a word", status=job("Failed"), expect=HookStatus(HookState.FAILED, "JobFailed")),
+    Case(name="a Pod without a phase runs", key=POD, status={}, expect=HookStatus(HookState.RUNNING)),
+    Case(name="a running Pod runs", key=POD, status={"phase": "Running"}, expect=HookStatus(HookState.RUNNING)),
+    Case(name="a Pod succeeds", key=POD, status={"phase": "Succeeded"}, expect=HookStatus(HookState.SUCCEEDED)),
     Case(
         name="a Pod that was evicted has failed",
         key=POD,
         status={"phase": "Failed", "reason": "Evicted"},
-        expect=Standing(State.FAILED, "Evicted"),
+        expect=HookStatus(HookState.FAILED, "Evicted"),
     ),
     Case(
         name="everything else is done when it is there",
         key=ObjectKey("", "ServiceAccount", "shop", "a"),
         status=None,
-        expect=Standing(State.SUCCEEDED),
+        expect=HookStatus(HookState.SUCCEEDED),
     ),
 ]
 

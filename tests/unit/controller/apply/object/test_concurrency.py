@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from controller.apply.object.concurrency import SLOW_SECONDS, Haste, Hastes
+from controller.apply.object.concurrency import SLOW_SECONDS, ConcurrencyLimit, ConcurrencyLimits
 from controller.kube.errors import ApiError
 from controller.kube.impersonation import User
 from tests.support.clock import Clock
@@ -16,8 +16,8 @@ GONE = ApiError(404, "NotFound", "gone")
 
 
 @pytest.fixture
-def haste(clock: Clock) -> Haste:
-    return Haste(8, clock)
+def haste(clock: Clock) -> ConcurrencyLimit:
+    return ConcurrencyLimit(8, clock)
 
 
 class Case(NamedTuple):
@@ -38,7 +38,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_how_many_requests_may_be_under_way(case: Case, haste: Haste, clock: Clock) -> None:
+def test_how_many_requests_may_be_under_way(case: Case, haste: ConcurrencyLimit, clock: Clock) -> None:
     limits = []
     for seconds, error in case.replies:
         clock.now += 1
@@ -58,20 +58,20 @@ def test_how_many_requests_may_be_under_way(case: Case, haste: Haste, clock: Clo
     assert limits == case.limits
 
 
-def test_what_was_in_flight_together_counts_once(haste: Haste) -> None:
+def test_what_was_in_flight_together_counts_once(haste: ConcurrencyLimit) -> None:
     for _ in range(8):
         haste.learn(seconds=0.01, refused=True)
     assert haste.limit == 4
 
 
-def test_what_does_not_change_it_holds_no_change_up(haste: Haste) -> None:
+def test_what_does_not_change_it_holds_no_change_up(haste: ConcurrencyLimit) -> None:
     haste.learn(seconds=0.01, refused=False)
     haste.learn(seconds=0.01, refused=True)
     assert haste.limit == 4
 
 
 def test_what_slows_one_tenant_slows_no_other(clock: Clock) -> None:
-    hastes = Hastes(8, clock)
+    hastes = ConcurrencyLimits(8, clock)
     ann, hers, ben = (User.service_account(*name) for name in (("ann", "a"), ("ann", "b"), ("ben", "a")))
     hastes.of(ann).learn(seconds=0.01, refused=True)
     assert [hastes.of(user).limit for user in (ann, hers, ben, None)] == [4, 4, 8, 8]

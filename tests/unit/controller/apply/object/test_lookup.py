@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.apply.object.concurrency import Hastes
-from controller.apply.object.lookup import LIST_FROM, Looker
+from controller.apply.object.concurrency import ConcurrencyLimits
+from controller.apply.object.lookup import LIST_FROM, ObjectReader
 from controller.apply.object.pool import Pool
 from controller.apply.ownership import Owner, make_body
 from controller.apply.plan import Action, Task
@@ -28,7 +28,7 @@ BROKEN = ApiError(500, "InternalError", "conversion webhook")
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    made = Pool(2, Hastes(2), Supervisor())
+    made = Pool(2, ConcurrencyLimits(2), Supervisor())
     yield made
     made.stop()
 
@@ -39,8 +39,8 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def looker(cluster: FakeCluster, pool: Pool) -> Looker:
-    return Looker(cluster.client, pool)
+def looker(cluster: FakeCluster, pool: Pool) -> ObjectReader:
+    return ObjectReader(cluster.client, pool)
 
 
 def config_map(name: str, namespace: str = "shop", **content: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def maps(*names_: str) -> list[tuple[ObjectKey, Resource]]:
 # what is there
 
 
-def test_a_few_objects_are_read_one_by_one(looker: Looker, cluster: FakeCluster) -> None:
+def test_a_few_objects_are_read_one_by_one(looker: ObjectReader, cluster: FakeCluster) -> None:
     cluster.put(config_map("a"))
     found = looker.look(maps("a", "b"), None)
     assert isinstance(found[key("a")], Record)
@@ -67,7 +67,7 @@ def test_a_few_objects_are_read_one_by_one(looker: Looker, cluster: FakeCluster)
     assert sorted(cluster.requests) == [f"GET {MAPS}/a", f"GET {MAPS}/b"]
 
 
-def test_many_objects_of_a_namespace_take_one_list(looker: Looker, cluster: FakeCluster) -> None:
+def test_many_objects_of_a_namespace_take_one_list(looker: ObjectReader, cluster: FakeCluster) -> None:
     for name in "abx":
         cluster.put(config_map(name))
     found = looker.look(maps(*"abcd"), None)
@@ -78,7 +78,7 @@ def test_many_objects_of_a_namespace_take_one_list(looker: Looker, cluster: Fake
 
 
 def test_what_is_beyond_the_first_page_is_read_one_by_one(
-    looker: Looker, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    looker: ObjectReader, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abcd":
         cluster.put(config_map(name))
@@ -88,7 +88,7 @@ def test_what_is_beyond_the_first_page_is_read_one_by_one(
     assert cluster.requests == [f"LIST {MAPS}", f"GET {MAPS}/d"]
 
 
-def test_where_listing_is_not_allowed_each_is_read(looker: Looker, cluster: FakeCluster) -> None:
+def test_where_listing_is_not_allowed_each_is_read(looker: ObjectReader, cluster: FakeCluster) -> None:
     cluster.put(config_map("a"))
     cluster.faults[f"LIST {MAPS}"] = [DENIED]
     found = looker.look(maps(*"abcd"), None)
@@ -96,7 +96,7 @@ def test_where_listing_is_not_allowed_each_is_read(looker: Looker, cluster: Fake
     assert len(cluster.requests) == 5
 
 
-def test_namespaces_and_kinds_are_looked_at_apart(looker: Looker, cluster: FakeCluster) -> None:
+def test_namespaces_and_kinds_are_looked_at_apart(looker: ObjectReader, cluster: FakeCluster) -> None:
     wanted = [(key(name, namespace), CONFIG_MAPS) for namespace in ("x", "y") for name in "ab"]
     wanted += [(ObjectKey("", "Secret", "x", name), SECRETS) for name in "ab"]
     assert len(wanted) > LIST_FROM
@@ -104,14 +104,14 @@ def test_namespaces_and_kinds_are_looked_at_apart(looker: Looker, cluster: FakeC
     assert all(request.startswith("GET ") for request in cluster.requests)
 
 
-def test_what_may_not_be_read_keeps_its_error(looker: Looker, cluster: FakeCluster) -> None:
+def test_what_may_not_be_read_keeps_its_error(looker: ObjectReader, cluster: FakeCluster) -> None:
     cluster.faults[f"GET {MAPS}/a"] = [DENIED]
     found = looker.look(maps("a", "b"), None)
     assert found[key("a")] is DENIED
     assert found[key("b")] is None
 
 
-def test_nothing_wanted_is_nothing_asked(looker: Looker, cluster: FakeCluster) -> None:
+def test_nothing_wanted_is_nothing_asked(looker: ObjectReader, cluster: FakeCluster) -> None:
     assert looker.look([], None) == {}
     assert not cluster.requests
 
@@ -131,7 +131,7 @@ def apply(cluster: FakeCluster, manifest: dict[str, Any]) -> str:
     return path
 
 
-def compare(looker: Looker, *manifests: dict[str, Any]) -> list[bool | ApiError]:
+def compare(looker: ObjectReader, *manifests: dict[str, Any]) -> list[bool | ApiError]:
     found = looker.compare([task(each) for each in manifests], job_of())
     return [found[key_of(each)] for each in manifests]
 
@@ -170,13 +170,13 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_whether_an_object_is_as_the_revision_has_it(case: Case, looker: Looker, cluster: FakeCluster) -> None:
+def test_whether_an_object_is_as_the_revision_has_it(case: Case, looker: ObjectReader, cluster: FakeCluster) -> None:
     case.change(cluster, apply(cluster, config_map("a")))
     assert compare(looker, config_map("a")) == [case.same]
     assert len(cluster.requests) == case.requests
 
 
-def test_all_objects_of_a_kind_take_one_list_over_all_namespaces(looker: Looker, cluster: FakeCluster) -> None:
+def test_all_objects_of_a_kind_take_one_list_over_all_namespaces(looker: ObjectReader, cluster: FakeCluster) -> None:
     manifests = [config_map(name, namespace) for namespace in ("x", "y") for name in "ab"]
     for manifest in manifests:
         apply(cluster, manifest)
@@ -187,14 +187,16 @@ def test_all_objects_of_a_kind_take_one_list_over_all_namespaces(looker: Looker,
     assert cluster.requests == ["LIST /api/v1/configmaps"]
 
 
-def test_what_cannot_be_read_now_is_no_reason_to_apply_everything_again(looker: Looker, cluster: FakeCluster) -> None:
+def test_what_cannot_be_read_now_is_no_reason_to_apply_everything_again(
+    looker: ObjectReader, cluster: FakeCluster
+) -> None:
     apply(cluster, config_map("a"))
     cluster.faults["LIST /api/v1/configmaps"] = [BROKEN]
     assert compare(looker, config_map("a")) == [BROKEN]
 
 
 def test_what_was_wiped_and_cannot_be_read_now_is_not_applied_again_either(
-    looker: Looker, cluster: FakeCluster
+    looker: ObjectReader, cluster: FakeCluster
 ) -> None:
     path = apply(cluster, config_map("a"))
     wipe(cluster, path)
@@ -202,7 +204,7 @@ def test_what_was_wiped_and_cannot_be_read_now_is_not_applied_again_either(
     assert compare(looker, config_map("a")) == [BROKEN]
 
 
-def test_what_may_not_be_listed_is_applied_once(looker: Looker, cluster: FakeCluster) -> None:
+def test_what_may_not_be_listed_is_applied_once(looker: ObjectReader, cluster: FakeCluster) -> None:
     apply(cluster, config_map("a"))
     cluster.faults["LIST /api/v1/configmaps"] = [DENIED]
     assert compare(looker, config_map("a")) == [False]

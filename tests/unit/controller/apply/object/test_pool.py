@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from controller.apply.object.concurrency import Hastes
+from controller.apply.object.concurrency import ConcurrencyLimits
 from controller.apply.object.pool import Pool
 from controller.kube.impersonation import User
 from controller.processes.supervision import Supervisor
@@ -17,12 +17,12 @@ CALLER = ContextVar("caller", default="")
 
 
 @pytest.fixture
-def hastes() -> Hastes:
-    return Hastes(2, lambda: 0.0)
+def hastes() -> ConcurrencyLimits:
+    return ConcurrencyLimits(2, lambda: 0.0)
 
 
 @pytest.fixture
-def pool(hastes: Hastes) -> Iterator[Pool]:
+def pool(hastes: ConcurrencyLimits) -> Iterator[Pool]:
     made = Pool(2, hastes, Supervisor())
     yield made
     made.stop()
@@ -66,7 +66,7 @@ def test_who_has_little_to_send_does_not_wait_for_who_has_much(pool: Pool) -> No
     assert gate.begun.index("few") <= 3
 
 
-def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, hastes: Hastes) -> None:
+def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, hastes: ConcurrencyLimits) -> None:
     hastes.of(None).learn(seconds=0.01, refused=True)
     most: list[int] = []
     pool.run(lambda _: most.append(pool._busy.total()), range(10))
@@ -74,7 +74,7 @@ def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, hastes: H
 
 
 def test_requests_of_a_tenant_that_do_not_end_leave_threads_to_another() -> None:
-    pool, gate = Pool(4, Hastes(4, lambda: 0.0), Supervisor()), Gate()
+    pool, gate = Pool(4, ConcurrencyLimits(4, lambda: 0.0), Supervisor()), Gate()
     ann, ben = User.service_account("ann", "a"), User.service_account("ben", "b")
     slow = aside(lambda: pool.run(gate.pass_through, [f"slow {number}" for number in range(20)], ann))
     wait_for(lambda: len(gate.begun) == 2, 20, "half of the threads taken")
