@@ -48,36 +48,34 @@ class Dependencies:
     def __init__(self, watches: Watches, retries: Retries) -> None:
         self._watches, self._retries = watches, retries
 
-    def hindrance(self, task: Task, step: Step, job: ApplyOptions, progress: StepResults) -> BundleError | None:
+    def hindrance(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> BundleError | None:
         """Return why it is not this task's turn; None: it is."""
         target = task.target
-        if not job.proceed():
+        if not options.proceed():
             return out_of_date(task)
-        held = self._retries.holding(job.owner.name, target.key, job.attempt(target))
+        held = self._retries.holding(options.owner.name, target.key, options.attempt(target))
         if held and not (
             held.reason is Reason.IMMUTABLE and task.record is None
         ):  # gone: nothing is immutable any more
             return held
-        if error := progress.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
+        if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
             return BundleError(Reason.APPLYING, f"{target.key}: waits for its namespace: {error.message}")
-        if target.kind[::2] in job.wanted.resources:
-            return self._crd_hindrance(task, job, progress)
-        if step.position.stage is order.Stage.GATES and progress.failed:
-            return BundleError(
-                Reason.APPLYING, f"{target.key}: waits for what it serves: {next(iter(progress.failed))}"
-            )
+        if target.kind[::2] in options.wanted.resources:
+            return self._crd_hindrance(task, options, results)
+        if step.position.stage is order.Stage.GATES and results.failed:
+            return BundleError(Reason.APPLYING, f"{target.key}: waits for what it serves: {next(iter(results.failed))}")
         return None
 
-    def _crd_hindrance(self, task: Task, job: ApplyOptions, progress: StepResults) -> BundleError | None:
+    def _crd_hindrance(self, task: Task, options: ApplyOptions, results: StepResults) -> BundleError | None:
         """An instance waits until the CustomResourceDefinition of the same bundle is established."""
-        resource = job.wanted.resources[task.target.kind[::2]]
+        resource = options.wanted.resources[task.target.kind[::2]]
         name = f"{resource.plural}.{resource.group}"
         key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
-        if error := progress.failed.get(key):
+        if error := results.failed.get(key):
             return BundleError(
                 Reason.WAITING_FOR_CRD, f"{task.target.key}: waits for its CustomResourceDefinition: {error.message}"
             )
-        record = self._watches.managed(job.owner.name).get(key)
+        record = self._watches.managed(options.owner.name).get(key)
         if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
             message = f'{task.target.key}: waits until CustomResourceDefinition "{name}" is established'
             return BundleError(Reason.WAITING_FOR_CRD, message)

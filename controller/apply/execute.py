@@ -38,38 +38,38 @@ class Applier:
 
     Attributes:
         pool: sends these requests.
-        looker: reads objects.
+        reader: reads objects.
     """
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
         self._discovery = discovery
-        hastes = ConcurrencyLimits(workers)
-        self.pool = Pool(workers, hastes, client.supervisor)
-        self.looker = self._looker = ObjectReader(client, self.pool)
+        limits = ConcurrencyLimits(workers)
+        self.pool = Pool(workers, limits, client.supervisor)
+        self.reader = self._reader = ObjectReader(client, self.pool)
         self._watches = watches
         self._reviewer = AccessReviewer(client, self.pool)
-        self._waits, self._retries = Dependencies(watches, retries), retries
-        self._sender = Sender(client, discovery, watches, retries, self._looker, hastes=hastes)
+        self._dependencies, self._retries = Dependencies(watches, retries), retries
+        self._sender = Sender(client, discovery, watches, retries, self._reader, limits=limits)
 
     def stop(self) -> None:
         """Start nothing more."""
         self.pool.stop()
 
-    def execute(self, plan: Plan, job: ApplyOptions) -> list[Outcome]:
+    def execute(self, plan: Plan, options: ApplyOptions) -> list[Outcome]:
         """Carry out the steps in order.
 
         Raises: ApiError if discovery does not answer.
         """
-        progress = StepResults()
+        results = StepResults()
         definitions = [step for step in plan.steps if step.position.stage is Stage.DEFINITIONS]
         for step in definitions:
-            progress.add(self._run_step(step, job, progress))
-        progress.gate = job.gate()
+            results.add(self._run_step(step, options, results))
+        results.gate = options.gate()
         for step in plan.steps[len(definitions) :]:
-            progress.add(self._run_step(step, job, progress))
-        return self._with_all_rights(progress.outcomes, job)
+            results.add(self._run_step(step, options, results))
+        return self._with_all_rights(results.outcomes, options)
 
-    def _with_all_rights(self, outcomes: list[Outcome], job: ApplyOptions) -> list[Outcome]:
+    def _with_all_rights(self, outcomes: list[Outcome], options: ApplyOptions) -> list[Outcome]:
         """Let every failure for want of rights name all that are missing: nobody grants them one by one.
 
         What they are is asked only when something was refused anew: from then on its failure is remembered with them.
@@ -78,27 +78,27 @@ class Applier:
         told = list_all(errors)
         if told is None:
             return outcomes
-        failed = [(o.task, resource) for o in outcomes if o.error and (resource := self._resource(o.task, job))]
-        lack = list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], job)) or told
+        failed = [(o.task, resource) for o in outcomes if o.error and (resource := self._resource(o.task, options))]
+        lack = list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], options)) or told
         concerned = [o for o in outcomes if isinstance(o.error, MissingRightsError | LackOfRightsError)]
         for outcome in concerned:
-            self._retries.revise(job.owner.name, outcome.task.target.key, lack)
+            self._retries.revise(options.owner.name, outcome.task.target.key, lack)
         return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
-    def survey(self, plan: Plan, job: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
+    def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
         """Compare without touching anything; returns what has drifted, and what is as it was left."""
-        tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, job))]
-        settled = self._compared(self._looked_at(tasks, job, StepResults()), job)
-        changed = [item for item in settled if _is_drift(item[0], job)]
-        drifted = [found for found in self._accounts(changed, job) if found]
+        tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, options))]
+        settled = self._compared(self._read_unknown(tasks, options, StepResults()), options)
+        changed = [item for item in settled if _is_drift(item[0], options)]
+        drifted = [found for found in self._explanations(changed, options) if found]
         return drifted, [task.record for task, _ in settled if task.action is Action.NONE and task.record]
 
-    def _run_step(self, step: Step, job: ApplyOptions, progress: StepResults) -> list[Outcome]:
+    def _run_step(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
         held: list[Outcome] = []
         ready: list[tuple[Task, Resource]] = []
         for task in step.tasks:
-            outcome = self._held(task, step, job, progress)
-            resource = None if outcome else self._resource(task, job)
+            outcome = self._held(task, step, options, results)
+            resource = None if outcome else self._resource(task, options)
             error = _unaddressable(task, resource) if resource else _not_served(task)
             if outcome:
                 held.append(outcome)
@@ -106,79 +106,81 @@ class Applier:
                 held.append(Outcome(task=task, error=error))
             else:
                 ready.append((task, resource))
-        ready = self._compared(self._looked_at(ready, job, progress), job)
-        told, ready = self._told(ready, job)
-        return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, job), ready, job.user)
+        ready = self._compared(self._read_unknown(ready, options, results), options)
+        told, ready = self._told(ready, options)
+        return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
 
-    def _held(self, task: Task, step: Step, job: ApplyOptions, progress: StepResults) -> Outcome | None:
+    def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         """Return the outcome of a task about which nothing is done now; None if it is ready."""
         if task.action in (Action.NONE, Action.USE):
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
-        if job.ledger.postpones(task.target.key, task.target.digest):
+        if options.ledger.postpones(task.target.key, task.target.digest):
             return Outcome(task=task, postponed=True)
-        error = progress.gate or self._waits.hindrance(task, step, job, progress)
+        error = results.gate or self._dependencies.hindrance(task, step, options, results)
         return Outcome(task=task, error=error) if error else None
 
-    def _resource(self, task: Task, job: ApplyOptions) -> Resource | None:
-        defined = job.wanted.resources.get(task.target.kind[::2])
+    def _resource(self, task: Task, options: ApplyOptions) -> Resource | None:
+        defined = options.wanted.resources.get(task.target.kind[::2])
         if defined:
             return replace(defined, version=task.target.kind.version)
         return self._discovery.resource(task.target.kind)
 
     def _told(
-        self, items: list[tuple[Task, Resource]], job: ApplyOptions
+        self, items: list[tuple[Task, Resource]], options: ApplyOptions
     ) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
         """Take out what has drifted where that is only to be told; returns the outcomes of that, and the rest."""
-        changed = [] if job.repairs else [item for item in items if _is_drift(item[0], job)]
-        accounts = self._accounts(changed, job)
+        changed = [] if options.repairs else [item for item in items if _is_drift(item[0], options)]
+        explanations = self._explanations(changed, options)
         keys = {task.target.key for task, _ in changed}
         told = [
-            Outcome(task=task, spared=True, drift=drift) for (task, _), drift in zip(changed, accounts, strict=True)
+            Outcome(task=task, spared=True, drift=drift) for (task, _), drift in zip(changed, explanations, strict=True)
         ]
         return told, [item for item in items if item[0].target.key not in keys]
 
-    def _accounts(self, items: list[tuple[Task, Resource]], job: ApplyOptions) -> list[DriftedObject | None]:
-        return self.pool.run(lambda item: self._looker.account(*item, job), items, job.user)
+    def _explanations(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[DriftedObject | None]:
+        return self.pool.run(lambda item: self._reader.explain_drift(*item, options), items, options.user)
 
     # what the watches do not know
 
-    def _looked_at(
-        self, items: list[tuple[Task, Resource]], job: ApplyOptions, progress: StepResults
+    def _read_unknown(
+        self, items: list[tuple[Task, Resource]], options: ApplyOptions, results: StepResults
     ) -> list[tuple[Task, Resource]]:
         """Settle what LOOK means for each object; nothing is read in a namespace that these steps created."""
-        unknown = [item for item in items if item[0].action is Action.LOOK]
-        to_read = [(t.target.key, r) for t, r in unknown if t.target.key.namespace not in progress.created_namespaces]
-        found = self._looker.look(to_read, job.user)
+        unknown = [item for item in items if item[0].action is Action.READ]
+        to_read = [(t.target.key, r) for t, r in unknown if t.target.key.namespace not in results.created_namespaces]
+        found = self._reader.read_all(to_read, options.user)
         for record in found.values():
             # What nobody watches is known from here alone; other marks than ours say nothing.
-            if isinstance(record, Record) and record.owner == job.owner.name and self._is_unseen(record):
+            if isinstance(record, Record) and record.owner == options.owner.name and self._is_unseen(record):
                 self._watches.learn(record)
-        settled = {task.target.key: self._sender.decide(task, found.get(task.target.key), job) for task, _ in unknown}
+        settled = {
+            task.target.key: self._sender.decide(task, found.get(task.target.key), options) for task, _ in unknown
+        }
         return [(settled.get(task.target.key, task), resource) for task, resource in items]
 
     def _is_unseen(self, record: Record) -> bool:
         return self._watches.is_unseen(record.key.group, record.key.kind)
 
-    def _compared(self, items: list[tuple[Task, Resource]], job: ApplyOptions) -> list[tuple[Task, Resource]]:
+    def _compared(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
-        same = self._looker.compare(to_compare, job) if to_compare else {}
+        same = self._reader.compare(to_compare, options) if to_compare else {}
 
         def settle(task: Task) -> Task:
             if task.action is not Action.COMPARE:
                 return task
             found = same[task.target.key]
             if isinstance(found, ApiError):
-                return self._sender.refuse(task, found, job)
+                return self._sender.refuse(task, found, options)
             return replace(task, action=Action.NONE if found else Action.REPAIR)
 
         return [(settle(task), resource) for task, resource in items]
 
 
-def _is_drift(task: Task, job: ApplyOptions) -> bool:
+def _is_drift(task: Task, options: ApplyOptions) -> bool:
     """Whether somebody has changed an object; one that was never applied has not been taken away."""
     if task.action in (Action.CREATE, Action.TAKE_BACK, Action.AWAIT):
-        return not task.target.bare and (job.installed or task.target.key in job.ledger.left)
+        return not task.target.bare and (options.installed or task.target.key in options.ledger.left)
     return task.action is Action.REPAIR
 
 

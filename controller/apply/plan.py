@@ -28,7 +28,7 @@ class Action(Enum):
 
     NONE = "none"
     """It is as we left it."""
-    LOOK = "look"
+    READ = "look"
     """The watches do not know it: see whether it is there, and whose it is."""
     CREATE = "create"
     APPLY = "apply"
@@ -96,11 +96,11 @@ class Plan:
         return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
 
 
-def make_plan(job: ApplyOptions, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
+def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
     """Decide what is to be done about each object.
 
     Args:
-        job: whose plan it is; its revision is the target of every object it contains (rule 6).
+        options: whose plan it is; its revision is the target of every object it contains (rule 6).
         leftovers: targets of the revision before that the wanted one lacks.
         observed: what carries our label.
     """
@@ -109,15 +109,15 @@ def make_plan(job: ApplyOptions, leftovers: Iterable[Target], observed: Mapping[
         record = observed.get(target.key)
         if is_finished(target, record, installed=installed):
             return Task(target=target, action=Action.NONE)
-        return decide(target, record, job)
+        return decide(target, record, options)
 
-    tasks = [task(target, installed=job.installed) for target in job.wanted.targets]
-    tasks += [task(target, installed=True) for target in leftovers if target.key not in job.wanted.by_key]
+    tasks = [task(target, installed=options.installed) for target in options.wanted.targets]
+    tasks += [task(target, installed=True) for target in leftovers if target.key not in options.wanted.by_key]
     by_position: dict[order.Position, list[Task]] = {}
     for planned in tasks:
         by_position.setdefault(order.position_of(planned.target.key), []).append(planned)
     steps = [Step(position=position, tasks=tuple(by_position[position])) for position in sorted(by_position)]
-    surplus = find_surplus(job.wanted.by_key, job.older, observed, job.owner, orphan=job.orphan)
+    surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner, orphan=options.orphan)
     return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 
@@ -132,22 +132,22 @@ def is_finished(target: Target, record: Record | None, *, installed: bool) -> bo
     return record is None and assess_absent(target.manifest, installed=installed).state is State.HEALTHY
 
 
-def decide(target: Target, record: Record | None, job: ApplyOptions) -> Task:
+def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task:
     """Decide about one object by what the watches know of it; LOOK where they know nothing."""
-    if target.key in job.ledger.used:
+    if target.key in options.ledger.used:
         return Task(target=target, action=Action.USE)
     if record is None:
-        return Task(target=target, action=Action.LOOK)
-    return decide_about(target, record, job)
+        return Task(target=target, action=Action.READ)
+    return decide_about(target, record, options)
 
 
-def decide_about(target: Target, record: Record | None, job: ApplyOptions) -> Task:
+def decide_about(target: Target, record: Record | None, options: ApplyOptions) -> Task:
     """Decide about one object that was looked at: None means that it is not there."""
     judgement = judge(
         record,
-        job.owner,
-        exists=job.exists,
-        collision_protection=job.collision_protection,
+        options.owner,
+        exists=options.exists,
+        collision_protection=options.collision_protection,
         carries_reference=target.carries_reference,
     )
     if record is None:
@@ -161,7 +161,7 @@ def decide_about(target: Target, record: Record | None, job: ApplyOptions) -> Ta
     if record.deleting:
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
-        return Task(target=target, action=_compare(target, record, job.ledger), record=record)
+        return Task(target=target, action=_compare(target, record, options.ledger), record=record)
     return Task(target=target, action=Action.TAKE_BACK, record=record, evicts=judgement.evicts)
 
 
@@ -169,11 +169,11 @@ def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
     if record.applied_digest != target.digest:
         left = ledger.left.get(target.key)
         return Action.REPAIR if left and left.digest == target.digest else Action.APPLY
-    if target.leeway.accepts_drift:
+    if target.ignored.accepts_drift:
         return Action.NONE
     left = ledger.left.get(target.key)
     if left is None or left.digest != target.digest:
-        return Action.REPAIR if ledger.is_accounted_for(record) else Action.COMPARE
+        return Action.REPAIR if ledger.is_explained(record) else Action.COMPARE
     if left.entry_hash in (record.entry_hash, record.scaled_hash):
         return Action.NONE
     return Action.COMPARE if record.wiped else Action.REPAIR

@@ -42,7 +42,7 @@ class Target:
     """As it is applied, without what is left to others; our marks come on top."""
     initial: Mapping[str, Any] = field(default_factory=dict)
     """The fields that it is created with and that are then left to others, each where it stands."""
-    leeway: IgnoredFields = NOTHING_IGNORED
+    ignored: IgnoredFields = NOTHING_IGNORED
     bare: bool = False
     """Created where it is missing, and never ours: the install namespace."""
     optional: bool = False
@@ -143,7 +143,7 @@ def find_missing_labels(wanted: TargetSet, used: Mapping[ObjectKey, Record | Non
 
 
 def _sets_replicas(target: Target | None) -> bool:
-    return target is None or has_field(target.manifest, REPLICAS) or REPLICAS in target.leeway.paths
+    return target is None or has_field(target.manifest, REPLICAS) or REPLICAS in target.ignored.paths
 
 
 def _place(
@@ -157,10 +157,10 @@ def _place(
 
 
 def _target(
-    manifest: Mapping[str, Any], owner: Owner, leeway: IgnoredFields, *, orphan: bool, optional: bool
+    manifest: Mapping[str, Any], owner: Owner, ignored: IgnoredFields, *, orphan: bool, optional: bool
 ) -> Target:
-    initial = only(manifest, leeway.paths)
-    manifest = without(manifest, leeway.paths)
+    initial = only(manifest, ignored.paths)
+    manifest = without(manifest, ignored.paths)
     return Target(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
@@ -169,7 +169,7 @@ def _target(
         manifest=manifest,
         optional=optional,
         initial=initial,
-        leeway=leeway,
+        ignored=ignored,
     )
 
 

@@ -309,7 +309,7 @@ def make_manager(settings: Settings) -> Manager:
     explainer = Explainer(client, lambda name: dispatcher.objects_changed(name, urgent=False))
     contested = ContestedWatches(lookout, discovery, dispatcher.contested_changed)
     appraiser = Appraiser(watches, explainer)
-    holdings = Holdings(finder=finder, revisions=revisions, watches=watches, discovery=discovery, looker=applier.looker)
+    holdings = Holdings(finder=finder, revisions=revisions, watches=watches, discovery=discovery, reader=applier.reader)
     installer = Installer(
         watches=watches,
         finder=finder,

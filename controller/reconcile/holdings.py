@@ -29,10 +29,10 @@ class Holdings:
     """Thread-safe; what is remembered is in the memory of each BundleDeployment."""
 
     def __init__(
-        self, *, finder: Finder, revisions: RevisionStore, watches: Watches, discovery: Discovery, looker: ObjectReader
+        self, *, finder: Finder, revisions: RevisionStore, watches: Watches, discovery: Discovery, reader: ObjectReader
     ) -> None:
         self._finder, self._revisions, self._watches = finder, revisions, watches
-        self._discovery, self._looker = discovery, looker
+        self._discovery, self._reader = discovery, reader
 
     def older(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> dict[ObjectKey, Named]:
         """Return what only older revisions than this one name; some of it may be left on the cluster.
@@ -94,7 +94,7 @@ class Holdings:
         """
         unseen = [(key, resource) for key, each in named.items() if (resource := self._unseen(each))]
         failures: dict[ObjectKey, BundleError] = {}
-        for key, found in self._looker.look(unseen, user).items():
+        for key, found in self._reader.read_all(unseen, user).items():
             if isinstance(found, ApiError):
                 failures[key] = _failure(found, key)
             elif found is None or found.owner != deployment.metadata.name:

@@ -398,7 +398,7 @@ def _warnings(
 ) -> tuple[str, ...] | None:
     """Return each warning once, ours first; None if nothing was sent, so that those of the last apply stay."""
     sent = [outcome for outcome in outcomes if outcome.tried]
-    leeway = (text for target in job.wanted.targets for text in target.leeway.warnings)
+    leeway = (text for target in job.wanted.targets for text in target.ignored.warnings)
     lacking = find_missing_labels(job.wanted, job.ledger.used)
     ours = [*(revision.warnings if revision else ()), *job.warnings, *leeway, *lacking, *found]
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if sent else None

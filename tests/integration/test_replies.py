@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 
 from api.v1alpha2.conditions import Reason
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
-from controller.apply.object import managed_fields as heal
+from controller.apply.object import managed_fields
 from controller.kube.client import JSON_PATCH, ApiError, Client, User, connect
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import key_of
@@ -374,7 +374,7 @@ def test_a_renamed_list_item_that_somebody_left_behind(place: Place) -> None:
     renumber = [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]
     place.client.request("PATCH", path, body=renumber, content_type=JSON_PATCH)
     failure = place.refusal(_service(""))
-    assert (failure.reason, failure.action) == (Reason.REFUSED, Recovery.TAKE_OVER_ITEMS)
+    assert (failure.reason, failure.recovery) == (Reason.REFUSED, Recovery.TAKE_OVER_ITEMS)
     assert _said(failure) == "spec.ports[1].name: duplicate value"
 
 
@@ -383,17 +383,17 @@ def test_a_renamed_list_item_that_somebody_left_behind(place: Place) -> None:
 
 def test_a_namespace_that_is_missing(place: Place) -> None:
     failure = place.refusal(_config_map(metadata={"namespace": "is-not-there"}))
-    assert (failure.reason, failure.action) == (Reason.NAMESPACE_NOT_FOUND, Recovery.NONE)
+    assert (failure.reason, failure.recovery) == (Reason.NAMESPACE_NOT_FOUND, Recovery.NONE)
 
 
 def test_an_install_namespace_that_is_missing_can_be_created(client: Client) -> None:
     missing = Place(client=client, namespace=f"replies-{uuid.uuid4().hex[:8]}", cluster_scoped=[])
-    assert missing.refusal(_config_map()).action is Recovery.CREATE_NAMESPACE
+    assert missing.refusal(_config_map()).recovery is Recovery.CREATE_NAMESPACE
 
 
 def test_a_kind_that_is_not_served(place: Place) -> None:
     failure = place.refusal({"apiVersion": "example.com/v1", "kind": "Nothing"})
-    assert (failure.reason, failure.action) == (Reason.KIND_NOT_SERVED, Recovery.REFRESH_DISCOVERY)
+    assert (failure.reason, failure.recovery) == (Reason.KIND_NOT_SERVED, Recovery.REFRESH_DISCOVERY)
 
 
 def test_a_namespace_that_is_being_deleted(place: Place) -> None:
@@ -410,18 +410,18 @@ def test_a_namespace_that_is_being_deleted(place: Place) -> None:
 def test_an_object_that_was_changed_meanwhile(place: Place) -> None:
     place.apply(_config_map())
     failure = place.refusal(_config_map(metadata={"resourceVersion": "1"}))
-    assert (failure.reason, failure.action) == (Reason.API_UNAVAILABLE, Recovery.JUDGE_AGAIN)
+    assert (failure.reason, failure.recovery) == (Reason.API_UNAVAILABLE, Recovery.JUDGE_AGAIN)
 
 
 def test_an_object_whose_uid_is_another(place: Place) -> None:
     failure = place.refusal(_config_map(metadata={"uid": str(uuid.uuid4())}))
-    assert (failure.reason, failure.action) == (Reason.API_UNAVAILABLE, Recovery.JUDGE_AGAIN)
+    assert (failure.reason, failure.recovery) == (Reason.API_UNAVAILABLE, Recovery.JUDGE_AGAIN)
 
 
 def test_an_object_that_somebody_made_first(place: Place) -> None:
     place.apply(_config_map(data={"a": "1"}), manager="other")
     failure = place.refusal(_config_map(data={"a": PLANTED}), force=False)
-    assert (failure.reason, failure.action) == (Reason.COLLISION, Recovery.JUDGE_AGAIN)
+    assert (failure.reason, failure.recovery) == (Reason.COLLISION, Recovery.JUDGE_AGAIN)
     assert _said(failure) == "exists already, and others hold data.a"
 
 
@@ -435,7 +435,7 @@ def test_an_object_that_another_controls(place: Place) -> None:
 
     place.apply(owned("first"), manager="other")
     failure = place.refusal(owned("second"))
-    assert (failure.reason, failure.action) == (Reason.COLLISION, Recovery.JUDGE_AGAIN)
+    assert (failure.reason, failure.recovery) == (Reason.COLLISION, Recovery.JUDGE_AGAIN)
 
 
 # Rights, quotas, policies
@@ -692,9 +692,9 @@ def test_an_entry_of_an_older_version_is_migrated_where_a_newer_one_has_a_defaul
     place.apply(_definition(place, versions=[_version("v1", storage=False), _version("v2", storage=True, b=default)]))
 
     failure = _eventually(lambda: place.refusal(ours), Reason.REFUSED)
-    assert failure.action is Recovery.MIGRATE_ENTRIES
+    assert failure.recovery is Recovery.MIGRATE_ENTRIES
 
-    heal.migrate_entries(place.client, path, ours["apiVersion"])
+    managed_fields.migrate_entries(place.client, path, ours["apiVersion"])
     place.apply(ours)
     assert place.client.get(path).value["spec"] == {"a": "ours", "b": "d"}
 

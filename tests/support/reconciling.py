@@ -256,7 +256,7 @@ class World:
         appraiser = Appraiser(watches, Explainer(client, lambda _name: None))
         contested = cast("ContestedWatches", self.contested)
         holdings = Holdings(
-            finder=finder, revisions=revisions, watches=watches, discovery=discovery, looker=self.applier.looker
+            finder=finder, revisions=revisions, watches=watches, discovery=discovery, reader=self.applier.reader
         )
         installer = Installer(
             watches=watches,

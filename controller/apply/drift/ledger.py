@@ -45,7 +45,7 @@ class Ledger:
     left: dict[ObjectKey, Left] = field(default_factory=dict)
     used: dict[ObjectKey, Record | None] = field(default_factory=dict)
     """Namespaces that are not ours, as they were when they were looked at; None: made by this process."""
-    accounts: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
+    explanations: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
     """Of what is not repaired: the resourceVersion that was looked at, and what was found; None: our values."""
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """What was found when an object had to be repaired again and again."""
@@ -67,15 +67,15 @@ class Ledger:
     def expect_all(self, records: Iterable[Record]) -> None:
         """Take all of these, and no others, for the way we left them."""
         self.left = {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
-        self.accounts.clear()
+        self.explanations.clear()
 
     def drifted(self, observed: Mapping[ObjectKey, Record]) -> list[ObjectKey]:
         """Return the objects that are not as they were left, or are gone."""
         return [key for key, left in self.left.items() if not _is_as_left(observed.get(key), left)]
 
-    def is_accounted_for(self, record: Record) -> bool:
+    def is_explained(self, record: Record) -> bool:
         """Whether an object was compared as it is now, and was not as it is wanted."""
-        return self.accounts.get(record.key, ("", None))[0] == record.resource_version != ""
+        return self.explanations.get(record.key, ("", None))[0] == record.resource_version != ""
 
     def repaired(self, key: ObjectKey) -> None:
         """Note a repair: the next one of this object waits longer."""

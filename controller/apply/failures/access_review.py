@@ -37,25 +37,25 @@ class AccessReviewer:
     def __init__(self, client: Client, pool: Pool) -> None:
         self._client, self._pool = client, pool
 
-    def missing(self, items: Sequence[tuple[Target, Resource]], job: ApplyOptions) -> list[RbacRight]:
+    def missing(self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions) -> list[RbacRight]:
         """Return the rights that objects need and the account does not have."""
-        client = self._client.acting_as(job.user)
-        grants = list(grants_in((target for target, _ in items), partial(self._rules, job)))
-        held_instead = self._held(client, job, [grant.instead for grant in grants])
+        client = self._client.acting_as(options.user)
+        grants = list(grants_in((target for target, _ in items), partial(self._rules, options)))
+        held_instead = self._held(client, options, [grant.instead for grant in grants])
         to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
         needed = list(islice(dict.fromkeys([*rights_to_apply(items), *to_hold]), MAX_QUESTIONS))
-        held = self._held(client, job, needed)
+        held = self._held(client, options, needed)
         return [right for right in needed if right not in held]
 
-    def _held(self, client: Client, job: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
+    def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
         """Return which of some rights, of one verb each, are held, or cannot be asked about."""
         asked = list(dict.fromkeys(rights))
-        denied = self._pool.run(partial(_is_denied, client), asked, job.user)
+        denied = self._pool.run(partial(_is_denied, client), asked, options.user)
         return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
 
-    def _rules(self, job: ApplyOptions, kind: str, namespace: str, name: str) -> Rules:
+    def _rules(self, options: ApplyOptions, kind: str, namespace: str, name: str) -> Rules:
         """Return the rules of a Role that is bound: of the bundle, or of the cluster."""
-        brought = job.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
+        brought = options.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
         if brought:
             return brought.manifest.get("rules") or ()
         try:

@@ -101,7 +101,7 @@ class ApplyFailure:
     """The object, what the server said about it, what to do; without values."""
     retry_after: float | None = None
     """Seconds that the server asked for, or that are the least that makes sense."""
-    action: Recovery = Recovery.NONE
+    recovery: Recovery = Recovery.NONE
     account: str = ""
     """Who lacks rights; empty if it is not about rights."""
     missing: tuple[RbacRight, ...] = ()
@@ -114,9 +114,9 @@ class _Reply:
     key: ObjectKey
     install_namespace: str
 
-    def fail(self, reason: Reason, text: str, *, action: Recovery = Recovery.NONE) -> ApplyFailure:
+    def fail(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
         message = _shorten(f"{self.key}: {text}")
-        return ApplyFailure(reason=reason, message=message, retry_after=self.error.retry_after, action=action)
+        return ApplyFailure(reason=reason, message=message, retry_after=self.error.retry_after, recovery=recovery)
 
     def lack(self, account: str, text: str, missing: tuple[RbacRight, ...]) -> ApplyFailure:
         return replace(self.fail(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
@@ -192,12 +192,12 @@ def _not_found(reply: _Reply) -> ApplyFailure:
         text = f'namespace "{namespace[1]}" does not exist; create it, or add it to the bundle'
         created = bool(namespace[1]) and namespace[1] == reply.install_namespace
         return reply.fail(
-            Reason.NAMESPACE_NOT_FOUND, text, action=Recovery.CREATE_NAMESPACE if created else Recovery.NONE
+            Reason.NAMESPACE_NOT_FOUND, text, recovery=Recovery.CREATE_NAMESPACE if created else Recovery.NONE
         )
     # The reply about a path that is not served is plain text, so that no reason is known.
     if not reply.error.reason or _NOT_SERVED.match(reply.error.message):
         text = "the cluster does not serve its kind; install what serves it"
-        return reply.fail(Reason.KIND_NOT_SERVED, text, action=Recovery.REFRESH_DISCOVERY)
+        return reply.fail(Reason.KIND_NOT_SERVED, text, recovery=Recovery.REFRESH_DISCOVERY)
     missing = _REFERENCE_MISSING.match(reply.error.message)
     what = f'"{missing[2]}"' if missing else "what"
     return reply.fail(Reason.REFUSED, f"{what} that it refers to does not exist; create it")
@@ -207,8 +207,8 @@ def _conflict(reply: _Reply) -> ApplyFailure:
     fields = sorted({cause.field.lstrip(".") for cause in reply.error.causes if cause.reason == "FieldManagerConflict"})
     if fields:
         text = f"exists already, and others hold {enumerate_some(fields)}"
-        return reply.fail(Reason.COLLISION, text, action=Recovery.JUDGE_AGAIN)
-    return reply.fail(Reason.API_UNAVAILABLE, "was changed meanwhile; it is tried again", action=Recovery.JUDGE_AGAIN)
+        return reply.fail(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
+    return reply.fail(Reason.API_UNAVAILABLE, "was changed meanwhile; it is tried again", recovery=Recovery.JUDGE_AGAIN)
 
 
 def _too_large(reply: _Reply) -> ApplyFailure:
@@ -221,14 +221,14 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     texts = [text_of(cause) for cause in causes]
     said = describe(causes) or "is invalid"
     if any(_SECOND_CONTROLLER.match(text) for text in texts):
-        return reply.fail(Reason.COLLISION, "is controlled by another object", action=Recovery.JUDGE_AGAIN)
+        return reply.fail(Reason.COLLISION, "is controlled by another object", recovery=Recovery.JUDGE_AGAIN)
     if any(cause.reason == "FieldValueTooLong" and _SIZE_LIMIT.search(cause.message) for cause in causes):
         return reply.fail(Reason.TOO_LARGE, f"{said}; split it")
     # All of them: to recreate an object would lose it if something else were wrong with it, too.
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
         return reply.fail(Reason.IMMUTABLE, said)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
-    return reply.fail(Reason.REFUSED, said, action=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
+    return reply.fail(Reason.REFUSED, said, recovery=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
 
 
 def _server_error(reply: _Reply) -> ApplyFailure:
@@ -241,7 +241,7 @@ def _server_error(reply: _Reply) -> ApplyFailure:
         return reply.fail(Reason.REFUSED, describe_conversion_error(not_converted[1]))
     if _OLD_ENTRY.search(message):
         text = "a field manager's entry is of a version that lacks a field; let that manager write the object again"
-        return reply.fail(Reason.REFUSED, text, action=Recovery.MIGRATE_ENTRIES)
+        return reply.fail(Reason.REFUSED, text, recovery=Recovery.MIGRATE_ENTRIES)
     if _TOO_LARGE.search(message):
         return _too_large(reply)
     return _webhook_not_called(reply) or _unavailable(reply)

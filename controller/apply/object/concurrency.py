@@ -1,7 +1,7 @@
 """How many requests may be under way at the same time: fewer when the API server is busy, more again when it recovers.
 
 Additive increase, multiplicative decrease. What is in flight tells of the same load more than once, so that one second
-changes it once. The API server has fair queues, so each tenant has a haste of its own: what one has filled up
+changes it once. The API server has fair queues, so each tenant has a limit of its own: what one has filled up
 slows no other down. Not here: the requests that wait meanwhile (pool.py), and when one that failed is tried again.
 """
 
@@ -91,7 +91,7 @@ class ConcurrencyLimits:
         self._lock = threading.Lock()
 
     def of(self, user: User | None) -> ConcurrencyLimit:
-        """Return the haste for who acts as a ServiceAccount, one for all of a namespace; None: as the controller."""
+        """Return the limit for who acts as a ServiceAccount, one for all of a namespace; None: as the controller."""
         tenant = user.name.rpartition(":")[0] if user else ""
         with self._lock:
             return self._known.setdefault(tenant, ConcurrencyLimit(self._most, self._clock))

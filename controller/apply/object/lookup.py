@@ -40,20 +40,20 @@ class ObjectReader:
     def __init__(self, client: Client, pool: Pool) -> None:
         self._client, self._pool = client, pool
 
-    def look(self, wanted: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
+    def read_all(self, items: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
         """Return what is there: None for what is not, an ApiError for what could not be read."""
         collections: dict[str, list[tuple[ObjectKey, Resource]]] = defaultdict(list)
-        for key, resource in wanted:
+        for key, resource in items:
             collections[resource.path(key.namespace)].append((key, resource))
         found: dict[ObjectKey, Record | ApiError | None] = {}
         rest: list[tuple[ObjectKey, Resource]] = []
-        for path, items in collections.items():
-            if len(items) >= LIST_FROM:
-                listed, complete = self._list(path, items, user)
+        for path, members in collections.items():
+            if len(members) >= LIST_FROM:
+                listed, complete = self._list(path, members, user)
                 found |= listed
-                rest += [] if complete else [item for item in items if item[0] not in listed]
+                rest += [] if complete else [item for item in members if item[0] not in listed]
             else:
-                rest += items
+                rest += members
         read = self._pool.run(partial(self.read, user=user), rest, user)
         found |= zip((key for key, _ in rest), read, strict=True)
         return found
@@ -68,12 +68,12 @@ class ObjectReader:
             return {}, False
         first = items[0][0]
         records = (project(manifest, first.group, first.kind) for manifest in manifests)
-        wanted = {key for key, _ in items}
-        listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in wanted}
-        return (listed, False) if more else ({key: listed.get(key) for key in wanted}, True)
+        keys = {key for key, _ in items}
+        listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in keys}
+        return (listed, False) if more else ({key: listed.get(key) for key in keys}, True)
 
     def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
-        """Look at one object, on the caller's thread."""
+        """Read one object, on the caller's thread; None if it is gone, an ApiError if it cannot be read."""
         key, resource = item
         try:
             value = self._client.acting_as(user).get(resource.path(key.namespace, key.name), metadata=True).value
@@ -81,7 +81,7 @@ class ObjectReader:
             return None if error.status == HTTPStatus.NOT_FOUND else error
         return project(value, key.group, key.kind)
 
-    def compare(self, tasks: Sequence[tuple[Task, Resource]], job: ApplyOptions) -> ComparedObjects:
+    def compare(self, tasks: Sequence[tuple[Task, Resource]], options: ApplyOptions) -> ComparedObjects:
         """Say which objects are as this revision has them, although no hash is known (README.md, Drift).
 
         An ApiError stands for what could not be read now: that is no reason to apply everything again.
@@ -90,43 +90,45 @@ class ObjectReader:
         for task, resource in tasks:
             collections[resource.group, resource.kind].append((task, resource))
         same: dict[ObjectKey, bool | ApiError] = {}
-        client = self._client.acting_as(job.user)
+        client = self._client.acting_as(options.user)
         for items in collections.values():
             try:
-                entries = self._owned(items, job.owner)
+                entries = self._owned(items, options.owner)
             except ApiError as error:
                 same |= {task.target.key: error.transient and error for task, _ in items}
                 continue
             for task, resource in items:
                 manifest = entries.get(task.target.key)
-                body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
-                same[task.target.key] = manifest is not None and _is_same(client, manifest, body, resource, job.owner)
+                body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
+                same[task.target.key] = manifest is not None and _is_same(
+                    client, manifest, body, resource, options.owner
+                )
         return same
 
-    def account(self, task: Task, resource: Resource, job: ApplyOptions) -> DriftedObject | None:
+    def explain_drift(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
         """Say what has become of an object that is not repaired; None: it has our values, whoever holds them.
 
         It is read once for each of its versions.
         """
-        key, ledger = task.target.key, job.ledger
+        key, ledger = task.target.key, options.ledger
         if task.record is None:
             return DriftedObject(key=key, state="gone")
-        version, known = ledger.accounts.get(key, ("", None))
+        version, known = ledger.explanations.get(key, ("", None))
         if version != task.record.resource_version:
-            known = self._account(task, resource, job)
-            ledger.accounts[key] = (task.record.resource_version, known)
+            known = self._read_and_explain(task, resource, options)
+            ledger.explanations[key] = (task.record.resource_version, known)
         return known
 
-    def _account(self, task: Task, resource: Resource, job: ApplyOptions) -> DriftedObject | None:
+    def _read_and_explain(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
         key = task.target.key
-        body = make_body(task.target.manifest, job.owner, orphan=job.orphan)
+        body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
         try:
-            live = self._client.acting_as(job.user).get(resource.path(key.namespace, key.name)).value
+            live = self._client.acting_as(options.user).get(resource.path(key.namespace, key.name)).value
         except ApiError as error:
             return DriftedObject(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
         if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
             return None
-        return explain(key, live, body, names.field_manager(job.owner.name))
+        return explain(key, live, body, names.field_manager(options.owner.name))
 
     def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
         """Return the metadata, managedFields included, of one owner's objects of a kind."""

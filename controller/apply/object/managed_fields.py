@@ -1,4 +1,4 @@
-"""Curing an object of managedFields entries that make our apply fail, or leave behind what we do not want.
+"""Correcting the managedFields entries of an object that make our apply fail, or leave behind what we do not want.
 
 Entries are rewritten by a merge patch that names the resourceVersion that was read, so that no newer one is lost
  (README.md, Drift, Ownership, Replies). Which entries become which is pure; the functions that take a client send.

@@ -25,10 +25,10 @@ class _Batch:
     """What one caller has to send; its items are begun in order."""
 
     def __init__(
-        self, function: Callable[[Any], Any], items: Sequence[Any], haste: ConcurrencyLimit, *, shares: bool
+        self, function: Callable[[Any], Any], items: Sequence[Any], concurrency: ConcurrencyLimit, *, shares: bool
     ) -> None:
         self.function, self.items = function, items
-        self.haste, self.shares = haste, shares
+        self.concurrency, self.shares = concurrency, shares
         self.results: list[Any] = [None] * len(items)
         self.errors: dict[int, BaseException] = {}
         self.begun = self.ended = 0
@@ -36,7 +36,7 @@ class _Batch:
         self.over = threading.Event()
         self._context: Context = copy_context()
 
-    def look(self) -> None:
+    def release_caller(self) -> None:
         """Let the caller go on if all is over that was, or will be, begun."""
         if self.ended == len(self.items) or (self.cancelled and self.ended == self.begun):
             self.over.set()
@@ -54,12 +54,12 @@ class Pool:
 
     Args:
         workers: threads.
-        hastes: say how many of them may be busy for whom.
+        limits: say how many of them may be busy for whom.
         supervisor: keeps the threads alive.
     """
 
-    def __init__(self, workers: int, hastes: ConcurrencyLimits, supervisor: Supervisor) -> None:
-        self._workers, self._hastes = workers, hastes
+    def __init__(self, workers: int, limits: ConcurrencyLimits, supervisor: Supervisor) -> None:
+        self._workers, self._limits = workers, limits
         self._batches: deque[_Batch] = deque()
         self._busy: Counter[ConcurrencyLimit] = Counter()
         self._stopped = False
@@ -77,13 +77,13 @@ class Pool:
 
         Raises: the first error by that order; CancelledError if the pool was stopped.
         """
-        batch = _Batch(function, items, self._hastes.of(user), shares=user is not None)
+        batch = _Batch(function, items, self._limits.of(user), shares=user is not None)
         with self._changed:
             batch.cancelled = self._stopped
             if items and not self._stopped:
                 self._batches.append(batch)
                 self._changed.notify_all()
-            batch.look()
+            batch.release_caller()
         batch.over.wait()
         if batch.errors:
             raise batch.errors[min(batch.errors)]
@@ -98,7 +98,7 @@ class Pool:
             while self._batches:
                 batch = self._batches.popleft()
                 batch.cancelled = True
-                batch.look()
+                batch.release_caller()
             self._changed.notify_all()
 
     def _work(self) -> None:
@@ -118,10 +118,10 @@ class Pool:
             batch.run(index)
         finally:
             with self._changed:
-                self._busy[batch.haste] -= 1
+                self._busy[batch.concurrency] -= 1
                 self._busy += Counter()  # forgets who has nothing under way
                 batch.ended += 1
-                batch.look()
+                batch.release_caller()
                 self._changed.notify()
         return True
 
@@ -135,12 +135,12 @@ class Pool:
             index, batch.begun = batch.begun, batch.begun + 1
             if batch.begun < len(batch.items):
                 self._batches.append(batch)
-            self._busy[batch.haste] += 1
+            self._busy[batch.concurrency] += 1
             return batch, index
 
     def _first_that_may(self) -> _Batch | None:
         return next((batch for batch in self._batches if self._may_begin(batch)), None)
 
     def _may_begin(self, batch: _Batch) -> bool:
-        busy, free = self._busy[batch.haste], self._workers - self._busy.total()
-        return busy < batch.haste.limit and (busy < free or not batch.shares)
+        busy, free = self._busy[batch.concurrency], self._workers - self._busy.total()
+        return busy < batch.concurrency.limit and (busy < free or not batch.shares)

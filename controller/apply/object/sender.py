@@ -1,4 +1,4 @@
-"""Sending one object, and doing at once what its refusal asks for: judge again, heal, make its namespace.
+"""Sending one object, and recovering at once from a refusal: judge again, correct managed fields, make its namespace.
 
 Each of these is done once for an object and pass; what still fails then has its reason, and is tried again by the class
 of that (README.md, Replies). Runs on the threads of the pool, and asks nothing of it.
@@ -21,7 +21,7 @@ from controller.apply.drift.explanation import DriftedObject, explain
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, united, without
 from controller.apply.failures.missing_rights import MissingRightsError, for_apply
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
-from controller.apply.object import managed_fields as heal
+from controller.apply.object import managed_fields
 from controller.apply.object.concurrency import ConcurrencyLimits
 from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.release import is_shared, make_way, withdraw
@@ -50,10 +50,10 @@ class _ApplyRequest:
 
     task: Task
     resource: Resource
-    job: ApplyOptions
+    options: ApplyOptions
     client: Client
     """Acts as the account of the BundleDeployment."""
-    cured: frozenset[Recovery] = frozenset()
+    recoveries: frozenset[Recovery] = frozenset()
     """What was done about refusals already."""
 
     @property
@@ -63,12 +63,14 @@ class _ApplyRequest:
 
     @property
     def manager(self) -> str:
-        return names.field_manager(self.job.owner.name)
+        return names.field_manager(self.options.owner.name)
 
     def body(self) -> dict[str, Any]:
         target = self.task.target
         return (
-            dict(target.manifest) if target.bare else make_body(target.manifest, self.job.owner, orphan=self.job.orphan)
+            dict(target.manifest)
+            if target.bare
+            else make_body(target.manifest, self.options.owner, orphan=self.options.orphan)
         )
 
 
@@ -81,36 +83,36 @@ class Sender:
         discovery: Discovery,
         watches: Watches,
         retries: Retries,
-        looker: ObjectReader,
+        reader: ObjectReader,
         *,
-        hastes: ConcurrencyLimits,
+        limits: ConcurrencyLimits,
     ) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
-        self._looker, self._hastes = looker, hastes
+        self._reader, self._limits = reader, limits
 
-    def carry_out(self, task: Task, resource: Resource, job: ApplyOptions) -> Outcome:
+    def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
         """Do what a task says, now that nothing hinders it; no exception but a bug."""
-        client = self._client.acting_as(job.user)
-        return self._carry_out(_ApplyRequest(task=task, resource=resource, job=job, client=client))
+        client = self._client.acting_as(options.user)
+        return self._carry_out(_ApplyRequest(task=task, resource=resource, options=options, client=client))
 
-    def decide(self, task: Task, found: Record | ApiError | None, job: ApplyOptions) -> Task:
+    def decide(self, task: Task, found: Record | ApiError | None, options: ApplyOptions) -> Task:
         """Settle what a task means for an object that was looked at."""
         if isinstance(found, ApiError):
-            return self.refuse(task, found, job)
-        return decide_about(task.target, found, job)
+            return self.refuse(task, found, options)
+        return decide_about(task.target, found, options)
 
-    def refuse(self, task: Task, error: ApiError, job: ApplyOptions) -> Task:
+    def refuse(self, task: Task, error: ApiError, options: ApplyOptions) -> Task:
         """Leave an object alone that could not be read."""
-        failure = classify(error, task.target.key, install_namespace=job.install_namespace)
-        return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, job))
+        failure = classify(error, task.target.key, install_namespace=options.install_namespace)
+        return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, options))
 
-    def fail(self, task: Task, error: BundleError, job: ApplyOptions) -> Outcome:
+    def fail(self, task: Task, error: BundleError, options: ApplyOptions) -> Outcome:
         """Note a failure, and return it."""
-        self._retries.failed(job.owner.name, task.target.key, job.attempt(task.target), error)
-        about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
+        self._retries.failed(options.owner.name, task.target.key, options.attempt(task.target), error)
+        about = {"BundleDeployment": options.owner.name, "object": str(task.target.key)}
         log.warning("object not applied", extra={**about, "reason": error.reason.value, "problem": error.message})
         if error.reason in _NAMESPACE_GONE:  # so that it is looked at before the next try
-            job.ledger.used.pop(_namespace_of(task), None)
+            options.ledger.used.pop(_namespace_of(task), None)
         return Outcome(task=task, error=error, tried=True)
 
     def _carry_out(self, request: _ApplyRequest) -> Outcome:
@@ -121,47 +123,47 @@ class Sender:
             case Action.USE:
                 return Outcome(task=task)
             case Action.REFUSE:
-                return self.fail(task, task.refusal, request.job) if task.refusal else Outcome(task=task)
+                return self.fail(task, task.refusal, request.options) if task.refusal else Outcome(task=task)
             case Action.AWAIT:
                 return Outcome(task=task, error=_terminating(task))
             case _:
                 return self._send(request)
 
     def _send(self, request: _ApplyRequest) -> Outcome:
-        task, job = request.task, request.job
-        if not job.proceed():
+        task, options = request.task, request.options
+        if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
         try:
             return self._apply(request)
         except BundleError as error:
-            return self.fail(task, error, job)
+            return self.fail(task, error, options)
         except ApiError as error:
-            failure = classify(error, task.target.key, install_namespace=job.install_namespace)
+            failure = classify(error, task.target.key, install_namespace=options.install_namespace)
         try:
-            cured = None if failure.action in request.cured else self._cure(request, failure)
+            next_request = None if failure.recovery in request.recoveries else self._recover(request, failure)
         except ApiError as error:
-            failure, cured = classify(error, task.target.key, install_namespace=job.install_namespace), None
-        if cured is None:
-            return self.fail(task, self._error(failure, task, job), job)
-        return self._carry_out(replace(cured, cured=cured.cured | {failure.action}))
+            failure, next_request = classify(error, task.target.key, install_namespace=options.install_namespace), None
+        if next_request is None:
+            return self.fail(task, self._error(failure, task, options), options)
+        return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
 
     # what a refusal asks for
 
-    def _cure(self, request: _ApplyRequest, failure: ApplyFailure) -> _ApplyRequest | None:
+    def _recover(self, request: _ApplyRequest, failure: ApplyFailure) -> _ApplyRequest | None:
         """Do what may help against a refusal; returns what to send after that, None if there is nothing to be done.
 
         Raises: ApiError.
         """
-        match failure.action:
+        match failure.recovery:
             case Recovery.JUDGE_AGAIN:
                 # Not by the pool, of which this thread is one: all of them might wait for each other.
-                found = self._looker.read((request.task.target.key, request.resource), request.job.user)
-                return replace(request, task=self.decide(request.task, found, request.job))
+                found = self._reader.read((request.task.target.key, request.resource), request.options.user)
+                return replace(request, task=self.decide(request.task, found, request.options))
             case Recovery.MIGRATE_ENTRIES:
-                heal.migrate_entries(request.client, request.path, request.resource.api_version)
+                managed_fields.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
             case Recovery.TAKE_OVER_ITEMS:
-                taken = heal.take_over_items(request.client, request.path, request.body(), request.manager)
+                taken = managed_fields.take_over_items(request.client, request.path, request.body(), request.manager)
                 return request if taken else None
             case Recovery.CREATE_NAMESPACE:
                 return request if self._create_namespace(request) else None
@@ -170,25 +172,25 @@ class Sender:
 
     def _create_namespace(self, request: _ApplyRequest) -> bool:
         """Make the install namespace anew, which went since it was looked at, unless the bundle brings it."""
-        target = request.job.wanted.by_key.get(_namespace_of(request.task))
+        target = request.options.wanted.by_key.get(_namespace_of(request.task))
         if target is None or not target.bare:
             return False
         path = f"/api/v1/namespaces/{target.key.name}"
         request.client.apply(path, target.manifest, manager=request.manager, force=False)
         return True
 
-    def _error(self, failure: ApplyFailure, task: Task, job: ApplyOptions) -> BundleError:
-        if failure.action is Recovery.REFRESH_DISCOVERY:
-            return self._not_served(failure, task, job)
+    def _error(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
+        if failure.recovery is Recovery.REFRESH_DISCOVERY:
+            return self._not_served(failure, task, options)
         if failure.missing:
             return MissingRightsError(failure.message, failure.account, for_apply(failure.missing))
         return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
 
-    def _not_served(self, failure: ApplyFailure, task: Task, job: ApplyOptions) -> BundleError:
+    def _not_served(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
         """Tell a kind that is gone from one that is not served everywhere yet: with one server for under 0.3 s."""
         self._discovery.invalidate()
         message = f"{task.target.key}: waits until its kind is served"
-        if task.target.kind[::2] in job.wanted.resources:
+        if task.target.kind[::2] in options.wanted.resources:
             return BundleError(Reason.WAITING_FOR_CRD, message, retry_after=NOT_SERVED_YET_SECONDS)
         try:
             known = self._discovery.resource(task.target.kind)
@@ -201,26 +203,26 @@ class Sender:
     # the request
 
     def _apply(self, request: _ApplyRequest) -> Outcome:
-        task, job = request.task, request.job
+        task, options = request.task, request.options
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
             # From now on it is there, and ours: what is left to do is to be without what was only set at creation.
             return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
         warnings = self._inspect(request)
-        if not job.proceed():  # to look at many objects takes its time
+        if not options.proceed():  # to look at many objects takes its time
             return Outcome(task=task, error=out_of_date(task))
         body = self._prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
-        self._retries.succeeded(job.owner.name, task.target.key)
+        self._retries.succeeded(options.owner.name, task.target.key)
         warnings = (*reply.warnings, *warnings)
         if task.target.bare:
             return Outcome(task=task, tried=True, warnings=warnings)
-        about = {"BundleDeployment": job.owner.name, "object": str(task.target.key)}
+        about = {"BundleDeployment": options.owner.name, "object": str(task.target.key)}
         log.info("object applied", extra={**about, "action": task.action.value})
         record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
-        repaired = _is_repair(task, job) and not _was_idle(task, record)
+        repaired = _is_repair(task, options) and not _was_idle(task, record)
         if repaired:
-            job.ledger.repaired(task.target.key)
+            options.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
         return Outcome(task=task, error=error, tried=True, repaired=repaired, record=record, warnings=warnings)
 
@@ -234,22 +236,22 @@ class Sender:
         task = request.task
         if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK):
             return ()
-        return Inspector(request.client).inspect(request.path, task.target.manifest, request.job.crd_upgrade_safety)
+        return Inspector(request.client).inspect(request.path, task.target.manifest, request.options.crd_upgrade_safety)
 
     def _create_with_initial(self, request: _ApplyRequest) -> None:
         """Create an object with the fields that are then left alone, and give these up.
 
         Its digest is that of what is sent: should the next apply not come, the object is not as it is wanted.
         """
-        target, owner = request.task.target, request.job.owner
-        body = make_body(united(target.manifest, target.initial), owner, orphan=request.job.orphan)
+        target, owner = request.task.target, request.options.owner
+        body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
         self._send_apply(request, body, force=False)
 
     def _send_apply(self, request: _ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
-        reply = self._hastes.of(request.job.user).watch(
+        reply = self._limits.of(request.options.user).watch(
             lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
         )
-        owner = request.job.owner.name
+        owner = request.options.owner.name
         existed = not force and reply.status == HTTPStatus.OK
         if existed and not request.task.target.bare and is_shared(reply.value, owner):
             # Equal values are no conflict, and would make us owners of what was not judged (README.md, The request).
@@ -260,10 +262,10 @@ class Sender:
     def _prepare(self, request: _ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
         """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
         task, record = request.task, request.task.record
-        if _is_repair(task, request.job) and request.job.ledger.is_fought_over(task.target.key):
-            request.job.ledger.fights[task.target.key] = self._explain(request, body)
+        if _is_repair(task, request.options) and request.options.ledger.is_fought_over(task.target.key):
+            request.options.ledger.fights[task.target.key] = self._explain(request, body)
         try:
-            if task.target.leeway.paths:
+            if task.target.ignored.paths:
                 self._leave_fields(request)
             if task.action is Action.REPAIR:
                 self._take_strays(request, body)
@@ -279,7 +281,7 @@ class Sender:
     def _leave_fields(self, request: _ApplyRequest) -> None:
         target = request.task.target
         try:
-            heal.leave_fields(request.client, request.path, target.leeway.paths, request.job.owner.name)
+            managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
         except ValueError as error:
             raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
 
@@ -295,8 +297,8 @@ class Sender:
 
     def _take_strays(self, request: _ApplyRequest, body: dict[str, Any]) -> None:
         # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
-        if heal.has_keyed_items(body):
-            heal.take_over_items(request.client, request.path, body, request.manager)
+        if managed_fields.has_keyed_items(body):
+            managed_fields.take_over_items(request.client, request.path, body, request.manager)
 
     def _make_way(self, request: _ApplyRequest, record: Record) -> str:
         """Return the version to take an object back at."""
@@ -308,16 +310,16 @@ class Sender:
         """Drop the entries that our apply has left beside ours; to fail in that is no failure of the apply."""
         adopted = request.task.action is Action.TAKE_BACK
         try:
-            metadata = heal.drop_replaced_entries(
+            metadata = managed_fields.drop_replaced_entries(
                 request.client,
                 request.path,
                 value["metadata"],
-                request.job.owner.name,
+                request.options.owner.name,
                 adopted=adopted,
-                leaves=bool(request.task.target.leeway.paths),
+                leaves=bool(request.task.target.ignored.paths),
             )
         except ApiError as error:
-            about = {"BundleDeployment": request.job.owner.name, "object": str(request.task.target.key)}
+            about = {"BundleDeployment": request.options.owner.name, "object": str(request.task.target.key)}
             log.warning("entries of other field managers stay", extra={**about, "reply": str(error)})
             return value
         return {**value, "metadata": metadata}
@@ -327,9 +329,9 @@ class Sender:
         return project(value, key.group, key.kind, verdict)
 
 
-def _is_repair(task: Task, job: ApplyOptions) -> bool:
+def _is_repair(task: Task, options: ApplyOptions) -> bool:
     """Whether an apply puts right what somebody has changed or taken away."""
-    is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in job.ledger.left
+    is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in options.ledger.left
     return task.action is Action.REPAIR or is_lost
 
 

@@ -87,7 +87,7 @@ class Bench:
         return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.is_namespaced)
 
     def plan(self, targets: TargetSet) -> tuple[Plan, ApplyOptions]:
-        job = ApplyOptions(
+        options = ApplyOptions(
             user=self.user,
             owner=OWNER,
             orphan=False,
@@ -101,7 +101,7 @@ class Bench:
             proceed=self.proceed,
             crd_upgrade_safety=self.safety,
         )
-        return make_plan(job, (), self.watches.managed("foo")), job
+        return make_plan(options, (), self.watches.managed("foo")), options
 
     def run(self, *manifests: Any) -> dict[str, Outcome]:
         """Carry out one pass; returns the outcomes by name of the object."""

@@ -14,7 +14,7 @@ from controller.apply.possession import Named
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
-from tests.support.jobs import job_of
+from tests.support.apply_options import options_for
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 NAMESPACE_KEY = ObjectKey("", "Namespace", "", "shop")
@@ -47,8 +47,8 @@ class Case(NamedTuple):
 
 
 SITUATIONS = [
-    Case("an object that the watches do not know is looked at", None, Action.LOOK),
-    Case("one that was there before, too: somebody may have taken the label off", None, Action.LOOK, AS_LEFT),
+    Case("an object that the watches do not know is looked at", None, Action.READ),
+    Case("one that was there before, too: somebody may have taken the label off", None, Action.READ, AS_LEFT),
     Case("one as we left it is not touched", OURS, Action.NONE, AS_LEFT),
     Case("one of an earlier revision is applied", replace(OURS, applied_digest="old"), Action.APPLY),
     Case(
@@ -98,7 +98,7 @@ SITUATIONS = [
 
 
 def decided(record: Record | None, wanted: Target, ledger: Ledger, protection: str = "Prevent") -> Task:
-    return decide(wanted, record, job_of(wanted, ledger=ledger, collision_protection=protection))
+    return decide(wanted, record, options_for(wanted, ledger=ledger, collision_protection=protection))
 
 
 @pytest.mark.parametrize("case", SITUATIONS, ids=attrgetter("name"))
@@ -122,7 +122,7 @@ def test_under_another_collision_protection_it_is_taken() -> None:
 
 
 def test_what_was_looked_at_and_is_not_there_is_created() -> None:
-    task = decide_about(target(), None, job_of(target()))
+    task = decide_about(target(), None, options_for(target()))
     assert task.action is Action.CREATE
 
 
@@ -163,8 +163,8 @@ def plan(
 ) -> Plan:
     """Return the plan for one whose older revisions name all that is observed, or nothing."""
     older = {record.key: NAMED for record in observed} if named else {}
-    job = job_of(*targets, orphan=orphan, installed=installed, older=older)
-    return make_plan(job, leftovers, {record.key: record for record in observed})
+    options = options_for(*targets, orphan=orphan, installed=installed, older=older)
+    return make_plan(options, leftovers, {record.key: record for record in observed})
 
 
 def test_steps_are_in_the_order_of_applying_and_tasks_in_that_of_the_bundle() -> None:
@@ -195,7 +195,7 @@ ENDLESS = target(JOB.key, manifest={"apiVersion": "batch/v1", "kind": "Job", "sp
 
 class Finished(NamedTuple):
     name: str
-    job: Target
+    options: Target
     expect: Action
     installed: bool = True
     leftover: bool = False
@@ -203,15 +203,15 @@ class Finished(NamedTuple):
 
 FINISHED = [
     Finished("a Job that its TTL has removed is not run again", JOB, Action.NONE),
-    Finished("before the revision is installed it is run", JOB, Action.LOOK, installed=False),
-    Finished("one without a TTL was removed by somebody", ENDLESS, Action.LOOK),
+    Finished("before the revision is installed it is run", JOB, Action.READ, installed=False),
+    Finished("one without a TTL was removed by somebody", ENDLESS, Action.READ),
     Finished("one of the revision before is done with, too", JOB, Action.NONE, installed=False, leftover=True),
 ]
 
 
 @pytest.mark.parametrize("case", FINISHED, ids=attrgetter("name"))
 def test_what_is_done_about_a_job_that_is_gone(case: Finished) -> None:
-    made = plan(leftovers=(case.job,)) if case.leftover else plan(case.job, installed=case.installed)
+    made = plan(leftovers=(case.options,)) if case.leftover else plan(case.options, installed=case.installed)
     assert [task.action for task in made.tasks] == [case.expect]
 
 
@@ -256,7 +256,7 @@ PROPERTIES = [
     Property("not ours, and used", Action.USE, writes=False, upgrades=False),
     Property("refused", Action.REFUSE, writes=False, upgrades=False),
     Property("awaited", Action.AWAIT, writes=False, upgrades=False),
-    Property("to be looked at", Action.LOOK, writes=True, upgrades=False),
+    Property("to be looked at", Action.READ, writes=True, upgrades=False),
     Property("to be compared", Action.COMPARE, writes=True, upgrades=False),
     Property("to be repaired", Action.REPAIR, writes=True, upgrades=False, drift=True),
     Property("to be applied", Action.APPLY, writes=True, upgrades=True),

@@ -25,7 +25,7 @@ def outcome(action: Action, **changes: Any) -> Outcome:
     return Outcome(**{"task": task, "tried": True, **changes})
 
 
-def job(*, left: bool) -> ApplyOptions:
+def options(*, left: bool) -> ApplyOptions:
     ledger = SimpleNamespace(left={KEY: Left("d", "h")} if left else {})
     return cast("ApplyOptions", SimpleNamespace(ledger=ledger))
 
@@ -50,18 +50,18 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_counts_as_drift(case: Case) -> None:
-    assert Drifting().repair([case.outcome], job(left=case.left)) == case.expect
+    assert Drifting().repair([case.outcome], options(left=case.left)) == case.expect
 
 
 def test_a_repair_that_fails_again_and_again_is_detected_once() -> None:
     drifting = Drifting()
-    found = [drifting.repair([outcome(Action.REPAIR, error=REFUSED)], job(left=True)) for _ in range(3)]
+    found = [drifting.repair([outcome(Action.REPAIR, error=REFUSED)], options(left=True)) for _ in range(3)]
     assert found == [(1, 0), (0, 0), (0, 0)]
-    assert drifting.repair([outcome(Action.REPAIR)], job(left=True)) == (0, 1)
-    assert drifting.repair([outcome(Action.REPAIR)], job(left=True)) == (1, 1)
+    assert drifting.repair([outcome(Action.REPAIR)], options(left=True)) == (0, 1)
+    assert drifting.repair([outcome(Action.REPAIR)], options(left=True)) == (1, 1)
 
 
 def test_what_is_seen_while_paused_is_not_detected_anew_when_it_is_repaired() -> None:
     drifting = Drifting()
     assert [drifting.see([KEY]), drifting.see([KEY])] == [1, 0]
-    assert drifting.repair([outcome(Action.REPAIR)], job(left=True)) == (0, 1)
+    assert drifting.repair([outcome(Action.REPAIR)], options(left=True)) == (0, 1)

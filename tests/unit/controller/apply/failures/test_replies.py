@@ -53,7 +53,7 @@ class Case(NamedTuple):
     reason: Reason
     said: str
     key: ObjectKey = CONFIG_MAP
-    action: Recovery = Recovery.NONE
+    recovery: Recovery = Recovery.NONE
 
 
 NOT_TYPED = "failed to create typed patch object (shop/a; apps/v1, Kind=Deployment): "
@@ -157,7 +157,7 @@ SERVER_ERRORS = [
         _status(500, ".spec.x: field not declared in schema"),
         Reason.REFUSED,
         "a field manager's entry is of a version that lacks a field; let that manager write the object again",
-        action=Recovery.MIGRATE_ENTRIES,
+        recovery=Recovery.MIGRATE_ENTRIES,
     ),
     Case(
         "larger than etcd takes",
@@ -319,21 +319,21 @@ OTHERS = [
         _status(404, 'namespaces "shop" not found', "NotFound"),
         Reason.NAMESPACE_NOT_FOUND,
         'namespace "shop" does not exist; create it, or add it to the bundle',
-        action=Recovery.CREATE_NAMESPACE,
+        recovery=Recovery.CREATE_NAMESPACE,
     ),
     Case(
         "a kind that is not served",
         reply_error(404, {}, b"404 page not found\n"),
         Reason.KIND_NOT_SERVED,
         "the cluster does not serve its kind; install what serves it",
-        action=Recovery.REFRESH_DISCOVERY,
+        recovery=Recovery.REFRESH_DISCOVERY,
     ),
     Case(
         "the same, said by an aggregated API",
         _status(404, "the server could not find the requested resource", "NotFound"),
         Reason.KIND_NOT_SERVED,
         "the cluster does not serve its kind; install what serves it",
-        action=Recovery.REFRESH_DISCOVERY,
+        recovery=Recovery.REFRESH_DISCOVERY,
     ),
     Case(
         "a role that a binding refers to",
@@ -346,7 +346,7 @@ OTHERS = [
         _status(409, f'Operation cannot be fulfilled on configmaps "a": {PLANTED}', "Conflict"),
         Reason.API_UNAVAILABLE,
         "was changed meanwhile; it is tried again",
-        action=Recovery.JUDGE_AGAIN,
+        recovery=Recovery.JUDGE_AGAIN,
     ),
     Case(
         "fields that others hold",
@@ -358,7 +358,7 @@ OTHERS = [
         ),
         Reason.COLLISION,
         "exists already, and others hold a; b",
-        action=Recovery.JUDGE_AGAIN,
+        recovery=Recovery.JUDGE_AGAIN,
     ),
     Case(
         "credentials that do not count",
@@ -434,7 +434,7 @@ INVALID = [
         _invalid(("Duplicate", "spec.ports[1].name", f'Duplicate value: "{PLANTED}"')),
         Reason.REFUSED,
         "spec.ports[1].name: duplicate value",
-        action=Recovery.TAKE_OVER_ITEMS,
+        recovery=Recovery.TAKE_OVER_ITEMS,
     ),
     Case(
         "a second controller",
@@ -447,7 +447,7 @@ INVALID = [
         ),
         Reason.COLLISION,
         "is controlled by another object",
-        action=Recovery.JUDGE_AGAIN,
+        recovery=Recovery.JUDGE_AGAIN,
     ),
     Case(
         "a ConfigMap over 1 MiB",
@@ -488,7 +488,7 @@ IMMUTABLE = [
 @pytest.mark.parametrize("case", [*DENIALS, *SERVER_ERRORS, *FORBIDDEN, *OTHERS, *INVALID], ids=attrgetter("name"))
 def test_what_a_reply_means(case: Case) -> None:
     failure = _classify(case.error, case.key)
-    assert (failure.reason, _said(failure), failure.action) == (case.reason, case.said, case.action)
+    assert (failure.reason, _said(failure), failure.recovery) == (case.reason, case.said, case.recovery)
     assert PLANTED not in failure.message
 
 

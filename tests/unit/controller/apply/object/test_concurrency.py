@@ -16,7 +16,7 @@ GONE = ApiError(404, "NotFound", "gone")
 
 
 @pytest.fixture
-def haste(clock: Clock) -> ConcurrencyLimit:
+def concurrency(clock: Clock) -> ConcurrencyLimit:
     return ConcurrencyLimit(8, clock)
 
 
@@ -38,7 +38,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_how_many_requests_may_be_under_way(case: Case, haste: ConcurrencyLimit, clock: Clock) -> None:
+def test_how_many_requests_may_be_under_way(case: Case, concurrency: ConcurrencyLimit, clock: Clock) -> None:
     limits = []
     for seconds, error in case.replies:
         clock.now += 1
@@ -51,27 +51,27 @@ def test_how_many_requests_may_be_under_way(case: Case, haste: ConcurrencyLimit,
 
         if error:
             with pytest.raises(ApiError):
-                haste.watch(send)
+                concurrency.watch(send)
         else:
-            assert haste.watch(send) == "reply"
-        limits.append(haste.limit)
+            assert concurrency.watch(send) == "reply"
+        limits.append(concurrency.limit)
     assert limits == case.limits
 
 
-def test_what_was_in_flight_together_counts_once(haste: ConcurrencyLimit) -> None:
+def test_what_was_in_flight_together_counts_once(concurrency: ConcurrencyLimit) -> None:
     for _ in range(8):
-        haste.learn(seconds=0.01, refused=True)
-    assert haste.limit == 4
+        concurrency.learn(seconds=0.01, refused=True)
+    assert concurrency.limit == 4
 
 
-def test_what_does_not_change_it_holds_no_change_up(haste: ConcurrencyLimit) -> None:
-    haste.learn(seconds=0.01, refused=False)
-    haste.learn(seconds=0.01, refused=True)
-    assert haste.limit == 4
+def test_what_does_not_change_it_holds_no_change_up(concurrency: ConcurrencyLimit) -> None:
+    concurrency.learn(seconds=0.01, refused=False)
+    concurrency.learn(seconds=0.01, refused=True)
+    assert concurrency.limit == 4
 
 
 def test_what_slows_one_tenant_slows_no_other(clock: Clock) -> None:
-    hastes = ConcurrencyLimits(8, clock)
+    limits = ConcurrencyLimits(8, clock)
     ann, hers, ben = (User.service_account(*name) for name in (("ann", "a"), ("ann", "b"), ("ben", "a")))
-    hastes.of(ann).learn(seconds=0.01, refused=True)
-    assert [hastes.of(user).limit for user in (ann, hers, ben, None)] == [4, 4, 8, 8]
+    limits.of(ann).learn(seconds=0.01, refused=True)
+    assert [limits.of(user).limit for user in (ann, hers, ben, None)] == [4, 4, 8, 8]

@@ -17,8 +17,8 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, key_of
 from controller.processes.supervision import Supervisor
+from tests.support.apply_options import options_for
 from tests.support.fake_cluster import CONFIG_MAPS, SECRETS, FakeCluster
-from tests.support.jobs import job_of
 
 OWNER = Owner("foo", "uid-foo")
 MAPS = "/api/v1/namespaces/shop/configmaps"
@@ -39,7 +39,7 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def looker(cluster: FakeCluster, pool: Pool) -> ObjectReader:
+def reader(cluster: FakeCluster, pool: Pool) -> ObjectReader:
     return ObjectReader(cluster.client, pool)
 
 
@@ -59,18 +59,18 @@ def maps(*names_: str) -> list[tuple[ObjectKey, Resource]]:
 # what is there
 
 
-def test_a_few_objects_are_read_one_by_one(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_a_few_objects_are_read_one_by_one(reader: ObjectReader, cluster: FakeCluster) -> None:
     cluster.put(config_map("a"))
-    found = looker.look(maps("a", "b"), None)
+    found = reader.read_all(maps("a", "b"), None)
     assert isinstance(found[key("a")], Record)
     assert found[key("b")] is None
     assert sorted(cluster.requests) == [f"GET {MAPS}/a", f"GET {MAPS}/b"]
 
 
-def test_many_objects_of_a_namespace_take_one_list(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_many_objects_of_a_namespace_take_one_list(reader: ObjectReader, cluster: FakeCluster) -> None:
     for name in "abx":
         cluster.put(config_map(name))
-    found = looker.look(maps(*"abcd"), None)
+    found = reader.read_all(maps(*"abcd"), None)
     assert {each.name: record is not None for each, record in found.items()} == {
         "a": True, "b": True, "c": False, "d": False
     }  # fmt: skip
@@ -78,41 +78,41 @@ def test_many_objects_of_a_namespace_take_one_list(looker: ObjectReader, cluster
 
 
 def test_what_is_beyond_the_first_page_is_read_one_by_one(
-    looker: ObjectReader, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    reader: ObjectReader, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abcd":
         cluster.put(config_map(name))
     page = cluster.list_page
     monkeypatch.setattr(cluster, "list_page", lambda path, **options: page(path, **options, limit=3))
-    assert all(looker.look(maps(*"abcd"), None).values())
+    assert all(reader.read_all(maps(*"abcd"), None).values())
     assert cluster.requests == [f"LIST {MAPS}", f"GET {MAPS}/d"]
 
 
-def test_where_listing_is_not_allowed_each_is_read(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_where_listing_is_not_allowed_each_is_read(reader: ObjectReader, cluster: FakeCluster) -> None:
     cluster.put(config_map("a"))
     cluster.faults[f"LIST {MAPS}"] = [DENIED]
-    found = looker.look(maps(*"abcd"), None)
+    found = reader.read_all(maps(*"abcd"), None)
     assert [name for name in "abcd" if found[key(name)]] == ["a"]
     assert len(cluster.requests) == 5
 
 
-def test_namespaces_and_kinds_are_looked_at_apart(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_namespaces_and_kinds_are_looked_at_apart(reader: ObjectReader, cluster: FakeCluster) -> None:
     wanted = [(key(name, namespace), CONFIG_MAPS) for namespace in ("x", "y") for name in "ab"]
     wanted += [(ObjectKey("", "Secret", "x", name), SECRETS) for name in "ab"]
     assert len(wanted) > LIST_FROM
-    assert set(looker.look(wanted, None).values()) == {None}
+    assert set(reader.read_all(wanted, None).values()) == {None}
     assert all(request.startswith("GET ") for request in cluster.requests)
 
 
-def test_what_may_not_be_read_keeps_its_error(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_what_may_not_be_read_keeps_its_error(reader: ObjectReader, cluster: FakeCluster) -> None:
     cluster.faults[f"GET {MAPS}/a"] = [DENIED]
-    found = looker.look(maps("a", "b"), None)
+    found = reader.read_all(maps("a", "b"), None)
     assert found[key("a")] is DENIED
     assert found[key("b")] is None
 
 
-def test_nothing_wanted_is_nothing_asked(looker: ObjectReader, cluster: FakeCluster) -> None:
-    assert looker.look([], None) == {}
+def test_nothing_wanted_is_nothing_asked(reader: ObjectReader, cluster: FakeCluster) -> None:
+    assert reader.read_all([], None) == {}
     assert not cluster.requests
 
 
@@ -131,8 +131,8 @@ def apply(cluster: FakeCluster, manifest: dict[str, Any]) -> str:
     return path
 
 
-def compare(looker: ObjectReader, *manifests: dict[str, Any]) -> list[bool | ApiError]:
-    found = looker.compare([task(each) for each in manifests], job_of())
+def compare(reader: ObjectReader, *manifests: dict[str, Any]) -> list[bool | ApiError]:
+    found = reader.compare([task(each) for each in manifests], options_for())
     return [found[key_of(each)] for each in manifests]
 
 
@@ -170,41 +170,41 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_whether_an_object_is_as_the_revision_has_it(case: Case, looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_whether_an_object_is_as_the_revision_has_it(case: Case, reader: ObjectReader, cluster: FakeCluster) -> None:
     case.change(cluster, apply(cluster, config_map("a")))
-    assert compare(looker, config_map("a")) == [case.same]
+    assert compare(reader, config_map("a")) == [case.same]
     assert len(cluster.requests) == case.requests
 
 
-def test_all_objects_of_a_kind_take_one_list_over_all_namespaces(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_all_objects_of_a_kind_take_one_list_over_all_namespaces(reader: ObjectReader, cluster: FakeCluster) -> None:
     manifests = [config_map(name, namespace) for namespace in ("x", "y") for name in "ab"]
     for manifest in manifests:
         apply(cluster, manifest)
     theirs = config_map("theirs")
     theirs["metadata"]["labels"] = {names.OWNER_LABEL: "bar"}
     cluster.put(theirs)
-    assert compare(looker, *manifests) == [True] * 4
+    assert compare(reader, *manifests) == [True] * 4
     assert cluster.requests == ["LIST /api/v1/configmaps"]
 
 
 def test_what_cannot_be_read_now_is_no_reason_to_apply_everything_again(
-    looker: ObjectReader, cluster: FakeCluster
+    reader: ObjectReader, cluster: FakeCluster
 ) -> None:
     apply(cluster, config_map("a"))
     cluster.faults["LIST /api/v1/configmaps"] = [BROKEN]
-    assert compare(looker, config_map("a")) == [BROKEN]
+    assert compare(reader, config_map("a")) == [BROKEN]
 
 
 def test_what_was_wiped_and_cannot_be_read_now_is_not_applied_again_either(
-    looker: ObjectReader, cluster: FakeCluster
+    reader: ObjectReader, cluster: FakeCluster
 ) -> None:
     path = apply(cluster, config_map("a"))
     wipe(cluster, path)
     cluster.faults[f"GET {path}"] = [BROKEN]
-    assert compare(looker, config_map("a")) == [BROKEN]
+    assert compare(reader, config_map("a")) == [BROKEN]
 
 
-def test_what_may_not_be_listed_is_applied_once(looker: ObjectReader, cluster: FakeCluster) -> None:
+def test_what_may_not_be_listed_is_applied_once(reader: ObjectReader, cluster: FakeCluster) -> None:
     apply(cluster, config_map("a"))
     cluster.faults["LIST /api/v1/configmaps"] = [DENIED]
-    assert compare(looker, config_map("a")) == [False]
+    assert compare(reader, config_map("a")) == [False]

@@ -17,13 +17,13 @@ CALLER = ContextVar("caller", default="")
 
 
 @pytest.fixture
-def hastes() -> ConcurrencyLimits:
+def limits() -> ConcurrencyLimits:
     return ConcurrencyLimits(2, lambda: 0.0)
 
 
 @pytest.fixture
-def pool(hastes: ConcurrencyLimits) -> Iterator[Pool]:
-    made = Pool(2, hastes, Supervisor())
+def pool(limits: ConcurrencyLimits) -> Iterator[Pool]:
+    made = Pool(2, limits, Supervisor())
     yield made
     made.stop()
 
@@ -66,8 +66,8 @@ def test_who_has_little_to_send_does_not_wait_for_who_has_much(pool: Pool) -> No
     assert gate.begun.index("few") <= 3
 
 
-def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, hastes: ConcurrencyLimits) -> None:
-    hastes.of(None).learn(seconds=0.01, refused=True)
+def test_no_more_are_under_way_than_the_server_can_do_with(pool: Pool, limits: ConcurrencyLimits) -> None:
+    limits.of(None).learn(seconds=0.01, refused=True)
     most: list[int] = []
     pool.run(lambda _: most.append(pool._busy.total()), range(10))
     assert set(most) == {1}

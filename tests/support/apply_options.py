@@ -12,7 +12,7 @@ from controller.apply.targets import Target, TargetSet
 OWNER = Owner("foo", "uid-foo")
 
 
-def job_of(*targets: Target, **changes: Any) -> ApplyOptions:
+def options_for(*targets: Target, **changes: Any) -> ApplyOptions:
     """Return a job for these targets."""
     wanted = TargetSet(
         revision="sha256:aa",
