@@ -121,7 +121,7 @@ class _Dispatcher:
             self.reconciler.retry_objects(name)
         self._queue.add(name)
 
-    def cluster_changed(self, kind: str) -> None:  # noqa: ARG002 - whatever it was
+    def cluster_changed(self) -> None:
         for name in self.reconciler.end_waits() if self.reconciler else []:
             self._queue.add(name)
 

@@ -152,8 +152,8 @@ def test_a_change_of_health_alone_waits_a_little_for_others(noted: Noted) -> Non
 
 def test_a_change_of_the_cluster_ends_waits(noted: Noted) -> None:
     dispatcher = module._Dispatcher(noted)
-    dispatcher.cluster_changed("Namespace")
+    dispatcher.cluster_changed()
     assert not noted.noted
     dispatcher.reconciler = Waiting()  # type: ignore[assignment]
-    dispatcher.cluster_changed("Namespace")
+    dispatcher.cluster_changed()
     assert noted.noted == [("a", 0.0), ("b", 0.0)]

@@ -11,6 +11,7 @@ from api import names
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health import HEALTHY, NOT_OBSERVED
+from controller.observe.managed.kind_watch import KindWatch
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from hack.control_plane.waiting import wait_for
@@ -45,8 +46,8 @@ class Told:
     def objects_changed(self, name: str, *, urgent: bool) -> None:
         self._note(f"{'objects' if urgent else 'health'} {name}")
 
-    def cluster_changed(self, kind: str) -> None:
-        self._note(f"cluster {kind}")
+    def cluster_changed(self) -> None:
+        self._note("cluster")
 
     def _note(self, text: str) -> None:
         with self._lock:
@@ -290,12 +291,12 @@ EVENTS = [
     Event(
         "one that is gone is urgent, and may end the wait of another",
         lambda w: w.api.delete(MAPS, "a"),
-        ["objects shop", "cluster ConfigMap"],
+        ["objects shop", "cluster"],
     ),
     Event(
         "one that changes hands concerns both",
         lambda w: w.managed("bar"),
-        ["objects bar", "objects shop", "cluster ConfigMap"],
+        ["objects bar", "objects shop", "cluster"],
     ),
     Event(
         "one that was made again under its name concerns its owner",
@@ -399,12 +400,18 @@ def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) ->
     world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed anew")
 
 
+def watch_of(world: World, kind: GroupVersionKind) -> KindWatch:
+    watch = world.watches._registry.find((kind.group, kind.kind))
+    assert watch is not None
+    return watch
+
+
 def test_what_a_watch_tells_after_its_end_is_not_kept(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
-    ended = world.watches._kinds["", "ConfigMap"].reflector
+    ended = watch_of(world, CONFIG_MAP).reflector
     world.watches.need_only("shop", [WORKLOAD])
-    world.watches._index(KEY, ended)
+    world.watches._registry.file(KEY, ended)
     assert world.watches.managed("shop") == {}
 
 
@@ -544,7 +551,8 @@ def test_a_claim_is_judged_by_its_storage_class_and_again_when_that_changes(worl
 
 def changes_while_listing(world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
     """Have something change just after the first object of a list was judged."""
-    project_object = world.watches._project
+    projection = world.watches._kinds._projection
+    project_object = projection.project
 
     def judge(*args: Any, **options: Any) -> Record:
         monkeypatch.undo()
@@ -552,7 +560,7 @@ def changes_while_listing(world: World, monkeypatch: pytest.MonkeyPatch, change:
         change()
         return record
 
-    monkeypatch.setattr(world.watches, "_project", judge)
+    monkeypatch.setattr(projection, "project", judge)
 
 
 def test_a_storage_class_that_changes_while_claims_are_listed_counts(
@@ -683,7 +691,7 @@ def test_a_definition_that_comes_makes_its_kind_known(world: World) -> None:
     world.wait(lambda: not world.api.watch_faults, "it is not served")
     world.managed(path=WIDGETS)
     define(world)
-    heard = world.hear("cluster CustomResourceDefinition")
+    heard = world.hear("cluster")
     assert "INVALIDATE" in world.cluster.requests
     world.wait(lambda: world.watches.managed("shop"), f"its objects are known; heard {heard}")
 
@@ -696,7 +704,7 @@ def test_who_has_objects_of_a_kind_is_told_when_its_definition_comes_later_than_
     assert world.watches.need("shop", [WIDGET.gvk]) == []
     assert (world.watches.is_blind("shop"), world.watches.is_blind("other")) == (True, False)
     define(world)
-    heard = world.hear("cluster CustomResourceDefinition")
+    heard = world.hear("cluster")
     assert [text for text in heard if text.startswith("objects")] == ["objects shop"]
     world.watches.need("shop", [WIDGET.gvk])
     world.wait(lambda: world.watches.managed("shop"), "its objects are known")
@@ -709,13 +717,13 @@ def test_who_has_objects_of_an_aggregated_kind_is_told_when_its_service_changes(
     world.know(CONFIG_MAP, name="other")
     world.watches.need("shop", [WIDGET.gvk])
     world.api.put(SERVICES, "v1.other.com")
-    assert "objects shop" not in world.hear("cluster APIService")
+    assert "objects shop" not in world.hear("cluster")
     world.api.put(SERVICES, "v1.example.com")
-    assert [text for text in world.hear("cluster APIService") if text.startswith("objects")] == ["objects shop"]
+    assert [text for text in world.hear("cluster") if text.startswith("objects")] == ["objects shop"]
 
 
 def test_a_namespace_ends_waits_and_has_nothing_to_do_with_discovery(world: World) -> None:
     world.start()
     world.api.put("/api/v1/namespaces", "shop")
-    world.hear("cluster Namespace")
+    world.hear("cluster")
     assert not world.cluster.requests

@@ -1,0 +1,132 @@
+"""BundleDeployments as they were seen last, those that this release cannot read among them.
+
+Not here: what a change of one leads to (watches.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from api import names
+from api.v1alpha2.types import BundleDeployment
+from controller.kube.client import Client
+from controller.kube.resources import DEPLOYMENTS
+from controller.kube.watch import Reflector
+
+log = logging.getLogger(__name__)
+
+HealthCheck = Mapping[str, Any]
+"""One of `spec.healthChecks` as it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenDeployment:
+    """A BundleDeployment as it was seen last; `deployment` is None where this release cannot read it."""
+
+    name: str
+    uid: str
+    resource_version: str
+    deployment: BundleDeployment | None
+    checks: tuple[HealthCheck, ...] = ()
+    namespace: str = ""
+
+
+class SeenDeployments:
+    """Thread-safe: the BundleDeployments of the cluster, watched.
+
+    Args:
+        changed: gets what one was before and is now, on the thread of the watch.
+        synced: called there once all are known.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        changed: Callable[[SeenDeployment | None, SeenDeployment | None], None],
+        synced: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self.reflector = Reflector[SeenDeployment](
+            client, DEPLOYMENTS.path(), project=see, on_change=changed, on_synced=synced
+        )
+
+    def get(self, name: str) -> SeenDeployment | None:
+        """Return a BundleDeployment; None if there is none."""
+        return self.reflector.get(("", name))
+
+    def readable(self) -> list[BundleDeployment]:
+        """Return all that can be read, in no order."""
+        return [seen.deployment for seen in self.reflector.records() if seen.deployment]
+
+    def names(self) -> set[str]:
+        """Return the names of all, of unreadable ones, too."""
+        return {seen.name for seen in self.reflector.records()}
+
+    def checks_of(self, name: str) -> tuple[HealthCheck, ...]:
+        """Return the health checks of one."""
+        seen = self.get(name)
+        return seen.checks if seen else ()
+
+    def all_checks(self) -> list[HealthCheck]:
+        """Return the health checks of all."""
+        return [check for seen in self.reflector.records() for check in seen.checks]
+
+    def changed_checks(self, old: SeenDeployment | None, new: SeenDeployment) -> list[HealthCheck]:
+        """Return the health checks that were added or removed: `new` may be older than what is known by now."""
+        before, now = old.checks if old else (), self.checks_of(new.name)
+        return [check for check in (*new.checks, *before) if (check in now) != (check in before)]
+
+    def learn(self, manifest: Mapping[str, Any]) -> None:
+        """Keep what a reply to a write said, if it is newer."""
+        self.reflector.learn(see(dict(manifest)))
+
+    def forget(self, name: str, uid: str) -> None:
+        """Keep no longer the one of this name and UID: a reply to a write said that it is gone."""
+        self.reflector.forget(("", name), uid)
+
+    def catch_up(self) -> None:
+        """List all once more: what somebody else wrote a moment ago may not have arrived yet.
+
+        Raises: ApiError.
+        """
+        for manifest in self._client.list(DEPLOYMENTS.path()):
+            self.learn(manifest)
+
+
+def see(manifest: dict[str, Any]) -> SeenDeployment:
+    """Return what is kept of a BundleDeployment as the API server sent it; logs why one cannot be read."""
+    metadata = manifest["metadata"]
+    try:
+        deployment = BundleDeployment.model_validate(manifest)
+    except ValidationError as error:
+        details = error.errors(include_input=False, include_url=False)
+        log.warning(
+            "BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": str(details[0])}
+        )
+        deployment = None
+    checks = deployment.spec.health_checks if deployment else ()
+    return SeenDeployment(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        deployment=deployment,
+        checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
+    )
+
+
+def asks_for_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
+    """Return whether a change is one to reconcile; the controller's own writes to status are not."""
+    return old is None or new is None or _pass_inputs(old) != _pass_inputs(new)
+
+
+def _pass_inputs(seen: SeenDeployment) -> tuple[object, ...]:
+    if seen.deployment is None:
+        return (seen.uid,)
+    metadata = seen.deployment.metadata
+    orders = tuple(metadata.annotations.get(name) for name in names.ORDERS)
+    return (seen.uid, metadata.generation, orders, tuple(metadata.finalizers), metadata.deletion_timestamp is None)

@@ -1,0 +1,172 @@
+"""Kinds of managed objects: each that a BundleDeployment requires is watched once for all, as long as one requires it.
+
+A kind is watched by the owner label, as metadata unless the health of its objects asks for more. A kind that the
+cluster does not serve has no objects; who requires it is told when it may be served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from api import names
+from controller.kube.client import ApiError, Client
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.watch import Reflector
+from controller.observe.definitions import Definition
+from controller.observe.deployments import HealthCheck
+from controller.observe.health import UNBOUND, concerns
+from controller.observe.listener import Listener
+from controller.observe.managed.kind_watch import GroupKind, KindWatch, group_kind_of
+from controller.observe.managed.objects import ManagedObjects
+from controller.observe.managed.projection import CLAIM, Projection
+from controller.observe.managed.registry import Registry
+from controller.observe.managed.served_kinds import ServedKinds
+from controller.observe.records import Record
+
+
+class ManagedKinds:
+    """Thread-safe."""
+
+    def __init__(
+        self,
+        client: Client,
+        registry: Registry,
+        objects: ManagedObjects,
+        *,
+        served: ServedKinds,
+        projection: Projection,
+        listener: Listener,
+    ) -> None:
+        self._client, self._registry, self._objects = client, registry, objects
+        self._served, self._projection, self._listener = served, projection, listener
+
+    def require(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
+        """Watch these kinds for a BundleDeployment, too.
+
+        Returns: the kinds whose first list is under way.
+        Raises: ApiError if discovery does not answer.
+        """
+        wanted = {group_kind_of(kind): kind for kind in kinds}
+        missing = self._registry.require(name, wanted.keys())
+        unwatched = [kind for group_kind, kind in wanted.items() if group_kind in missing]
+        pending = [kind for kind in unwatched if not self._projection.can_judge(kind)]
+        ready = [kind for kind in unwatched if kind not in pending]
+        served = [(kind, resource) for kind in ready if (resource := self._served.find(kind))]  # may take a request
+        watches = self._registry.start(served, wanted, self._open)
+        for group_kind, watch in watches.items():
+            if not watch.full and not watch.awaited and self._projection.checks_read_full(name, group_kind):
+                self._relist(watch, awaited=True)
+        return [kind.kind for kind in pending] + [watch.kind.kind for watch in watches.values() if not watch.known]
+
+    def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
+        """Watch these kinds for a BundleDeployment of which nobody said yet what it requires.
+
+        Raises: ApiError if discovery does not answer.
+        """
+        if not self._registry.is_noted(name):
+            self.require(name, kinds)
+
+    def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
+        """Return the kinds whose objects nobody knows, as they cannot be listed; see `Watches.find_unknown`.
+
+        Raises: ApiError.
+        """
+        wanted = list(kinds)
+        if self._registry.is_blind(name):
+            self._served.refresh()
+            self.require(name, wanted)
+        failing = self._served.failed_groups()
+        return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
+
+    def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:
+        if watch := self._registry.find(group_kind_of(kind)):
+            return not (watch.reflector.synced or watch.reflector.denied)
+        return kind.group in failing and self._served.find(kind) is None
+
+    def is_unseen(self, group: str, kind: str) -> bool:
+        """Return whether the objects of a kind are not seen, since the controller may not list it."""
+        watch = self._registry.find((group, kind))
+        error = watch.reflector.last_error if watch and watch.reflector.denied else None
+        return error is not None and error.status == HTTPStatus.FORBIDDEN
+
+    def _open(self, kind: GroupVersionKind, resource: Resource) -> KindWatch:
+        full = self._projection.reads_full(kind)
+        reflector = Reflector[Record](
+            self._client,
+            resource.path(),
+            label_selector=names.OWNER_LABEL,
+            metadata=not full,
+            project=lambda manifest: self._projection.project(manifest, resource, full=full),
+            on_change=self._objects.changed,
+            on_synced=lambda: self._listed(watch),
+            on_failed=lambda: self.tell_requiring(watch.group_kind),
+        )
+        watch = KindWatch(kind=kind, resource=resource, full=full, reflector=reflector)
+        return watch
+
+    def _listed(self, watch: KindWatch) -> None:
+        """Let a watch that knows all take over from the one before it, if there is one."""
+        if before := self._registry.take_over(watch):
+            before.reflector.stop()
+            filed = self._registry.filed_of(watch.group_kind)
+            for key in filed | {record.key for record in watch.reflector.records()}:
+                self._objects.refile(key, watch.reflector)
+        self.tell_requiring(watch.group_kind)
+
+    def tell_requiring(self, group_kind: GroupKind) -> None:
+        """Tell all that require a kind that it is known now, or cannot be."""
+        self._tell(self._registry.find_requiring(group_kind))
+
+    # what verdicts depend on has changed
+
+    def _relist(self, watch: KindWatch, *, awaited: bool = False) -> None:
+        """List a kind once more, beside the watch that goes on until all is known."""
+        try:
+            resource = self._served.find(watch.kind) or watch.resource  # may take a request
+        except ApiError:
+            resource = watch.resource
+        self._registry.start_successor(watch, resource, self._open, awaited=awaited)
+
+    def checks_changed(self, name: str, changed: Iterable[HealthCheck]) -> None:
+        """Judge again the objects of a BundleDeployment that changed health checks concern; passes wait for that."""
+        checks = list(changed)
+        for watch in self._registry.find_judged_for(name):
+            if any(concerns(check, *watch.group_kind) for check in checks):
+                self._relist(watch, awaited=True)
+
+    def definition_changed(self, old: Definition | None, new: Definition | None) -> None:
+        """Judge again the objects of a kind whose definition has changed, and tell who could not watch it."""
+        watch = self._registry.find(new.kind) if new else None
+        if watch and new and watch.is_outdated(old, new):
+            self._relist(watch)
+        if new and new.resource:
+            self.tell_blind(new.kind[0])
+
+    def definitions_settled(self) -> None:
+        """Tell all that require a custom kind: it can be watched now."""
+        self._tell(self._registry.find_requiring_custom())
+
+    def classes_changed(self) -> None:
+        """Judge again the claims that may wait for their StorageClass."""
+        watch = self._registry.find(CLAIM)
+        if watch is None:
+            return
+        # What is being listed for the first time may have been judged already.
+        records = watch.reflector.records()
+        if not watch.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
+            self._relist(watch)
+
+    # what was not served may be now
+
+    def tell_blind(self, group: str) -> None:
+        """Tell who requires a kind of this group that is not watched: it may be served now.
+
+        Its objects may be there already: who applies a definition goes on when the API server serves its kind, and the
+        watch of definitions, or discovery, may be behind.
+        """
+        self._tell(self._registry.find_blind(group))
+
+    def _tell(self, deployments: Iterable[str]) -> None:
+        for name in deployments:
+            self._listener.objects_changed(name, urgent=True)

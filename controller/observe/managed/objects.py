@@ -1,0 +1,78 @@
+"""Managed objects: what is known of each, and who is told when that changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.kube.watch import Reflector
+from controller.observe.health import NOT_OBSERVED
+from controller.observe.listener import Listener
+from controller.observe.managed.registry import Registry
+from controller.observe.records import ObjectKey, Record
+
+
+class ManagedObjects:
+    """Thread-safe."""
+
+    def __init__(self, registry: Registry, listener: Listener) -> None:
+        self._registry, self._listener = registry, listener
+
+    def changed(self, old: Record | None, new: Record | None) -> None:
+        """Take an event of a watch."""
+        record = new or old
+        watch = self._registry.find((record.key.group, record.key.kind)) if record else None
+        if record and watch:
+            self.refile(record.key, watch.reflector)
+
+    def refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
+        """File what is known of an object now, and tell the owners that it concerns."""
+        before, now = self._registry.file(key, reflector)
+        urgent = _plan_inputs(before) != _plan_inputs(now)
+        if urgent or _health_inputs(before) != _health_inputs(now):
+            for name in {record.owner for record in (before, now) if record and record.owner}:
+                self._listener.objects_changed(name, urgent=urgent)
+        if now is None or (before and before.owner != now.owner):
+            self._listener.cluster_changed()  # whoever collided with it may be able to apply it now
+
+    def learn(self, record: Record) -> Record:
+        """Keep what the reply to an apply said; its health is not known until the watch has seen the object.
+
+        The owner before is told here: by the time of its event the object is filed under the new one already.
+
+        Returns: what is known now.
+        """
+        watch = self._registry.find((record.key.group, record.key.kind))
+        if watch is None:
+            return record
+        if watch.full:
+            known = watch.reflector.get((record.key.namespace, record.key.name))
+            if known and known.resource_version == record.resource_version:
+                return known
+            record = replace(record, verdict=NOT_OBSERVED)
+        for reflector in watch.reflectors():
+            reflector.learn(record)
+        before, now = self._registry.file(record.key, watch.reflector)
+        if before and now and before.owner != now.owner:
+            self._listener.objects_changed(before.owner, urgent=True)
+        return record
+
+    def forget(self, key: ObjectKey) -> None:
+        """Keep an object no longer: it is gone, or does not carry our label any more, and no watch may tell."""
+        watch = self._registry.find((key.group, key.kind))
+        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        if watch and known:
+            watch.reflector.forget((key.namespace, key.name), known.uid)
+            self._registry.file(key, watch.reflector)
+
+
+def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
+    """Return what tells how an object does: of a hook whatever changes, since one may be healthy all the time."""
+    return (record.verdict, record.resource_version if record.is_hook else "") if record else None
+
+
+def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:
+    """Return what of an object a plan depends on."""
+    if record is None:
+        return None
+    owners = (record.owner, record.owner_uid, record.controller_uid)
+    return (record.uid, record.applied_digest, record.entry_hash, record.deleting, record.finalizers, *owners)

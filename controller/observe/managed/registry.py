@@ -1,0 +1,159 @@
+"""What the threads share: the watch of each kind, who requires it, and the index of objects, all under one lock.
+
+Each method is one step under the lock. None sends a request or tells anybody anything: kinds.py and objects.py do, when
+the step is done. Starting and stopping a reflector returns at once, and is part of the step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.kube.watch import Reflector
+from controller.observe.managed.kind_watch import GroupKind, KindWatch, group_kind_of
+from controller.observe.managed.owned_objects import OwnedObjects
+from controller.observe.managed.required_kinds import RequiredKinds
+from controller.observe.records import ObjectKey, Record
+
+Open = Callable[[GroupVersionKind, Resource], KindWatch]
+"""Makes the watch of a kind, which is not started yet."""
+
+
+class Registry:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._watches: dict[GroupKind, KindWatch] = {}
+        self._required = RequiredKinds()
+        self._owned = OwnedObjects()
+
+    # watches
+
+    def find(self, group_kind: GroupKind) -> KindWatch | None:
+        """Return the watch of a kind."""
+        with self._lock:
+            return self._watches.get(group_kind)
+
+    def reflectors(self) -> list[Reflector[Record]]:
+        """Return the reflectors of all kinds, of successors, too."""
+        with self._lock:
+            return [reflector for watch in self._watches.values() for reflector in watch.reflectors()]
+
+    def start(
+        self, served: Iterable[tuple[GroupVersionKind, Resource]], wanted: Iterable[GroupKind], open_watch: Open
+    ) -> dict[GroupKind, KindWatch]:
+        """Watch the kinds that are served and not watched; return the watches of the wanted kinds."""
+        with self._lock:
+            for kind, resource in served:
+                if group_kind_of(kind) not in self._watches:
+                    watch = self._watches[group_kind_of(kind)] = open_watch(kind, resource)
+                    watch.reflector.start()
+            self._required.note_watched(self._watches)
+            return {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
+
+    def start_successor(self, watch: KindWatch, resource: Resource, open_watch: Open, *, awaited: bool) -> None:
+        """List a kind beside its watch, which goes on; nothing if that is the kind's watch no longer."""
+        with self._lock:
+            if self._watches.get(watch.group_kind) is not watch:
+                return
+            if watch.successor:
+                watch.successor.reflector.stop()
+            watch.awaited = watch.awaited or awaited
+            watch.successor = open_watch(watch.kind, resource)
+            watch.successor.reflector.start()
+
+    def take_over(self, watch: KindWatch) -> KindWatch | None:
+        """Let a successor be the watch of its kind; return the one before, None if this is not its successor."""
+        with self._lock:
+            before = self._watches.get(watch.group_kind)
+            if before is None or before.successor is not watch:
+                return None
+            self._watches[watch.group_kind] = watch
+            return before
+
+    # who requires them
+
+    def require(self, name: str, kinds: Collection[GroupKind]) -> set[GroupKind]:
+        """Note that a BundleDeployment requires these kinds, too; return those that are not watched."""
+        with self._lock:
+            self._required.add(name, kinds)
+            unwatched = set(kinds) - self._watches.keys()
+            self._required.note_unwatched(unwatched)  # what begins to be served from now on is told
+            return unwatched
+
+    def require_only(self, name: str, kinds: Iterable[GroupKind]) -> None:
+        """Note that a BundleDeployment requires exactly these kinds, and end the watches that nobody requires."""
+        with self._lock:
+            self._required.replace(name, kinds)
+            self._end_unrequired()
+
+    def release(self, name: str) -> None:
+        """Note that a BundleDeployment requires nothing, and end the watches that nobody requires."""
+        with self._lock:
+            self._required.drop(name)
+            self._end_unrequired()
+
+    def _end_unrequired(self) -> None:
+        for group_kind in self._required.find_unrequired(list(self._watches)):
+            self._watches.pop(group_kind).stop()
+            self._owned.drop_kind(group_kind)
+
+    def is_noted(self, name: str) -> bool:
+        """Return whether it is known what a BundleDeployment requires."""
+        with self._lock:
+            return name in self._required
+
+    def is_blind(self, name: str) -> bool:
+        """Return whether a BundleDeployment requires a kind that is not watched."""
+        with self._lock:
+            return self._required.is_blind(name)
+
+    def find_blind(self, group: str) -> list[str]:
+        """Return the BundleDeployments that require a kind of an API group that is not watched."""
+        with self._lock:
+            return self._required.find_blind(group)
+
+    def find_requiring(self, group_kind: GroupKind) -> list[str]:
+        """Return the BundleDeployments that require a kind."""
+        with self._lock:
+            return self._required.find_names(lambda each: each == group_kind)
+
+    def find_requiring_custom(self) -> list[str]:
+        """Return the BundleDeployments that require a kind that is not built in."""
+        with self._lock:
+            return self._required.find_names(lambda group_kind: group_kind[0] not in BUILT_IN_GROUPS)
+
+    def find_judged_for(self, name: str) -> list[KindWatch]:
+        """Return the watches that have judged objects of a BundleDeployment, or may have."""
+        with self._lock:
+            required = self._required.of(name) & self._watches.keys()
+            # What is being listed for the first time may have been judged already.
+            listed = {group_kind for group_kind in required if not self._watches[group_kind].reflector.synced}
+            owned = self._owned.kinds_of(name) & self._watches.keys()
+            return [self._watches[group_kind] for group_kind in owned | listed]
+
+    # objects
+
+    def owned_by(self, name: str) -> dict[ObjectKey, Record]:
+        """Return a snapshot of the objects that carry the owner label of a BundleDeployment."""
+        with self._lock:
+            return self._owned.of(name)
+
+    def filed_of(self, group_kind: GroupKind) -> set[ObjectKey]:
+        """Return which objects of a kind are in the index."""
+        with self._lock:
+            return self._owned.of_kind(group_kind)
+
+    def file(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
+        """File what a reflector knows of an object now under its owner: a reply may have said more than the event did.
+
+        Returns: what was filed before, and is now; nothing if that reflector is not the kind's any more.
+        """
+        with self._lock:
+            watch = self._watches.get((key.group, key.kind))
+            if watch is None or watch.reflector is not reflector:
+                return None, None  # its watch has ended: nobody would remove what is filed now
+            now = reflector.get((key.namespace, key.name))
+            return self._owned.put(key, now), now

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.observe.managed.owned_objects import OwnedObjects
+from controller.observe.records import ObjectKey, Record
+
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+ROLE = ObjectKey("rbac.authorization.k8s.io", "Role", "shop", "a")
+OURS = Record(key=KEY, owner="shop")
+
+
+@pytest.fixture
+def index() -> OwnedObjects:
+    made = OwnedObjects()
+    made.put(KEY, OURS)
+    made.put(ROLE, Record(key=ROLE, owner="shop"))
+    return made
+
+
+def test_an_object_is_filed_under_one_owner_at_a_time(index: OwnedObjects) -> None:
+    theirs = replace(OURS, owner="other")
+    assert index.put(KEY, theirs) is OURS
+    assert (set(index.of("shop")), index.of("other")) == ({ROLE}, {KEY: theirs})
+
+
+@pytest.mark.parametrize("record", [None, replace(OURS, owner="")])
+def test_what_is_gone_or_has_no_owner_is_not_kept(index: OwnedObjects, record: Record | None) -> None:
+    assert index.put(KEY, record) is OURS
+    assert index.put(KEY, record) is None
+    assert (set(index.of("shop")), index.of("")) == ({ROLE}, {})
+
+
+def test_a_snapshot_stays_as_it_is(index: OwnedObjects) -> None:
+    snapshot = index.of("shop")
+    index.put(KEY, None)
+    assert set(snapshot) == {KEY, ROLE}
+
+
+def test_a_kind_is_dropped_from_all_owners_and_no_other_kind(index: OwnedObjects) -> None:
+    index.put(KEY._replace(name="b"), replace(OURS, key=KEY._replace(name="b"), owner="other"))
+    index.drop_kind(("", "ConfigMap"))
+    assert (index.kinds_of("shop"), index.of("other")) == ({(ROLE.group, ROLE.kind)}, {})
+    assert (index.of_kind(("", "ConfigMap")), index.of_kind((ROLE.group, ROLE.kind))) == (set(), {ROLE})

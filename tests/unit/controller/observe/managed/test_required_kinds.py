@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from controller.observe.managed.required_kinds import RequiredKinds
+
+MAP, WIDGET, GADGET = ("", "ConfigMap"), ("example.com", "Widget"), ("example.com", "Gadget")
+
+
+def test_kinds_are_added_replaced_and_dropped() -> None:
+    required = RequiredKinds()
+    required.add("shop", [MAP])
+    required.add("shop", [WIDGET])
+    assert required.of("shop") == {MAP, WIDGET}
+    required.replace("shop", [GADGET])
+    assert (required.of("shop"), "shop" in required) == ({GADGET}, True)
+    required.drop("shop")
+    assert (required.of("shop"), "shop" in required) == (frozenset(), False)
+
+
+def test_a_kind_is_required_as_long_as_one_requires_it() -> None:
+    required = RequiredKinds()
+    required.add("shop", [MAP, WIDGET])
+    required.add("other", [MAP])
+    required.drop("shop")
+    assert required.find_unrequired([MAP, WIDGET]) == [WIDGET]
+    required.drop("other")
+    assert required.find_unrequired([MAP, WIDGET]) == [MAP, WIDGET]
+
+
+def test_who_requires_a_kind_that_is_not_watched_is_blind_until_it_is() -> None:
+    required = RequiredKinds()
+    required.add("shop", [WIDGET])
+    required.add("other", [MAP])
+    required.note_unwatched([WIDGET])
+    assert [required.is_blind(name) for name in ("shop", "other", "none")] == [True, False, False]
+    assert (required.find_blind("example.com"), required.find_blind("")) == (["shop"], [])
+    required.note_watched([WIDGET])
+    assert (required.is_blind("shop"), required.find_blind("example.com")) == (False, [])
+
+
+def test_what_nobody_requires_is_not_unwatched_when_it_is_required_again() -> None:
+    required = RequiredKinds()
+    required.add("shop", [WIDGET])
+    required.note_unwatched([WIDGET])
+    required.replace("shop", [MAP])
+    required.find_unrequired([])
+    required.add("shop", [WIDGET])
+    assert not required.is_blind("shop")
