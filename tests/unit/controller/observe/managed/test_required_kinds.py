@@ -11,7 +11,7 @@ def test_kinds_are_added_replaced_and_dropped() -> None:
     required.add("shop", [WIDGET])
     assert required.of("shop") == {MAP, WIDGET}
     required.replace("shop", [GADGET])
-    assert (required.of("shop"), "shop" in required) == ({GADGET}, True)
+    assert (required.of("shop"), "shop" in required) == (frozenset({GADGET}), True)
     required.drop("shop")
     assert (required.of("shop"), "shop" in required) == (frozenset(), False)
 
