@@ -8,14 +8,13 @@ Not here: reading an object before its first apply, adopting and releasing (the 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from api import names
+from controller.content.digests import digest_of_json
 from controller.observe.records import RESOURCE_POLICY, ObjectKey, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
@@ -168,8 +167,7 @@ def applied_digest(body: Mapping[str, Any]) -> str:
     metadata = dict(body["metadata"])
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {name: value for name, value in annotations.items() if name != names.APPLIED_DIGEST}
-    text = json.dumps({**body, "metadata": metadata}, sort_keys=True, separators=(",", ":"))
-    return f"v1:sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"v1:{digest_of_json({**body, 'metadata': metadata})}"
 
 
 def _reference(owner: Owner) -> dict[str, Any]:

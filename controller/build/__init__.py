@@ -4,8 +4,15 @@ In: a spec, its pins and the capabilities of the cluster. Out: a `Revision`. Net
 `content`, what content means to `formats`.
 
     builder       START HERE
-    revision      the rendered objects as a value, and as bytes
+    validation    refuses a spec before anything is fetched
+    request       what a revision is made from, and the digests that name it
+    pins          what sources were resolved to, and whether that still holds
+    context       settings, and what the caller brings: credentials, memory, progress
+    resolver      sources without a pin are asked
+    fetcher       content that is not stored is fetched
+    plugin_calls  what both have in common
     origins       who gave a content, and who shares it
+    revision      the rendered objects as a value, and as bytes
     rendering     from a content tree to a revision
     child         a large rendering, in a process of its own
     plugins       sources and formats by kind, from entry points

@@ -11,13 +11,10 @@ Pure. Plug-ins cannot forget any of it: one that does not say who it asks shares
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import Any
-
 from api.plugins import Resolution
 from api.plugins import Source as Plugin
 from api.v1alpha2.types import Source, SourcePin
+from controller.content.digests import digest_of_json
 
 
 def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> str:
@@ -62,9 +59,3 @@ def store_key(key: str, asked: str, answered: str) -> str:
 def resolution_of(pin: SourcePin) -> Resolution:
     """Return what a pin records."""
     return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator)
-
-
-def digest_of_json(value: Any) -> str:
-    """Return the digest of a JSON value, in canonical form."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -5,12 +5,13 @@ Here is the value and its form as bytes; `revisions/store.py` keeps it in the cl
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from controller.content.digests import canonical_json
 
 FORMAT = "v1"
 _PIECE = 256 * 1024
@@ -132,7 +133,7 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     for name in ("account", "left"):  # so that a release which does not know of them can read the rest
         if not fields[name]:
             del fields[name]
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    return canonical_json(fields)
 
 
 def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
@@ -170,8 +171,3 @@ def unpack_terms(digest: str, terms: bytes, objects: bytes) -> PackedRevision:
 
 
 _NO_OBJECTS = zlib.compress(b'{"objects":[],"hooks":[]}')
-
-
-def digest_of(data: bytes) -> str:
-    """Return `sha256:<hex>` of bytes."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()

@@ -23,9 +23,13 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller import settings
 from controller.build import capabilities as capabilities_file
-from controller.build.builder import Aid, Builder, Request, check, check_config, match_pins
+from controller.build.builder import Builder
+from controller.build.context import BuildContext, BuildSettings
+from controller.build.pins import match_pins
 from controller.build.rendering import render
+from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision
+from controller.build.validation import check, check_config
 from controller.cli import consent, manifest
 from controller.cli.command import (
     FAILED,
@@ -158,15 +162,17 @@ def _render_deployment(
     spec, status = deployment.spec, deployment.status
     builder = Builder(
         store,
-        _STORE_BYTES,
-        Limits(),
-        options.fetch_timeout,
+        BuildSettings(
+            store_bytes=_STORE_BYTES,
+            limits=Limits(),
+            timeout=options.fetch_timeout,
+            network=_settings(options).network(in_pod=False),
+            means=_settings(options).means(),
+        ),
         lambda: datetime.now(UTC),
-        network=_settings(options).network(in_pod=False),
-        means=_settings(options).means(),
     )
-    cancelled, aid = threading.Event(), Aid(credentials=_Keys(options, deployment).read)
-    resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, aid)
+    cancelled, context = threading.Event(), BuildContext(credentials=_Keys(options, deployment).read)
+    resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
     request = Request(
@@ -176,7 +182,7 @@ def _render_deployment(
         install_namespace=spec.install_namespace or status.install_namespace,
         requested_at=status.last_handled_reconcile_at,
     )
-    made = builder.build(request, capabilities, cancelled, aid)
+    made = builder.build(request, capabilities, cancelled, context)
     return made.unpacked() if isinstance(made, PackedRevision) else made
 
 

@@ -18,6 +18,7 @@ from controller.apply.execute import Applier
 from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
 from controller.build.builder import Builder
+from controller.build.context import BuildSettings
 from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.kube.client import ApiError, Client, RequestHook, connect
@@ -268,12 +269,14 @@ def make_manager(settings: Settings) -> Manager:
     quarantine = Quarantine(store.folder and store.folder / "quarantine", f"{version('rukpak')} {memory.bytes}")
     builder = Builder(
         store,
-        store_bytes,
-        limits,
-        settings.fetch_timeout,
+        BuildSettings(
+            store_bytes=store_bytes,
+            limits=limits,
+            timeout=settings.fetch_timeout,
+            network=settings.network(in_pod=is_in_pod()),
+            means=settings.means(memory),
+        ),
         lambda: datetime.now(UTC),
-        network=settings.network(in_pod=is_in_pod()),
-        means=settings.means(memory),
         shares=Shares.of_store(store_bytes, limits),
         observer=metrics,
     )

@@ -10,13 +10,13 @@ Not here: watching (watches.py), which records are ours (apply/ownership.py), wh
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from api import names
+from controller.content.digests import canonical_json, digest_of_json
 
 if TYPE_CHECKING:
     from controller.observe.health.verdict import Verdict
@@ -180,7 +180,7 @@ def entry_hash(entry: Mapping[str, Any] | None) -> str:
     """
     if entry is None:
         return ""
-    return hashlib.sha256(_canonical([entry.get("apiVersion", ""), entry.get("fieldsV1") or {}])).hexdigest()
+    return hashlib.sha256(canonical_json([entry.get("apiVersion", ""), entry.get("fieldsV1") or {}])).hexdigest()
 
 
 def is_scaled(manifest: Mapping[str, Any]) -> bool:
@@ -200,7 +200,7 @@ def managed_state(records: Iterable[Record]) -> str:
     Equal for equal (kind, namespace, name, applied digest, entry hash), in whatever order the records come.
     """
     rows = sorted((*record.key, record.applied_digest, record.entry_hash) for record in records)
-    return f"v1:sha256:{hashlib.sha256(_canonical(rows)).hexdigest()}"
+    return f"v1:{digest_of_json(rows)}"
 
 
 def _wiped_state(metadata: Mapping[str, Any]) -> str:
@@ -238,7 +238,3 @@ def _marks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
             return owner if owner == "OLM" else f'{owner} "{value}"'
     component = next((key for key in labels if key.startswith(_OLM_COMPONENT)), "")
     return f'OLM operator "{component.removeprefix(_OLM_COMPONENT)}"' if component else ""
-
-
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

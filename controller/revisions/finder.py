@@ -16,19 +16,12 @@ from typing import TypeVar
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, SourcePin
-from controller.build.builder import (
-    Aid,
-    Builder,
-    Pins,
-    Request,
-    Resolved,
-    Sources,
-    check,
-    inputs_digest,
-    match_pins,
-    terms_of,
-)
+from controller.build.builder import Builder
+from controller.build.context import BuildContext
+from controller.build.pins import Pins, Resolved, Sources, match_pins
+from controller.build.request import Request, inputs_digest, terms_of
 from controller.build.revision import PackedRevision, Revision, measure
+from controller.build.validation import check
 from controller.kube.discovery import Discovery
 from controller.retries import Retries
 from controller.revisions.background import Place, Preparations
@@ -295,7 +288,7 @@ class Finder:
         memory.resolved = (_asked(deployment), sources)
         return sources
 
-    def _resolve(self, deployment: BundleDeployment, known: Pins, cancelled: Event, aid: Aid) -> Resolved:
+    def _resolve(self, deployment: BundleDeployment, known: Pins, cancelled: Event, aid: BuildContext) -> Resolved:
         """Resolve sources; for a first install, go on with what comes next before a pass asks for it."""
         resolved = self._builder.resolve(deployment.spec, known, cancelled, aid)
         status = deployment.status
@@ -369,7 +362,7 @@ class Finder:
         return made
 
     def _make(
-        self, request: Request, at_hand: Sequence[Revision | PackedRevision], cancelled: Event, aid: Aid
+        self, request: Request, at_hand: Sequence[Revision | PackedRevision], cancelled: Event, aid: BuildContext
     ) -> Revision | PackedRevision:
         return self._builder.build(request, self._discovery.capabilities(), cancelled, aid, kept=at_hand)
 
@@ -379,7 +372,7 @@ class Finder:
         ticket: str,
         memory: RevisionState,
         purpose: str,
-        work: Callable[[Event, Aid], Result],
+        work: Callable[[Event, BuildContext], Result],
     ) -> Result | None:
         """Return the result of slow work; None while it goes on.
 

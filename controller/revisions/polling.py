@@ -16,7 +16,8 @@ from datetime import datetime
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, Source, SourcePin
-from controller.build.builder import Builder, Pins, Resolved, match_pins
+from controller.build.builder import Builder
+from controller.build.pins import Pins, Resolved, match_pins
 from controller.retries import Retries
 from controller.revisions.background import Place, Preparations
 from controller.revisions.source_access import Assistant, Attempt

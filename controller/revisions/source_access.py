@@ -15,7 +15,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
-from controller.build.builder import Aid
+from controller.build.context import BuildContext
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
@@ -119,7 +119,7 @@ class Assistant:
         self._secrets, self._watches, self._wake = secrets, watches, wake
         self._admission, self._quarantine = admission, quarantine
 
-    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
+    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> BuildContext:
         """Return what the sources of a BundleDeployment may use."""
 
         def read(index: int, source: Source) -> Credentials | None:
@@ -141,7 +141,7 @@ class Assistant:
             with self._admission.room(tenant, needs, cancelled), alone:
                 yield
 
-        return Aid(
+        return BuildContext(
             credentials=read,
             progress=report,
             ended=attempt.note_end,

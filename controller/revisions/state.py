@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from controller.apply.targets import TargetSet
-from controller.build.builder import Sources
+from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision
 from controller.revisions.polling import PollMemory
 from controller.revisions.source_access import Attempt

@@ -24,7 +24,8 @@ from api.bounds import read_count
 from api.errors import BundleError
 from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
-from controller.build.revision import PackedRevision, Revision, digest_of, measure, pack, pack_terms, unpack_terms
+from controller.build.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
+from controller.content.digests import digest_of
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS

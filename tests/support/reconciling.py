@@ -20,7 +20,10 @@ from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
 from controller.apply.execute import Applier
 from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
-from controller.build.builder import Aid, Builder, Pins, Request, Resolved, spec_digest, terms_of
+from controller.build.builder import Builder
+from controller.build.context import BuildContext
+from controller.build.pins import Pins, Resolved, spec_digest
+from controller.build.request import Request, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
@@ -75,7 +78,7 @@ class Shelf:
         digest = revision_digest(objects, found := tuple(hooks))
         self.tags[tag], self.contents[digest], self.hooks[digest] = digest, list(objects), found
 
-    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid) -> Resolved:
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: BuildContext) -> Resolved:
         found = [pin or self._pin(spec, index) for index, pin in enumerate(pins)]
         missing = next((source.image.ref for source, pin in zip(spec.sources, found, strict=True)
                         if pin is None and source.image), "")  # fmt: skip
@@ -102,7 +105,7 @@ class Shelf:
         request: Request,
         capabilities: Capabilities,
         cancelled: threading.Event,
-        aid: Aid,
+        aid: BuildContext,
         *,
         kept: Sequence[Revision | PackedRevision] = (),
     ) -> Revision | PackedRevision:
@@ -157,8 +160,8 @@ class Unaided:
         self.looked = 0
         """How often Secrets were to be watched."""
 
-    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
-        return Aid()
+    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> BuildContext:
+        return BuildContext()
 
     def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
         self.looked += 1  # there are none

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from api.errors import BundleError
 from api.plugins import MEBIBYTE
 from api.v1alpha2.conditions import Reason
+from controller.content.digests import digest_of
 from controller.content.limits import quote
 from controller.sources.image.endpoint import Endpoint
 from controller.sources.image.logins import Login
@@ -193,11 +194,6 @@ class Blob:
     def close(self) -> None:
         """Let go of the connection."""
         self._response.close()
-
-
-def digest_of(data: bytes) -> str:
-    """Return the digest of a document."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def _mismatch(path: str, digest: str) -> BundleError:

@@ -4,7 +4,6 @@ import io
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,194 +24,29 @@ from api.plugins import (
 )
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import SourcePin, Spec
-from controller.build import builder as desired
-from controller.build import rendering
-from controller.build.builder import Aid, Builder, Request, check, inputs_digest, match_pins, spec_digest
+from controller.build import builder as builder_module
+from controller.build import fetcher, pins, rendering, resolver
+from controller.build import request as request_module
+from controller.build.builder import Builder
+from controller.build.context import BuildContext, BuildSettings
+from controller.build.pins import spec_digest
 from controller.build.plugins import source_of
+from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision
 from controller.content.shares import Shares
 from controller.content.store import ContentStore
 from controller.formats.applicable.applicable import revision_digest
 from controller.formats.plain import PlainFormat
-from tests.support.deployments import DIGEST, REF, deployment
+from tests.support.builds import NOW, request, spec
+from tests.support.deployments import DIGEST
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-OTHER_DIGEST = "sha256:" + "b" * 64
 CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3", kinds={("", "v1", "ConfigMap"): True, ("", "v1", "Namespace"): False}
 )
-AUTHORITY = "-----BEGIN CERTIFICATE-----"
-AUTH: dict[str, Any] = {"auth": {"secret": {"namespace": "shop", "name": "s"}}}
 
 
-def image(ref: str = REF, *, beside: Mapping[str, Any] | None = None, **block: Any) -> dict[str, Any]:
-    """Return an image source: its block, and what stands beside the block."""
-    return {"kind": "image", "image": {"ref": ref, **block}, **(beside or {})}
-
-
-def spec(*sources: dict[str, Any], **fields: Any) -> Spec:
-    return deployment(spec={"sources": list(sources) or [image()], **fields}).spec
-
-
-# what is refused
-
-
-class Refused(NamedTuple):
-    name: str
-    spec: Spec
-    reason: Reason
-    message: str
-
-
-PLUG_IN = {"kind": "example.com/s3", "parameters": {"bucket": "b"}}
-REFUSED = [
-    Refused("a reference that cannot be one", spec(image("UPPER")), Reason.INVALID_REFERENCE, "spec.sources[0].image."),
-    Refused(
-        "the second source", spec(image(), image("x@sha256:1")), Reason.INVALID_REFERENCE, "spec.sources[1].image.ref"
-    ),
-    Refused("a source that nobody serves", spec(PLUG_IN), Reason.UNKNOWN_SOURCE_KIND, "no plug-in serves"),
-    Refused("a format that nobody serves", spec(format="example.com/x"), Reason.UNKNOWN_FORMAT, "spec.format:"),
-    Refused("an option that the format does not know", spec(config={"x": 1}), Reason.INVALID_CONFIG, "spec.config"),
-]
-
-
-@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_what_cannot_be_served_is_refused_before_anything_is_fetched(case: Refused) -> None:
-    with pytest.raises(BundleError) as caught:
-        check(case.spec)
-    assert caught.value.reason is case.reason
-    assert caught.value.message.startswith(case.message)
-
-
-@pytest.mark.parametrize("levels", [100, 900])
-def test_what_is_nested_too_deeply_is_refused_before_anything_works_on_it(levels: int) -> None:
-    deep: Any = 1
-    for _ in range(levels):
-        deep = {"a": [deep]} if levels == 100 else {"a": deep}
-    with pytest.raises(
-        BundleError, match=r"^InvalidConfig: spec.config: nested deeper than 100 levels; make it flatter$"
-    ):
-        check(spec(config={"values": deep}))
-    plugged = {"kind": "example.com/s3", "parameters": {"deep": deep}}
-    with pytest.raises(BundleError, match=r"spec.sources\[0\].parameters: nested deeper than 100 levels"):
-        check(spec(plugged))
-
-
-def test_what_can_be_served_is_not_refused() -> None:
-    check(spec())
-
-
-# what is resolved and rendered again
-
-
-def pin(source_spec: Spec, index: int = 0, digest: str = DIGEST) -> SourcePin:
-    source = source_spec.sources[index]
-    return SourcePin(
-        destination=source.target,
-        kind=source.kind,
-        resolved=f"x@{digest}",
-        digest=digest,
-        spec_digest=spec_digest(source),
-        resolved_at=NOW,
-    )
-
-
-class Identity(NamedTuple):
-    name: str
-    source: dict[str, Any]
-    same: bool
-
-
-TAG = "registry.example.com/shop:1"
-IDENTITIES = [
-    Identity("the same", image(TAG), same=True),
-    Identity("its default written out", image(TAG, platform="linux/amd64"), same=True),
-    Identity("another destination", image(TAG, beside={"destination": "a/b"}), same=True),
-    Identity("another interval", image(TAG, beside={"pollInterval": "1m"}), same=True),
-    Identity("other credentials", image(TAG, **AUTH), same=True),
-    Identity("another authority", image(TAG, certificateData=AUTHORITY), same=True),
-    Identity("another tag", image("registry.example.com/shop:2"), same=False),
-    Identity("another repository", image("registry.example.com/other:1"), same=False),
-    Identity("another registry", image("example.com/shop:1"), same=False),
-    Identity("another platform", image(TAG, platform="linux/arm64"), same=False),
-]
-
-
-@pytest.mark.parametrize("case", IDENTITIES, ids=attrgetter("name"))
-def test_a_source_is_resolved_again_only_if_something_else_is_named(case: Identity) -> None:
-    before = spec(image(TAG))
-    assert (match_pins(spec(case.source), [pin(before)])[0] is not None) is case.same
-
-
-def test_a_short_spelling_names_the_same() -> None:
-    short, full = spec(image("nginx")), spec(image("docker.io/library/nginx:latest"))
-    assert spec_digest(short.sources[0]) == spec_digest(full.sources[0])
-
-
-def test_a_digest_of_a_spec_says_its_format() -> None:
-    assert spec_digest(spec().sources[0]).startswith("v1:sha256:")
-
-
-def test_pins_follow_their_sources_and_not_their_position() -> None:
-    before = spec(image("a:1"), image("b:1"))
-    pins = [pin(before, 0, DIGEST), pin(before, 1, OTHER_DIGEST)]
-    after = spec(image("new:1"), image("b:1", beside={"destination": "moved"}), image("a:1"))
-    found = match_pins(after, pins)
-    assert [each and (each.digest, each.destination) for each in found] == [
-        None,
-        (OTHER_DIGEST, "moved"),
-        (DIGEST, ""),
-    ]
-
-
-def test_one_pin_serves_two_sources_that_name_the_same() -> None:
-    twice = spec(image(beside={"destination": "a"}), image(beside={"destination": "b"}))
-    found = match_pins(twice, [pin(twice)])
-    assert [each and each.destination for each in found] == ["a", "b"]
-
-
-def test_a_pin_of_an_unknown_format_matches_nothing() -> None:
-    before = spec()
-    unknown = pin(before).model_copy(update={"spec_digest": "v2:" + DIGEST})
-    assert match_pins(before, [unknown]) == (None,)
-
-
-def request(source_spec: Spec, digest: str = DIGEST, **changes: Any) -> Request:
-    pins = tuple(pin(source_spec, index, digest) for index in range(len(source_spec.sources)))
-    made = Request(name="shop", spec=source_spec, pins=pins, install_namespace="shop", requested_at="")
-    return replace(made, **changes)
-
-
-class Inputs(NamedTuple):
-    name: str
-    request: Request
-    same: bool
-
-
-BASE = request(spec())
-INPUTS = [
-    Inputs("the same", request(spec()), same=True),
-    Inputs("pausing", request(spec(paused=True)), same=True),
-    Inputs("how it is pruned, deleted and judged", request(spec(prune="Never", progressDeadline="1h")), same=True),
-    Inputs("when it was resolved", replace(BASE, pins=(pin(spec()).model_copy(update={"resolved_at": None}),)), True),
-    Inputs("the install namespace that was recorded", replace(BASE, install_namespace="other"), same=True),
-    Inputs("other content", request(spec(), OTHER_DIGEST), same=False),
-    Inputs("another destination", request(spec(image(beside={"destination": "a"}))), same=False),
-    Inputs("another platform", request(spec(image(platform="linux/arm64"))), same=False),
-    Inputs("another format", request(spec(format="example.com/x")), same=False),
-    Inputs("another config", request(spec(config={"a": 1})), same=False),
-    Inputs("another install namespace", request(spec(installNamespace="other")), same=False),
-    Inputs("being asked for anew", replace(BASE, requested_at="now"), same=False),
-    Inputs("one source more", request(spec(image(), image())), same=False),
-]
-
-
-@pytest.mark.parametrize("case", INPUTS, ids=attrgetter("name"))
-def test_what_makes_another_rendering(case: Inputs) -> None:
-    assert (inputs_digest(case.request) == inputs_digest(BASE)) is case.same
-
-
-# building
+SETTINGS = BuildSettings(store_bytes=1 << 20, limits=Limits(), timeout=60)
+SHELF = "example.com/shelf"
 
 
 class Shelf(Source):
@@ -265,20 +99,26 @@ CONTENTS: dict[str, Mapping[str, bytes] | Exception] = {
 }
 
 
+def serve(monkeypatch: pytest.MonkeyPatch, shelf: Shelf) -> None:
+    """Have a source found as if it were installed."""
+    for module in (fetcher, pins, request_module, resolver):
+        monkeypatch.setattr(module, "source_of", lambda kind: shelf if kind == SHELF else source_of(kind))
+
+
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
     made = Shelf(CONTENTS)
-    monkeypatch.setattr(desired, "source_of", lambda kind: made if kind == "example.com/shelf" else source_of(kind))
+    serve(monkeypatch, made)
     return made
 
 
 @pytest.fixture
 def builder(tmp_path: Path) -> Builder:
-    return Builder(ContentStore(tmp_path / "store"), 1 << 20, Limits(), 60, lambda: NOW)
+    return Builder(ContentStore(tmp_path / "store"), SETTINGS, lambda: NOW)
 
 
 def shelved(*names: str, **fields: Any) -> Spec:
-    return spec(*({"kind": "example.com/shelf", "parameters": {"name": name}} for name in names), **fields)
+    return spec(*({"kind": SHELF, "parameters": {"name": name}} for name in names), **fields)
 
 
 def build(builder: Builder, *names: str, install_namespace: str = "shop") -> Revision:
@@ -308,8 +148,8 @@ def test_what_has_no_pin_is_resolved_and_nothing_else(builder: Builder, shelf: S
     assert resolved.pins[0] is known
     found = resolved.pins[1]
     assert found is not None
-    assert (found.kind, found.resolved, found.digest) == ("example.com/shelf", "shelf/b", DIGEST)
-    assert (found.spec_digest, found.resolved_at) == (desired.spec_digest(source_spec.sources[1]), NOW)
+    assert (found.kind, found.resolved, found.digest) == (SHELF, "shelf/b", DIGEST)
+    assert (found.spec_digest, found.resolved_at) == (spec_digest(source_spec.sources[1]), NOW)
 
 
 def test_what_can_be_resolved_is_pinned_even_if_others_fail(builder: Builder, shelf: Shelf) -> None:
@@ -343,7 +183,7 @@ def test_a_revision_holds_what_its_repair_needs(builder: Builder) -> None:
 
 @pytest.mark.usefixtures("shelf")
 def test_equal_inputs_make_equal_revisions_wherever_they_are_made(builder: Builder, tmp_path: Path) -> None:
-    elsewhere = Builder(ContentStore(tmp_path / "other"), 1 << 20, Limits(), 60, lambda: NOW)
+    elsewhere = Builder(ContentStore(tmp_path / "other"), SETTINGS, lambda: NOW)
     assert build(builder, "a", "b") == build(elsewhere, "a", "b")
 
 
@@ -361,7 +201,7 @@ class Claiming(Shelf):
 
 
 def asked(name: str, **parameters: Any) -> Spec:
-    return spec({"kind": "example.com/shelf", "parameters": {"name": name, **parameters}})
+    return spec({"kind": SHELF, "parameters": {"name": name, **parameters}})
 
 
 class Claim(NamedTuple):
@@ -388,7 +228,7 @@ def test_what_is_stored_serves_whose_pin_was_answered(
     case: Claim, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claiming = Claiming(CONTENTS)
-    monkeypatch.setattr(desired, "source_of", lambda _kind: claiming)
+    serve(monkeypatch, claiming)
     for resolved, built in ((asked("a"), asked("a")), (case.resolved, case.built)):
         claiming.calls.clear()
         pins = builder.resolve(resolved, (None,), threading.Event()).found
@@ -406,7 +246,7 @@ def test_a_pin_of_an_older_release_makes_no_other_rendering_and_shares_nothing(b
 
 
 def test_what_is_not_in_use_goes_when_the_store_is_full(shelf: Shelf, tmp_path: Path) -> None:
-    small = Builder(ContentStore(tmp_path / "store"), 0, Limits(), 60, lambda: NOW)
+    small = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, store_bytes=0), lambda: NOW)
     build(small, "a")
     build(small, "a")
     assert shelf.calls == ["fetch a", "fetch a"]
@@ -458,7 +298,7 @@ THROWN = [
 @pytest.mark.parametrize("case", THROWN, ids=attrgetter("name"))
 def test_when_everything_is_asked_for_anew(case: Thrown, builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = Dice("1", *case.throws)
-    for module in (desired, rendering):
+    for module in (builder_module, rendering):
         monkeypatch.setattr(module, "format_of", lambda _name: dice)
     kept = build(builder, "a")
     request = Request(
@@ -486,7 +326,7 @@ def test_a_source_is_told_where_it_stands_and_gets_a_folder_that_goes(builder: B
 
 @pytest.mark.usefixtures("shelf")
 def test_content_that_breaks_a_budget_is_refused(tmp_path: Path) -> None:
-    strict = Builder(ContentStore(tmp_path / "store"), 1 << 20, Limits(file_bytes=3), 60, lambda: NOW)
+    strict = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(file_bytes=3)), lambda: NOW)
     with pytest.raises(BundleError) as caught:
         build(strict, "a")
     assert caught.value.reason is Reason.CONTENT_REJECTED
@@ -502,7 +342,9 @@ BYTES = len(config_map("a"))
 @pytest.mark.parametrize("stored", [(), ("a",), ("a", "b")], ids=["nothing", "one of them", "both"])
 def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str, ...]) -> None:
     """Wherever their content comes from: what is stored is written down for nobody, but assembled as well."""
-    strict = Builder(ContentStore(tmp_path / "store"), 1 << 20, Limits(total_bytes=2 * BYTES - 1), 60, lambda: NOW)
+    strict = Builder(
+        ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(total_bytes=2 * BYTES - 1)), lambda: NOW
+    )
     for name in stored:
         build(strict, name)
     with pytest.raises(BundleError) as caught:
@@ -514,14 +356,14 @@ def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str
 @pytest.mark.usefixtures("shelf")
 def test_a_tenant_whose_share_of_the_disk_is_used_up_waits_for_his_own(tmp_path: Path) -> None:
     limits, shares = Limits(), Shares(total=1 << 20, share=1 << 16)
-    full = Builder(ContentStore(tmp_path / "store"), 1 << 20, limits, 60, lambda: NOW, shares=shares)
+    full = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=limits), lambda: NOW, shares=shares)
     with shares.use("ann", limits) as other:
         other.occupy((1 << 16) - BYTES)
         with pytest.raises(BundleError) as caught:
-            full.build(request(shelved("a")), CAPABILITIES, threading.Event(), Aid(tenant="ann"))
+            full.build(request(shelved("a")), CAPABILITIES, threading.Event(), BuildContext(tenant="ann"))
         assert caught.value.reason is Reason.STORAGE_FULL
-        full.build(request(shelved("a")), CAPABILITIES, threading.Event(), Aid(tenant="ben"))
-    full.build(request(shelved("b")), CAPABILITIES, threading.Event(), Aid(tenant="ann"))
+        full.build(request(shelved("a")), CAPABILITIES, threading.Event(), BuildContext(tenant="ben"))
+    full.build(request(shelved("b")), CAPABILITIES, threading.Event(), BuildContext(tenant="ann"))
     assert shares.taken() == 0
 
 
@@ -542,7 +384,7 @@ def test_content_that_was_read_to_resolve_it_is_not_fetched_again(
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = Reading(CONTENTS)
-    monkeypatch.setattr(desired, "source_of", lambda _kind: reading)
+    serve(monkeypatch, reading)
     resolved = builder.resolve(shelved("a"), (None,), threading.Event())
     builder.build(request(shelved("a"), pins=resolved.found), CAPABILITIES, threading.Event())
     assert reading.calls == ["resolve a", "fetch a"]
@@ -552,15 +394,15 @@ def test_a_source_gets_credentials_and_its_last_resolution_and_how_it_ended_is_t
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = Reading(CONTENTS)
-    monkeypatch.setattr(desired, "source_of", lambda _kind: reading)
+    serve(monkeypatch, reading)
     ended: dict[int, BundleError | None] = {}
     source_spec = shelved("a", "absent")
-    aid = Aid(
+    context = BuildContext(
         credentials=lambda index, _source: Credentials(username=f"user-{index}"),
         ended=ended.__setitem__,
         previous=builder_pins(source_spec),
     )
-    builder.resolve(source_spec, (None, None), threading.Event(), aid)
+    builder.resolve(source_spec, (None, None), threading.Event(), context)
     assert reading.access is not None
     assert reading.access.credentials is not None
     assert reading.access.credentials.username == "user-0"
@@ -575,5 +417,7 @@ def test_credentials_that_cannot_be_read_are_the_failure_of_their_source(builder
         raise missing
 
     ended: dict[int, BundleError | None] = {}
-    resolved = builder.resolve(shelved("a"), (None,), threading.Event(), Aid(credentials=read, ended=ended.__setitem__))
+    resolved = builder.resolve(
+        shelved("a"), (None,), threading.Event(), BuildContext(credentials=read, ended=ended.__setitem__)
+    )
     assert (resolved.failure, ended, shelf.calls) == (missing, {0: missing}, [])

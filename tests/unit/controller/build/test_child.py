@@ -14,8 +14,9 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.build import child as aside
-from controller.build.builder import Aid, render_where_it_fits
+from controller.build.builder import render_where_it_fits
 from controller.build.child import render_aside
+from controller.build.context import BuildContext
 from controller.build.rendering import render
 from controller.build.revision import PackedRevision, Revision
 from controller.formats.budget import INLINE, estimate
@@ -76,7 +77,7 @@ def test_it_makes_what_is_made_here(tmp_path: Path, scratch: Path) -> None:
 
 def test_a_small_text_is_parsed_here(tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": config_map("a")}), scratch)
-    assert isinstance(render_where_it_fits("plain", with_inline(asked), Aid(room=rooms.room)), Revision)
+    assert isinstance(render_where_it_fits("plain", with_inline(asked), BuildContext(room=rooms.room)), Revision)
     assert rooms.asked == [estimate(len(config_map("a")), INLINE)]
 
 
@@ -93,7 +94,7 @@ LARGE: dict[str, bytes] = {
 @pytest.mark.parametrize("large", LARGE)
 def test_a_large_text_is_parsed_aside(large: str, tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
-    made = render_where_it_fits("plain", with_inline(asked), Aid(room=rooms.room))
+    made = render_where_it_fits("plain", with_inline(asked), BuildContext(room=rooms.room))
     assert isinstance(made, PackedRevision)
     assert made.unpacked() == render("plain", asked)
     assert rooms.asked[1:] == [estimate(len(LARGE[large]), Limits())]
@@ -109,7 +110,7 @@ VALID_CHART = chart_of(
 
 def test_helm_is_run_once_for_a_large_output(tmp_path: Path, scratch: Path) -> None:
     asked = with_inline(request(write(tmp_path / "content", VALID_CHART), scratch))
-    made = render_where_it_fits("helm", asked, Aid())
+    made = render_where_it_fits("helm", asked, BuildContext())
     assert isinstance(made, PackedRevision)
     [item] = made.unpacked().objects
     assert f"dice: {item['data']['dice']}".encode() in (scratch / "output").read_bytes()

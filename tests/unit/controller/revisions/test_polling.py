@@ -11,7 +11,9 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin, Spec
-from controller.build.builder import Aid, Builder, Pins, Resolved, spec_digest
+from controller.build.builder import Builder
+from controller.build.context import BuildContext
+from controller.build.pins import Pins, Resolved, spec_digest
 from controller.retries import Retries
 from controller.revisions.background import Place, Preparations
 from controller.revisions.polling import PURPOSE, Poller, PollMemory
@@ -55,7 +57,7 @@ class Office:
 
     # what stands for a Builder, Preparations and an Assistant
 
-    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: Aid) -> Resolved:
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: BuildContext) -> Resolved:
         found: list[SourcePin | None] = []
         failure = None
         for index, (source, known) in enumerate(zip(spec.sources, pins, strict=True)):
@@ -77,8 +79,8 @@ class Office:
     def cancel(self, name: str, *purposes: str) -> None:
         self.cancelled.extend(purposes)
 
-    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> Aid:
-        return Aid()
+    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> BuildContext:
+        return BuildContext()
 
     # what a test does
 

@@ -1,0 +1,86 @@
+"""Fetches the content of a request, and keeps it in the content store: what is there already is not fetched.
+
+Content is fetched as it was pinned. Not here: what files look like on disk (content/archive.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from api.errors import BundleError
+from controller.build.context import BuildSettings, Call
+from controller.build.origins import resolution_of
+from controller.build.plugin_calls import SOURCES_AT_ONCE, PluginCalls, first_failure
+from controller.build.plugins import source_of
+from controller.build.request import Request, store_keys
+from controller.content.archive import write_entries
+from controller.content.store import ContentStore
+from controller.telemetry import Phase, SourceResult
+
+
+class Fetcher:
+    """Fetches contents, a few at the same time. Thread-safe."""
+
+    def __init__(self, store: ContentStore, settings: BuildSettings, calls: PluginCalls) -> None:
+        self._store, self._settings, self._calls = store, settings, calls
+        self._in_use: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def using(self, request: Request) -> Iterator[None]:
+        """Keep the content of a request while it is in use, and make room for other content afterwards."""
+        keys = store_keys(request)
+        with self._lock:
+            self._in_use.update(keys)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_use.subtract(keys)
+                in_use = set(+self._in_use)
+            self._store.collect(in_use, self._settings.store_bytes)
+
+    def fetch(self, request: Request, call: Call) -> list[tuple[str, str, Path]]:
+        """Return the content of each source: its path in the spec, its destination, and a folder of the store.
+
+        Raises: BundleError of the first source that fails.
+        """
+        sources, keys = request.spec.sources, store_keys(request)
+        with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
+            fetched = [pool.submit(self._fetch, request, index, key, call) for index, key in enumerate(keys)]
+        failures = [error for future in fetched if isinstance(error := future.exception(), BundleError)]
+        if failure := first_failure(failures):
+            raise failure
+        return [
+            (f"spec.sources[{i}]", source.target, future.result())
+            for i, (source, future) in enumerate(zip(sources, fetched, strict=True))
+        ]
+
+    def _fetch(self, request: Request, index: int, key: str, call: Call) -> Path:
+        source, resolution = request.spec.sources[index], resolution_of(request.pins[index])
+        plugin = source_of(source.kind)
+        if stored := self._store.get(key):
+            call.use.add_stored(stored)
+            self._calls.note(source, SourceResult.REUSED)
+            return stored
+
+        written: list[Path] = []
+
+        def write(folder: Path) -> None:
+            written.append(folder)
+            with self._store.scratch() as scratch:
+                access = self._calls.access(index, source, scratch, call)
+                entries = plugin.fetch(source.parameters_json, resolution, access)
+                write_entries(entries, folder, self._settings.limits, access.path, call.use)
+
+        with self._calls.asking(Phase.FETCH, index, source, call):
+            folder = self._store.put(key, write)
+            if not written:  # somebody else has
+                call.use.add_stored(folder)
+        self._calls.note(source, SourceResult.FETCHED)
+        return folder

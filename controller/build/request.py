@@ -1,0 +1,92 @@
+"""What a revision is made from, and the digests and keys that name it: equal ones need no second rendering.
+
+Pure. Not here: who gave a content, which is in its key (origins.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from api.plugins import Capabilities
+from api.v1alpha2.types import Drift, SourcePin, Spec
+from controller.build.origins import content_key, origin_of, resolution_of, store_key
+from controller.build.plugins import source_of
+from controller.build.revision import Terms
+from controller.content.digests import digest_of_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a revision is made from."""
+
+    name: str
+    spec: Spec
+    pins: tuple[SourcePin, ...]
+    install_namespace: str
+    """The one that counts already; '': the format suggests one."""
+    requested_at: str
+    """Value of the annotation that asks for everything anew."""
+
+
+def inputs_digest(request: Request) -> str:
+    """Return the digest of all that a rendering depends on, but for the capabilities (rule 9)."""
+    return digest_of_json(
+        {
+            **_inputs(request),
+            "installNamespace": request.spec.install_namespace or "",
+            "requestedAt": request.requested_at,
+        }
+    )
+
+
+def terms_of(request: Request, install_namespace: str, rendered_from: str) -> Terms:
+    """Return what is kept beside the objects of a revision, as the spec has it now (rule 2).
+
+    Args:
+        request: what the revision is, or was, made from.
+        install_namespace: the one that counts.
+        rendered_from: digest of what the objects are, or were, rendered from.
+    """
+    spec = request.spec
+    return Terms(
+        inputs=inputs_digest(request),
+        rendered_from=rendered_from,
+        install_namespace=install_namespace,
+        service_account_name=spec.service_account_name,
+        pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
+        drift=spec.drift.model_dump(mode="json", by_alias=True) if spec.drift != Drift() else None,
+        optional=tuple(kind.model_dump(mode="json", by_alias=True) for kind in spec.optional),
+    )
+
+
+def rendering_digest(request: Request, install_namespace: str, capabilities: Capabilities) -> str:
+    """Return the digest of all that a rendering depends on: equal ones make equal objects, were it not for chance."""
+    kinds = sorted([*kind, scope] for kind, scope in capabilities.kinds.items())
+    cluster = {"version": capabilities.kubernetes_version, "kinds": kinds}
+    named = {"name": request.name, "installNamespace": install_namespace}
+    return digest_of_json({**_inputs(request), **named, "capabilities": cluster})
+
+
+def _inputs(request: Request) -> dict[str, Any]:
+    targets = [source.target for source in request.spec.sources]
+    return {
+        "format": request.spec.format,
+        "config": request.spec.config,
+        "sources": list(zip(targets, _content_keys(request), strict=True)),
+    }
+
+
+def _content_keys(request: Request) -> list[str]:
+    pairs = zip(request.spec.sources, request.pins, strict=True)
+    return [content_key(source_of(source.kind), source, resolution_of(pin)) for source, pin in pairs]
+
+
+def store_keys(request: Request) -> list[str]:
+    """Return the key in the content store of each source, in spec order."""
+    spec = request.spec
+    asked = [origin_of(source_of(source.kind), source, spec.install_namespace) for source in spec.sources]
+    return [
+        store_key(key, origin, pin.origin or f"BundleDeployment/{request.name}")
+        for key, origin, pin in zip(_content_keys(request), asked, request.pins, strict=True)
+    ]

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Spec
+from controller.build.validation import check
+from tests.support.builds import image, spec
+
+
+class Refused(NamedTuple):
+    name: str
+    spec: Spec
+    reason: Reason
+    message: str
+
+
+PLUG_IN = {"kind": "example.com/s3", "parameters": {"bucket": "b"}}
+REFUSED = [
+    Refused("a reference that cannot be one", spec(image("UPPER")), Reason.INVALID_REFERENCE, "spec.sources[0].image."),
+    Refused(
+        "the second source", spec(image(), image("x@sha256:1")), Reason.INVALID_REFERENCE, "spec.sources[1].image.ref"
+    ),
+    Refused("a source that nobody serves", spec(PLUG_IN), Reason.UNKNOWN_SOURCE_KIND, "no plug-in serves"),
+    Refused("a format that nobody serves", spec(format="example.com/x"), Reason.UNKNOWN_FORMAT, "spec.format:"),
+    Refused("an option that the format does not know", spec(config={"x": 1}), Reason.INVALID_CONFIG, "spec.config"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_what_cannot_be_served_is_refused_before_anything_is_fetched(case: Refused) -> None:
+    with pytest.raises(BundleError) as caught:
+        check(case.spec)
+    assert caught.value.reason is case.reason
+    assert caught.value.message.startswith(case.message)
+
+
+@pytest.mark.parametrize("levels", [100, 900])
+def test_what_is_nested_too_deeply_is_refused_before_anything_works_on_it(levels: int) -> None:
+    deep: Any = 1
+    for _ in range(levels):
+        deep = {"a": [deep]} if levels == 100 else {"a": deep}
+    with pytest.raises(
+        BundleError, match=r"^InvalidConfig: spec.config: nested deeper than 100 levels; make it flatter$"
+    ):
+        check(spec(config={"values": deep}))
+    plugged = {"kind": "example.com/s3", "parameters": {"deep": deep}}
+    with pytest.raises(BundleError, match=r"spec.sources\[0\].parameters: nested deeper than 100 levels"):
+        check(spec(plugged))
+
+
+def test_what_can_be_served_is_not_refused() -> None:
+    check(spec())
