@@ -86,7 +86,10 @@ class Applier:
         return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
     def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
-        """Compare without touching anything; returns what has drifted, and what is as it was left."""
+        """Compare without touching anything; returns what has drifted, and what is as it was left.
+
+        Raises: ApiError if discovery does not answer.
+        """
         tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, options))]
         settled = self._compared(self._read_unknown(tasks, options, StepResults()), options)
         changed = [item for item in settled if _is_drift(item[0], options)]

@@ -116,7 +116,7 @@ def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> boo
     """Whether an object is applied with a controller reference to its BundleDeployment.
 
     Args:
-        manifest: the desired object.
+        manifest: the target object.
         orphan: the deletionPolicy is Orphan.
     """
     key = key_of(manifest)
@@ -148,7 +148,7 @@ def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dic
     """Return an object as it is sent: with our label, annotations and, where it carries one, controller reference.
 
     Args:
-        manifest: the desired object, made applicable already (controller/formats/README.md); it is left as it is.
+        manifest: the target object, made applicable already (controller/formats/README.md); it is left as it is.
         owner: the BundleDeployment that applies it.
         orphan: the deletionPolicy is Orphan.
     """

@@ -125,7 +125,7 @@ def is_finished(target: Target, record: Record | None, *, installed: bool) -> bo
     """Whether an object is a Job that its TTL has removed: applied again, it would run for ever.
 
     Args:
-        target: the desired object.
+        target: the object.
         record: what the watches know of it.
         installed: its revision is installed in full.
     """

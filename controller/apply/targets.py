@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -94,17 +94,7 @@ def make_targets(
     is_namespaced = cache(is_namespaced)  # it may come to be served meanwhile, and one answer has to be that of all
     install_namespace = revision.terms.install_namespace
     placed = [_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects]
-    ignore, autoscalers = (revision.terms.drift or {}).get("ignore", ()), find_autoscalers(placed)
-    targets = [
-        _target(
-            manifest,
-            owner,
-            find_ignored_fields(manifest, ignore, autoscalers),
-            orphan=orphan,
-            optional=_is_optional(manifest, revision.terms.optional),
-        )
-        for manifest in placed
-    ]
+    targets = list(_targets(placed, revision, owner, orphan=orphan))
     namespace = None if revision.terms.service_account_name else _install_namespace(revision, targets)
     if namespace:
         targets.insert(0, namespace)
@@ -154,6 +144,16 @@ def _place(
     if metadata.get("namespace") or not is_namespaced(GroupVersionKind.of(manifest)):
         return manifest
     return {**manifest, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _targets(
+    placed: Sequence[Mapping[str, Any]], revision: Revision, owner: Owner, *, orphan: bool
+) -> Iterator[Target]:
+    rules, autoscalers = (revision.terms.drift or {}).get("ignore", ()), find_autoscalers(placed)
+    for manifest in placed:
+        ignored = find_ignored_fields(manifest, rules, autoscalers)
+        optional = _is_optional(manifest, revision.terms.optional)
+        yield _target(manifest, owner, ignored, orphan=orphan, optional=optional)
 
 
 def _target(

@@ -90,8 +90,8 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
 def _wrong_type(value: Any, schema: Schema) -> str:
     if schema.get(INT_OR_STRING) is True:
         return "" if isinstance(value, str) or _is_integer(value) else "has to be an integer or a string"
-    wanted = text(schema.get("type"))
-    return "" if _TYPES.get(wanted, lambda _: True)(value) else f"has to be of type {wanted}"
+    type_ = text(schema.get("type"))
+    return "" if _TYPES.get(type_, lambda _: True)(value) else f"has to be of type {type_}"
 
 
 def _is_number(value: Any) -> bool:

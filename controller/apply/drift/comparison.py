@@ -87,14 +87,14 @@ def find_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) ->
     return list(_uncovered_fields(_grown({**_NODE, **entry_fields}, tracked), tracked, ""))
 
 
-def equal_by_value(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
+def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """Whether each of our fields has our value, for an object whose managedFields were wiped.
 
     What the server adds by defaulting does not count, nor does another spelling of a quantity, nor the absence of what
     is empty, zero or false: the server leaves such fields out. Lists that are maps, as far as they can be recognised
     without a schema, are compared by their keys; all other lists as a whole, in order.
     """
-    return _map_equal(_tracked(desired), live, ())
+    return _map_equal(_tracked(ours), live, ())
 
 
 def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
@@ -186,20 +186,20 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _map_equal(desired: Mapping[str, Any], live: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    if path and path[-1] in _ATOMIC_MAPS and live.keys() - desired.keys():
+def _map_equal(ours: Mapping[str, Any], live: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    if path and path[-1] in _ATOMIC_MAPS and live.keys() - ours.keys():
         return False
-    return all(_value_equal(value, live.get(name), (*path, name)) for name, value in desired.items())
+    return all(_value_equal(value, live.get(name), (*path, name)) for name, value in ours.items())
 
 
-def _value_equal(desired: Any, live: Any, path: tuple[str, ...]) -> bool:
+def _value_equal(ours: Any, live: Any, path: tuple[str, ...]) -> bool:
     if live is None:
-        return _is_zero(desired)
-    if isinstance(desired, dict):
-        return isinstance(live, dict) and _map_equal(desired, live, path)
-    if isinstance(desired, list):
-        return isinstance(live, list) and _list_equal(desired, live, path)
-    return _same(desired, live) or (_is_quantity(path) and _quantities_equal(desired, live))
+        return _is_zero(ours)
+    if isinstance(ours, dict):
+        return isinstance(live, dict) and _map_equal(ours, live, path)
+    if isinstance(ours, list):
+        return isinstance(live, list) and _list_equal(ours, live, path)
+    return _same(ours, live) or (_is_quantity(path) and _quantities_equal(ours, live))
 
 
 def _is_zero(value: Any) -> bool:
@@ -208,14 +208,14 @@ def _is_zero(value: Any) -> bool:
     return not value
 
 
-def _list_equal(desired: list[Any], live: list[Any], path: tuple[str, ...]) -> bool:
+def _list_equal(ours: list[Any], live: list[Any], path: tuple[str, ...]) -> bool:
     if path in _SETS:
-        return all(_contains(live, item) for item in desired)
-    keys = merge_keys(desired, path)
+        return all(_contains(live, item) for item in ours)
+    keys = merge_keys(ours, path)
     if keys:
-        return _keyed_lists_equal(desired, live, path, keys)
-    return len(desired) == len(live) and all(
-        _value_equal(ours, theirs, path) for ours, theirs in zip(desired, live, strict=True)
+        return _keyed_lists_equal(ours, live, path, keys)
+    return len(ours) == len(live) and all(
+        _value_equal(item, other, path) for item, other in zip(ours, live, strict=True)
     )
 
 
@@ -234,12 +234,12 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
     return keys if keys and all(isinstance(item, dict) and keys[0] in item for item in items) else ()
 
 
-def _keyed_lists_equal(desired: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
+def _keyed_lists_equal(ours: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
     """Compare the items that have the same keys; what others added to the list does not count."""
     unclaimed = list(live)
-    for item in sorted(desired, key=lambda item: -sum(name in item for name in keys)):
-        wanted = {name: item[name] for name in keys if name in item}
-        match = next((other for other in unclaimed if _is_item(other, wanted)), None)
+    for item in sorted(ours, key=lambda item: -sum(name in item for name in keys)):
+        own_keys = {name: item[name] for name in keys if name in item}
+        match = next((other for other in unclaimed if _is_item(other, own_keys)), None)
         if match is None or not _map_equal(item, match, path):
             return False
         unclaimed.remove(match)

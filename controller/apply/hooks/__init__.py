@@ -1,1 +1,8 @@
-"""Hooks of charts: what is run before and after a revision is applied or deleted, and how one is run."""
+"""Hooks of charts: run before and after a revision is applied or deleted.
+
+In: a `Revision` and a `HookEvent`. Out: None, or why its hooks are not done. When that event is,
+`reconcile` decides. START HERE: `hook`, in reading order:
+
+    hook    which hooks are run at an event, how they are sent, and how one stands; pure
+    runner  runs them one after the other, and removes them as their delete policies say
+"""

@@ -166,21 +166,21 @@ def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str
     return [*_entries(live["metadata"]), ours]
 
 
-def _strays_by_value(wanted: Any, live: Any, path: Path) -> Tree:
-    if isinstance(wanted, dict) and isinstance(live, dict):
-        below = {f"f:{name}": _strays_by_value(item, live.get(name), (*path, name)) for name, item in wanted.items()}
+def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
+    if isinstance(ours, dict) and isinstance(live, dict):
+        below = {f"f:{name}": _strays_by_value(item, live.get(name), (*path, name)) for name, item in ours.items()}
         return {name: strays for name, strays in below.items() if strays}
-    if isinstance(wanted, list) and isinstance(live, list) and (keys := merge_keys(wanted, path)):
-        return _stray_items_by_value(wanted, live, path, keys)
+    if isinstance(ours, list) and isinstance(live, list) and (keys := merge_keys(ours, path)):
+        return _stray_items_by_value(ours, live, path, keys)
     return {}
 
 
-def _stray_items_by_value(wanted: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
+def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
     names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
-    lost = any(not any(_stands_for(name, item) for name, _ in names_of) for item in wanted)
+    lost = any(not any(_stands_for(name, item) for name, _ in names_of) for item in ours)
     strays: Tree = {}
     for name, there in names_of:
-        item = next((item for item in wanted if _stands_for(name, item)), None)
+        item = next((item for item in ours if _stands_for(name, item)), None)
         if item is None and lost:
             strays[name] = {".": {}}
         elif item is not None and (below := _strays_by_value(item, there, path)):
