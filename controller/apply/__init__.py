@@ -1,6 +1,6 @@
 """How objects reach the cluster and leave it: what is decided is pure, what acts is small (README.md).
 
-In: the objects of a revision, and what the watches know. Out: requests, and an `Outcome` or a `Removal` for each object.
+In: the objects of a revision, and what the watches know. Out: requests, and an `Outcome` or `Removal` for each object.
 Left to others: which revision is wanted (`revisions`), what conditions say of it (`status`), and when to come back
 (`reconcile`). START HERE, in reading order:
 

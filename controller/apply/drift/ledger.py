@@ -1,7 +1,7 @@
 """What this process knows of its own applies: how each object was left, and how often it had to be repaired.
 
-Only memory. After a restart an object that carries the digest of its target is compared once, or `status.managedState` says
-that all of them are as they were left.
+Only memory. After a restart an object that carries the digest of its target is compared once, or `status.managedState`
+says that all of them are as they were left.
 """
 
 from __future__ import annotations
