@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health import HEALTHY, NOT_OBSERVED
@@ -60,12 +62,28 @@ class Told:
             return heard
 
 
+class ToldWatches(Watches):
+    """Watches that say when their listener has been told of the first lists: that is after these are known."""
+
+    def __init__(self, client: Client, discovery: Discovery, listener: Told) -> None:
+        self.all_are_told, self.kinds_are_told = threading.Event(), threading.Event()
+        super().__init__(client, discovery, listener)
+
+    def _deployments_synced(self) -> None:
+        super()._deployments_synced()
+        self.all_are_told.set()
+
+    def _definitions_settled(self) -> None:
+        super()._definitions_settled()
+        self.kinds_are_told.set()
+
+
 class World:
     """Watches of a small API server; its kinds are those of a FakeCluster."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET, CLAIM_RESOURCE), Told()
-        self.watches = Watches(api.client(), self.cluster.discovery, self.told)
+        self.watches = ToldWatches(api.client(), self.cluster.discovery, self.told)
 
     def deployment(self, name: str = "shop", **parts: Any) -> None:
         value = manifest(name, **parts)
@@ -82,16 +100,18 @@ class World:
     def start(self) -> None:
         """Begin, and wait until everything that is there is known and told."""
         self.watches.start()
-        self.wait(lambda: self.watches.synced, "BundleDeployments are known")
+        self.wait(self.watches.all_are_told.is_set, "BundleDeployments are known")
         self.wait(lambda: all(self.api.lists(path) for path in OTHERS), "the rest is listed")
-        self.wait(lambda: self.watches._definitions.settled, "custom kinds are known")
+        self.wait(self.watches.kinds_are_told.is_set, "custom kinds are known")
 
     def know(self, *kinds: GroupVersionKind, name: str = "shop") -> None:
         """Have kinds watched, wait for their first list, and forget what was told of it."""
-        if self.watches.need(name, kinds):
-            self.watches.need("last", kinds)  # whoever came last is told last
-            self.wait(lambda: self.told.heard.count("objects last") == len(kinds), "the kinds are known")
-            self.watches.forget("last")
+        self.api.frozen.set()  # a list that ends before both are noted is told to one of them, or to nobody
+        unknown = self.watches.need(name, kinds)
+        self.watches.need("last", kinds)  # whoever came last is told last
+        self.api.frozen.clear()
+        self.wait(lambda: self.told.heard.count("objects last") == len(unknown), "the kinds are known")
+        self.watches.forget("last")
         self.told.taken()
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
@@ -241,10 +261,10 @@ def test_objects_are_filed_under_the_owner_that_their_label_names(world: World) 
 
 
 def test_a_kind_whose_list_is_under_way_is_named_and_told_when_it_is_known(world: World) -> None:
-    world.api.stall_watches = True
+    world.api.frozen.set()
     assert world.watches.need("shop", [CONFIG_MAP]) == ["ConfigMap"]
     assert world.watches.need("other", [CONFIG_MAP]) == ["ConfigMap"]
-    world.api.stall_watches = False
+    world.api.frozen.clear()
     world.hear("objects shop")
     assert world.watches.need("shop", [CONFIG_MAP]) == []
 
