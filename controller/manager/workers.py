@@ -52,8 +52,12 @@ class Workers:
         """Return the names of the threads that have ended."""
         return [thread.name for thread in self._threads if self._started and not thread.is_alive()]
 
+    def close(self) -> None:
+        """Begin no other pass."""
+        self._queue.close()
+
     def join(self, seconds: float) -> None:
-        """Wait for passes that are under way, all together at most so many seconds, after the queue was closed."""
+        """Wait for passes that are under way, all together at most so many seconds, after `close`."""
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             if thread.is_alive():

@@ -10,9 +10,7 @@ import pytest
 
 from api import names
 from controller.kube.errors import ConfigurationError
-from controller.manager import manager as module
-from controller.manager.manager import HEALTH_SECONDS, Manager, make_manager
-from controller.manager.queue import WorkQueue
+from controller.manager.manager import Manager, make_manager
 from controller.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi
@@ -74,7 +72,7 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
 def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> None:
     with Running(settings) as running:
         wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 10, "everything is watched")
-        wait_for(lambda: running.manager.watches.synced, 10, "BundleDeployments are known")
+        wait_for(lambda: running.manager.cluster.watches.synced, 10, "BundleDeployments are known")
     assert running.stop.is_set()
 
 
@@ -102,7 +100,7 @@ def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, s
     api.put(DEPLOYMENTS, "odd", spec={"format": 3})
     api.put(REVISIONS, ODD, about={"labels": {names.REVISION_LABEL: "odd"}})
     with Running(settings) as running:
-        wait_for(lambda: running.manager.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for")
+        wait_for(lambda: running.manager.cluster.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for")
     assert ODD in api.objects[REVISIONS]
 
 
@@ -111,49 +109,3 @@ def test_a_refusal_of_that_look_is_no_end(api: FakeApi, settings: Settings, capl
     with Running(settings) as running:
         wait_for(lambda: "stay for now" in caplog.text, 10, "it is said")
         assert running.thread.is_alive()
-
-
-# what has changed
-
-
-class Noted(WorkQueue):
-    """A queue that notes what is put into it, and when it is due."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.noted: list[tuple[str, float]] = []
-
-    def add(self, key: str) -> None:
-        self.noted.append((key, 0.0))
-
-    def add_after(self, key: str, seconds: float) -> None:
-        self.noted.append((key, seconds))
-
-
-class Waiting:
-    """A reconciler of which two BundleDeployments wait."""
-
-    def end_waits(self) -> list[str]:
-        return ["a", "b"]
-
-
-@pytest.fixture
-def noted() -> Noted:
-    return Noted()
-
-
-def test_a_change_of_health_alone_waits_a_little_for_others(noted: Noted) -> None:
-    dispatcher = module._Dispatcher(noted)
-    dispatcher.objects_changed("shop", urgent=False)
-    dispatcher.objects_changed("shop", urgent=True)
-    dispatcher.deployment_changed("shop")
-    assert noted.noted == [("shop", HEALTH_SECONDS), ("shop", 0.0), ("shop", 0.0)]
-
-
-def test_a_change_of_the_cluster_ends_waits(noted: Noted) -> None:
-    dispatcher = module._Dispatcher(noted)
-    dispatcher.cluster_changed()
-    assert not noted.noted
-    dispatcher.reconciler = Waiting()  # type: ignore[assignment]
-    dispatcher.cluster_changed()
-    assert noted.noted == [("a", 0.0), ("b", 0.0)]

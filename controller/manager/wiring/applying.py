@@ -1,0 +1,47 @@
+"""Wiring: what changes the cluster, and as whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.apply.execute import Applier
+from controller.apply.hooks.runner import HookRunner
+from controller.apply.prune import Remover
+from controller.manager.wiring.building import Building
+from controller.manager.wiring.cluster import Cluster
+from controller.observe.contested import ContestedWatches
+from controller.observe.explanations import Explainer
+from controller.observe.grants import GrantWatches
+from controller.observe.named import NamedWatches
+from controller.reconcile.hooks import Hooks
+from controller.revisions.service_accounts import Accounts
+from controller.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applying:
+    """What carries out plans, and what it asks before."""
+
+    applier: Applier
+    remover: Remover
+    hooks: Hooks
+    accounts: Accounts
+    contested: ContestedWatches
+    explainer: Explainer
+
+
+def make_applying(settings: Settings, cluster: Cluster, building: Building) -> Applying:
+    """Make what applies, removes, runs hooks, and watches what stands in the way of that."""
+    client, discovery, watches, retries = cluster.client, cluster.discovery, cluster.watches, cluster.retries
+    dispatcher = cluster.dispatcher
+    applier = Applier(client, discovery, watches, retries, settings.apply_workers)
+    absent, grants = NamedWatches(cluster.lookout, dispatcher.ended), GrantWatches(client, dispatcher.rights_changed)
+    accounts = Accounts(client, settings.accounts(), absent, grants)
+    return Applying(
+        applier=applier,
+        remover=Remover(client, discovery, applier.pool, watches.stored),
+        hooks=Hooks(HookRunner(client, discovery, watches, retries), watches, building.finder, accounts),
+        accounts=accounts,
+        contested=ContestedWatches(cluster.lookout, discovery, dispatcher.contested_changed),
+        explainer=Explainer(client, dispatcher.health_explained),
+    )

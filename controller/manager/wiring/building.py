@@ -1,0 +1,97 @@
+"""Wiring: from a spec to a revision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from controller.build.builder import Builder
+from controller.build.context import BuildSettings
+from controller.content.shares import Shares
+from controller.kube.configuration import is_in_pod
+from controller.manager.sweeper import Sweeper
+from controller.manager.wiring.cluster import Cluster
+from controller.manager.wiring.resources import Resources
+from controller.observe.named import NamedWatches
+from controller.processes.supervision import Kind
+from controller.revisions.background import Preparations
+from controller.revisions.credentials import SecretReader
+from controller.revisions.finder import Finder
+from controller.revisions.large import LargeRevisions
+from controller.revisions.polling import Poller
+from controller.revisions.quarantine import Quarantine
+from controller.revisions.source_access import Assistant
+from controller.revisions.store import RevisionStore
+from controller.settings import Settings
+from controller.telemetry import Observer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Building:
+    """What finds the revision that a spec asks for, and removes those that nobody asks for."""
+
+    finder: Finder
+    preparations: Preparations
+    revisions: RevisionStore
+    large: LargeRevisions
+    sweeper: Sweeper
+    quarantine: Quarantine
+
+
+def make_building(settings: Settings, resources: Resources, cluster: Cluster, observer: Observer) -> Building:
+    """Make the finder, and what works for it in the background."""
+    dispatcher = cluster.dispatcher
+    builder = _make_builder(settings, resources, observer)
+    preparations = Preparations(settings.fetch_workers, dispatcher.ended, dispatcher.progressed)
+    revisions = RevisionStore(cluster.client, settings.namespace, settings.revision_mebibytes << 20)
+    assistant = _make_assistant(settings, resources, cluster)
+    large = LargeRevisions(resources.admission, resources.limits, dispatcher.ended)
+    finder = Finder(
+        builder=builder,
+        preparations=preparations,
+        revisions=revisions,
+        discovery=cluster.discovery,
+        retries=cluster.retries,
+        assistant=assistant,
+        poller=Poller(builder, preparations, cluster.retries, assistant),
+        policy=settings.accounts(),
+        publisher=cluster.publisher,
+        large=large,
+        now=cluster.now,
+    )
+    return Building(
+        finder=finder,
+        preparations=preparations,
+        revisions=revisions,
+        large=large,
+        sweeper=Sweeper(revisions.remove_orphans, partial(cluster.client.supervisor.note, Kind.OTHER, "sweep")),
+        quarantine=resources.quarantine,
+    )
+
+
+def _make_builder(settings: Settings, resources: Resources, observer: Observer) -> Builder:
+    store_bytes = settings.store_mebibytes << 20
+    return Builder(
+        resources.store,
+        BuildSettings(
+            store_bytes=store_bytes,
+            limits=resources.limits,
+            timeout=settings.fetch_timeout,
+            network=settings.network(in_pod=is_in_pod()),
+            means=settings.means(resources.memory),
+        ),
+        lambda: datetime.now(UTC),
+        shares=Shares.of_store(store_bytes, resources.limits),
+        observer=observer,
+    )
+
+
+def _make_assistant(settings: Settings, resources: Resources, cluster: Cluster) -> Assistant:
+    return Assistant(
+        SecretReader(cluster.client, settings.readable_namespaces()),
+        NamedWatches(cluster.lookout, cluster.dispatcher.secret_changed),
+        cluster.dispatcher.ended,
+        resources.admission,
+        resources.quarantine,
+    )

@@ -1,0 +1,71 @@
+"""Wiring: what is known of the cluster, and the queue that its changes fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from api import names
+from api.v1alpha2.types import BundleDeployment
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.events import EventRecorder
+from controller.manager.dispatcher import Dispatcher
+from controller.manager.metrics import Metrics
+from controller.manager.queue import WorkQueue
+from controller.observe.lookout import Lookout
+from controller.observe.watches import Watches
+from controller.retries import Retries
+from controller.settings import Settings
+from controller.sharing.shares import share_of
+from controller.status.writer import Publisher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What all parts of a pass use."""
+
+    queue: WorkQueue
+    dispatcher: Dispatcher
+    client: Client
+    discovery: Discovery
+    watches: Watches
+    lookout: Lookout
+    """Watches of single objects."""
+    events: EventRecorder
+    publisher: Publisher
+    retries: Retries
+    now: Callable[[], datetime]
+    """The time of day as status has it, in whole seconds."""
+
+
+def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluster:
+    """Make the queue, and the watches, not started, which have the dispatcher fill it."""
+    queue = _make_queue(settings, metrics, lambda name: watches.deployment(name))  # noqa: PLW0108 - made below
+    discovery, dispatcher = Discovery(client), Dispatcher(queue)
+    watches = Watches(client, discovery, dispatcher)
+    events = EventRecorder(client, f"{names.GROUP}/rukpak")
+    return Cluster(
+        queue=queue,
+        dispatcher=dispatcher,
+        client=client,
+        discovery=discovery,
+        watches=watches,
+        lookout=Lookout(client),
+        events=events,
+        publisher=Publisher(client, watches, events),
+        retries=Retries(),
+        now=lambda: datetime.now(UTC).replace(microsecond=0),
+    )
+
+
+def _make_queue(settings: Settings, metrics: Metrics, find: Callable[[str], BundleDeployment | None]) -> WorkQueue:
+    """Make the queue, in which those who act as an account of one namespace share their turns."""
+    policy = settings.accounts()
+
+    def share(name: str) -> str:
+        deployment = find(name)
+        return share_of(policy.complete(deployment)) if deployment else ""  # what is gone, or unreadable, is soon done
+
+    return WorkQueue(workers=settings.workers, share=share, on_waited=metrics.waited, on_worked=metrics.worked)

@@ -1,0 +1,92 @@
+"""Wiring: metrics, probes and their listeners."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from controller.kube.client import Client
+from controller.manager.metrics import Metrics, State
+from controller.manager.serving.activity import Activity
+from controller.manager.serving.certificate import Certificate
+from controller.manager.serving.probes import Probes
+from controller.manager.serving.reviews import Reviewer
+from controller.manager.serving.routes import metrics_routes, probe_routes
+from controller.manager.serving.server import METRICS, PROBES, Server
+from controller.manager.wiring.building import Building
+from controller.manager.wiring.cluster import Cluster
+from controller.manager.wiring.connections import Connections
+from controller.manager.wiring.leadership import Leadership
+from controller.manager.wiring.resources import Resources
+from controller.manager.workers import Workers
+from controller.processes.confinement import Mechanisms
+from controller.settings import Settings, parse_address
+
+
+def make_state(
+    settings: Settings,
+    resources: Resources,
+    cluster: Cluster,
+    building: Building,
+    leadership: Leadership,
+) -> State:
+    """Return what metrics read when somebody scrapes."""
+    return State(
+        queue=cluster.queue.stats,
+        workers=settings.workers,
+        leading=leadership.elected.is_set,
+        deployments=cluster.watches.deployments,
+        store_bytes=resources.store.bytes_used,
+        preparations=building.preparations.counts,
+        version=version("rukpak"),
+        confinement=Mechanisms.found().counted(),
+    )
+
+
+def make_probes(
+    connections: Connections,
+    cluster: Cluster,
+    workers: Workers,
+    leadership: Leadership,
+    activity: Activity,
+) -> Probes:
+    """Make what probes ask."""
+    return Probes(
+        watches=cluster.watches,
+        workers=workers,
+        queue=cluster.queue.stats,
+        election=leadership.election,
+        activity=activity,
+        client=connections.unfenced,
+    )
+
+
+def make_servers(settings: Settings, metrics: Metrics, probes: Probes, client: Client) -> tuple[Server, ...]:
+    """Listen at the addresses of the settings, where they are not `off`; the client is for reviews, and not fenced.
+
+    Raises: ListenError if an address cannot be listened on; OSError if a certificate cannot be read.
+    """
+    servers = (_make_metrics_server(settings, metrics, client), _make_probe_server(settings, probes, client))
+    return tuple(server for server in servers if server)
+
+
+def _make_metrics_server(settings: Settings, metrics: Metrics, client: Client) -> Server | None:
+    address = parse_address("metrics_address", settings.metrics_address)
+    if address is None:
+        return None
+    secure = settings.serves_securely(address[0])
+    return Server(
+        "--metrics-address",
+        address,
+        metrics_routes(metrics),
+        places=METRICS,
+        supervisor=client.supervisor,
+        context=Certificate(settings.certificate_files()).context if secure else None,
+        review=Reviewer(client).review if secure else None,
+    )
+
+
+def _make_probe_server(settings: Settings, probes: Probes, client: Client) -> Server | None:
+    address = parse_address("probe_address", settings.probe_address)
+    if address is None:
+        return None
+    return Server("--probe-address", address, probe_routes(probes), places=PROBES, supervisor=client.supervisor)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from controller.manager.dispatcher import HEALTH_SECONDS, Dispatcher
+from controller.manager.queue import WorkQueue
+
+
+class Noted(WorkQueue):
+    """A queue that notes what is put into it, and when it is due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[tuple[str, float]] = []
+
+    def add(self, key: str) -> None:
+        self.noted.append((key, 0.0))
+
+    def add_after(self, key: str, seconds: float) -> None:
+        self.noted.append((key, seconds))
+
+
+class Waiting:
+    """A reconciler of which two BundleDeployments wait."""
+
+    def end_waits(self) -> list[str]:
+        return ["a", "b"]
+
+
+@pytest.fixture
+def noted() -> Noted:
+    return Noted()
+
+
+def test_a_change_of_health_alone_waits_a_little_for_others(noted: Noted) -> None:
+    dispatcher = Dispatcher(noted)
+    dispatcher.objects_changed("shop", urgent=False)
+    dispatcher.objects_changed("shop", urgent=True)
+    dispatcher.deployment_changed("shop")
+    assert noted.noted == [("shop", HEALTH_SECONDS), ("shop", 0.0), ("shop", 0.0)]
+
+
+def test_a_change_of_the_cluster_ends_waits(noted: Noted) -> None:
+    dispatcher = Dispatcher(noted)
+    dispatcher.cluster_changed()
+    assert not noted.noted
+    dispatcher.reconciler = Waiting()  # type: ignore[assignment]
+    dispatcher.cluster_changed()
+    assert noted.noted == [("a", 0.0), ("b", 0.0)]
