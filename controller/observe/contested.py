@@ -7,13 +7,13 @@ that may change all the time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.followed_objects import FollowedObjects
 from controller.observe.lookout import Lookout, Sight
 from controller.observe.records import ObjectKey, Record, project
 
@@ -41,8 +41,7 @@ class ContestedWatches:
 
     def __init__(self, lookout: Lookout, discovery: Discovery, changed: Callable[[str], None]) -> None:
         self._lookout, self._discovery, self._changed = lookout, discovery, changed
-        self._watches: dict[str, dict[ObjectKey, _Watch]] = {}
-        self._lock = threading.Lock()
+        self._objects = FollowedObjects[ObjectKey, Record | None]()
 
     def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
         """Watch exactly these objects for a BundleDeployment, as far as they are not too many.
@@ -55,35 +54,24 @@ class ContestedWatches:
         Raises: ApiError if discovery does not answer.
         """
         wanted = {each.key: each for each in islice(contested, MOST)}
-        if not wanted and name not in self._watches:
-            return
-        with self._lock:
-            before = self._watches.get(name, {})
-        kept = {key: watch for key, watch in before.items() if key in wanted}
+        kept = self._objects.of(name)
         # May take a request, and fail: then all stays as it is.
-        resources = {key: self._discovery.resource(each.kind) for key, each in wanted.items() if key not in kept}
-        started = {
-            key: self._make(name, share, record, resource)
-            for key, resource in resources.items()
-            if resource and (record := wanted[key].record)
+        added = {
+            key: (resource, each.record)
+            for key, each in wanted.items()
+            if key not in kept and (resource := self._discovery.resource(each.kind)) and each.record
         }
-        with self._lock:
-            self._watches.pop(name, None)
-            if kept or started:
-                self._watches[name] = kept | started
-        for key in before.keys() - kept.keys():
-            before[key].followed.stop()
-        for key, each in kept.items():
-            each.expect(wanted[key].record)
-        for each in started.values():
-            each.followed.start()
 
-    def _make(self, name: str, share: str, record: Record, resource: Resource) -> _Watch:
-        return _Watch(self._lookout, share, resource, record, lambda: self._changed(name))
+        def make(key: ObjectKey) -> _ContestedObject:
+            resource, record = added[key]
+            return _ContestedObject(self._lookout, share, resource, record, lambda: self._changed(name))
+
+        followed = {key: each.record for key, each in wanted.items() if key in kept or key in added}
+        self._objects.follow(name, followed, make)
 
 
-class _Watch:
-    """One object, watched for one BundleDeployment."""
+class _ContestedObject:
+    """One object, followed for one BundleDeployment: its owner counts."""
 
     def __init__(
         self, lookout: Lookout, share: str, resource: Resource, record: Record, changed: Callable[[], None]
@@ -96,7 +84,7 @@ class _Watch:
             name=key.name,
             project=lambda manifest: project(manifest, key.group, key.kind),
             on_change=self._compare,
-            on_synced=self._look,
+            on_synced=self._compare_known,
         )
         self.followed = lookout.make(share, sight)
 
@@ -107,17 +95,17 @@ class _Watch:
         self._judged = record
         if self.followed.synced:
             self.followed.learn(record)  # the watch may be behind it
-            self._look()
+            self._compare_known()
 
-    def _look(self) -> None:
+    def _compare_known(self) -> None:
         self._compare(None, self.followed.get((self._judged.key.namespace, self._judged.key.name)))
 
     def _compare(self, _old: Record | None, new: Record | None) -> None:
-        if new is None or _whose(new) != _whose(self._judged):
+        if new is None or _owner_inputs(new) != _owner_inputs(self._judged):
             self._changed()
 
 
-def _whose(record: Record) -> tuple[object, ...]:
-    """What of an object is looked at when it is judged."""
+def _owner_inputs(record: Record) -> tuple[object, ...]:
+    """Return what of an object decides whether it may be applied."""
     owner = (record.owner, record.owner_uid, record.applied_digest, record.released_from)
     return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)

@@ -8,13 +8,13 @@ a watch of their own is lookout.py's to say.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import User
 from controller.kube.resources import SECRETS, Resource
+from controller.observe.followed_objects import FollowedObjects
 from controller.observe.lookout import Lookout, Sight
 
 
@@ -39,8 +39,7 @@ class NamedWatches:
 
     def __init__(self, lookout: Lookout, changed: Callable[[str], None]) -> None:
         self._lookout, self._changed = lookout, changed
-        self._watches: dict[str, dict[WatchedObject, _Watch]] = {}
-        self._lock = threading.Lock()
+        self._objects = FollowedObjects[WatchedObject, str]()
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         """Watch exactly these objects for a BundleDeployment.
@@ -50,26 +49,15 @@ class NamedWatches:
             objects: with the resourceVersion that was read; empty: there was nothing to read.
             share: at whose expense.
         """
-        with self._lock:
-            watches = self._watches.pop(name, {})
-            ended = [watches.pop(each) for each in watches.keys() - objects.keys()]
-            known = dict(watches)
-            started = {each: self._make(name, each, share) for each in objects.keys() - known.keys()}
-            if objects:
-                self._watches[name] = known | started
-        for watch in ended:
-            watch.followed.stop()
-        for watched, watch in (known | started).items():
-            watch.expect(objects[watched])
-        for watch in started.values():
-            watch.followed.start()
 
-    def _make(self, name: str, watched: WatchedObject, share: str) -> _Watch:
-        return _Watch(self._lookout, share, watched, lambda: self._changed(name))
+        def make(watched: WatchedObject) -> _NamedObject:
+            return _NamedObject(self._lookout, share, watched, lambda: self._changed(name))
+
+        self._objects.follow(name, objects, make)
 
 
-class _Watch:
-    """One object, watched for one BundleDeployment."""
+class _NamedObject:
+    """One object, followed for one BundleDeployment: its version counts."""
 
     def __init__(self, lookout: Lookout, share: str, watched: WatchedObject, changed: Callable[[], None]) -> None:
         self._key = (watched.namespace, watched.name)
@@ -82,7 +70,7 @@ class _Watch:
             user=User(watched.user) if watched.user else None,
             project=make_trace,
             on_change=self._compare,
-            on_synced=self._look,
+            on_synced=self._note_absence,
         )
         self.followed = lookout.make(share, sight)
 
@@ -93,7 +81,7 @@ class _Watch:
         if known is not None and _is_later(known, version):
             self._changed()
 
-    def _look(self) -> None:
+    def _note_absence(self) -> None:
         if self._version and self.followed.get(self._key) is None:
             self._changed()  # it went before it was followed, which is no change since
 
