@@ -30,9 +30,9 @@ from controller.content.disk import full_disk_reported
 from controller.content.limits import describe_bytes
 from controller.formats.budget import estimate
 from controller.processes.confinement import STARTING, confined
+from controller.processes.group import ProcessGroup
 
 _REQUEST, _TERMS, _OBJECTS, _ERROR, _COMPLAINT = "request", "terms", "objects", "error", "complaint"
-_TICK = 0.05  # seconds between two looks at deadline and cancel token
 _PROGRAM_BYTES = 160 * MEBIBYTE
 """Address space of the interpreter and our modules, of which a quarter is used."""
 _COMPLAINT_BYTES = 4096
@@ -81,23 +81,17 @@ def _run(folder: Path, means: Means) -> int:
             process = subprocess.Popen(
                 command, stdin=quiet, stdout=quiet, stderr=complaint, env=environment, cwd="/", start_new_session=True
             )
-        with process:
-            try:
-                return _await(process, means)
-            finally:
-                process.kill()
+        deadline = time.monotonic() + means.seconds
+        with ProcessGroup(process) as group:
+            return group.wait(lambda: _check(deadline, means))
 
 
-def _await(process: subprocess.Popen[bytes], means: Means) -> int:
-    deadline = time.monotonic() + means.seconds
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(_TICK)
-        if means.cancelled.is_set():
-            raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
-        if time.monotonic() >= deadline:
-            problem = f"making the revision takes more than {means.seconds:g} s"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle, or raise --render-timeout")
+def _check(deadline: float, means: Means) -> None:
+    if means.cancelled.is_set():
+        raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+    if time.monotonic() >= deadline:
+        problem = f"making the revision takes more than {means.seconds:g} s"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle, or raise --render-timeout")
 
 
 def _write_request(format_name: str, request: RenderRequest) -> dict[str, Any]:

@@ -6,8 +6,7 @@ thread is restricted, starts the child, and ends: the controller stays free, and
 exec, which is not safe beside other threads. prlimit(1) sets the limits. No shell takes part.
 
 Where the kernel cannot do that nothing is started, unless the administrator takes what there is.
-Not here: rulesets and filters (landlock.py, seccomp.py), and how a program ends (sources/git/process.py,
-formats/helm/child.py).
+Not here: rulesets and filters (landlock.py, seccomp.py), and how a program ends (group.py).
 """
 
 from __future__ import annotations

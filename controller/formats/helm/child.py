@@ -11,12 +11,10 @@ Not here: what is run (format.py, program.py), and what is made of its complaint
 from __future__ import annotations
 
 import os
-import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -27,10 +25,8 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.content.spool import Spool
 from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
+from controller.processes.group import ProcessGroup, read_pipes
 
-_TICK = 0.05  # seconds between two looks at deadline and cancel token
-_MOMENT = 0.001  # between two looks at a process that has closed its output
-_CHUNK = 64 * 1024
 _COMPLAINT_BYTES = 256 * 1024  # of stderr that is kept: a thousand templates that include one another
 _PROCESSORS = 2
 _FILES = 256
@@ -61,8 +57,10 @@ def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str)
     Raises: BundleError (RenderLimitExceeded for time and output, RenderFailed once nobody waits any more,
         NotSupported where the kernel cannot confine it).
     """
-    with _input(text, means) as source, _spawn(command, source, means) as process:
-        return _Watch(process, means, subject).collect()
+    with _input(text, means) as source:
+        process = _spawn(command, source, means)
+        with ProcessGroup(process) as group:
+            return _Run(process, group, means, subject).collect()
 
 
 @contextmanager
@@ -82,9 +80,7 @@ def scratch_of(means: Means) -> Path:
     return means.scratch
 
 
-@contextmanager
-def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the program; nothing of it is left when the block ends."""
+def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> subprocess.Popen[bytes]:
     wrapped, environment, folder = _wrapped(command, means), _environment(means), scratch_of(means)
 
     def start() -> subprocess.Popen[bytes]:
@@ -99,17 +95,7 @@ def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> Ite
         )
 
     view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(),))
-    with start_confined(start, view, "spec.format", required=means.confinement_required) as process:
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                _kill_group(process)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    return start_confined(start, view, "spec.format", required=means.confinement_required)
 
 
 def _wrapped(command: Sequence[str], means: Means) -> list[str]:
@@ -140,28 +126,22 @@ def _environment(means: Means) -> Mapping[str, str]:
     }
 
 
-class _Watch:
+class _Run:
     """Reads what a process writes, within its budgets."""
 
-    def __init__(self, process: subprocess.Popen[bytes], means: Means, subject: str) -> None:
-        self._process, self._means, self._subject = process, means, subject
+    def __init__(self, process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str) -> None:
+        self._process, self._group, self._means, self._subject = process, group, means, subject
         self._deadline = time.monotonic() + means.seconds
         self._output, self._complaint = bytearray(), bytearray()
 
     def collect(self) -> Result:
         """Return how the process ended, once it has."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ, self._take_output)
-            selector.register(cast("BinaryIO", self._process.stderr), selectors.EVENT_READ, self._take_complaint)
-            while selector.get_map():
-                for key, _ in selector.select(_TICK):
-                    data = os.read(key.fd, _CHUNK)
-                    key.data(data)
-                    if not data:
-                        selector.unregister(key.fileobj)
-                self._check()
+        output, complaints = cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stderr)
+        read_pipes({output: self._take_output, complaints: self._take_complaint}, self._check)
         return Result(
-            status=self._wait(), output=bytes(self._output), complaint=self._complaint.decode(errors="replace")
+            status=self._group.wait(self._check),
+            output=bytes(self._output),
+            complaint=self._complaint.decode(errors="replace"),
         )
 
     def _take_output(self, data: bytes) -> None:
@@ -172,14 +152,6 @@ class _Watch:
 
     def _take_complaint(self, data: bytes) -> None:
         self._complaint += data[: _COMPLAINT_BYTES - len(self._complaint)]
-
-    def _wait(self) -> int:
-        # Not reaped before its group is killed: until then the group is ours.
-        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-            self._check()
-            time.sleep(_MOMENT)
-        _kill_group(self._process)
-        return self._process.wait()
 
     def _check(self) -> None:
         if self._means.cancelled.is_set():

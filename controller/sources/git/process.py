@@ -13,9 +13,6 @@ without them. Not here: what git is asked (objects.py, source.py), and what its 
 from __future__ import annotations
 
 import os
-import selectors
-import signal
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,14 +25,13 @@ from api.plugins import MEBIBYTE, Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
 from controller.processes.confinement import View, confined, programs, start_confined
+from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
 from controller.sources.deadline import check_deadline
 from controller.sources.git.pace import GitPace
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails where there is none
 import git
 
-_TICK = 0.05  # seconds between two looks at deadline, cancel token and folder
-_CHUNK = 64 * 1024
 _COMPLAINT_BYTES = 64 * 1024  # of stderr that is kept, from its end
 OUTPUT_BYTES = 64 * MEBIBYTE
 """What `Child.read_all` takes at most."""
@@ -191,7 +187,7 @@ class Child:
         process = running.proc
         if process is None or process.stdout is None or process.stderr is None:
             raise RuntimeError("git was started without pipes")
-        self._process: subprocess.Popen[bytes] = process
+        self._group = ProcessGroup(process)
         self._output, self._complaints = cast("BinaryIO", process.stdout), cast("BinaryIO", process.stderr)
         self._access, self._folder = access, folder
         self._complaint = bytearray()
@@ -207,14 +203,12 @@ class Child:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the child and all of its group; a failure of its own is raised if there is none yet."""
         if kind is not None:
-            self._kill()
-        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        self._kill()  # what it left: as long as it is not reaped the group is ours
+            self._group.kill()
+        self._group.await_end()
         self._ended.set()
-        self._watcher.join()
-        status = self._process.wait()
-        for pipe in (self._output, self._complaints):
-            pipe.close()
+        self._watcher.join()  # its processor time is read until it is reaped
+        status = self._group.reap()
+        self._group.close()
         if kind is None:
             self._judge(status)
 
@@ -224,7 +218,7 @@ class Child:
 
     def read_line(self) -> bytes:
         """Return the next line, of at most 64 KiB."""
-        return self._output.readline(_CHUNK)
+        return self._output.readline(CHUNK)
 
     def read_all(self) -> bytes:
         """Return all that git writes.
@@ -247,33 +241,19 @@ class Child:
         if status:
             raise GitFailed(self._complaint.decode(errors="replace"))
 
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
     # the watcher
 
     def _watch(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._complaints, selectors.EVENT_READ)
-            while selector.get_map():
-                if selector.select(_TICK):
-                    if not self._listen():
-                        selector.unregister(self._complaints)
-                elif self._ended.is_set():
-                    return
-                self._look()
-        while not self._ended.wait(_TICK):
-            self._look()
+        read_pipes({self._complaints: self._take_complaint}, self._check, self._ended)
+        while not self._ended.wait(TICK):
+            self._check()
 
-    def _listen(self) -> bool:
-        """Keep the end of what git complains of. Returns: whether there may be more."""
-        data = os.read(self._complaints.fileno(), _CHUNK)
+    def _take_complaint(self, data: bytes) -> None:
+        """Keep the end of what git complains of."""
         self._complaint += data
         del self._complaint[:-_COMPLAINT_BYTES]
-        return bool(data)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.stopped:
             return
         try:
@@ -281,7 +261,7 @@ class Child:
             self._check_pace(self._check_size())
         except Exception as error:  # noqa: BLE001 - without its watcher the child must not go on, whatever it was
             self.stopped = error
-            self._kill()
+            self._group.kill()
 
     def _check_pace(self, size: int) -> None:
         if self._pace and (problem := self._pace.problem(size)):

@@ -16,8 +16,8 @@ from api.plugins import Means
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.child import Result, run_guarded
 from controller.formats.helm.program import Finder
-from hack.control_plane.waiting import wait_for
 from tests.support.charts import DATA, render
+from tests.support.processes import wait_for_end
 
 
 def run(script: str, tmp_path: Path, text: bytes = b"", **means: Any) -> Result:
@@ -28,21 +28,6 @@ def failure(script: str, tmp_path: Path, **means: Any) -> tuple[Reason, str]:
     with pytest.raises(BundleError) as raised:
         run(script, tmp_path, **means)
     return raised.value.reason, raised.value.message
-
-
-def is_running(mark: str) -> bool:
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (process / "cmdline").read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def wait_for_end(mark: str) -> None:
-    """What was killed is gone a moment later."""
-    wait_for(lambda: not is_running(mark), 10, "it has ended")
 
 
 def test_it_reads_its_input_and_says_how_it_ended(tmp_path: Path) -> None:
