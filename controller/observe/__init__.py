@@ -17,7 +17,7 @@ BundleDeployments to reconcile. What to do about any of it is decided in `apply`
     explanations     why something is not healthy: asked of pods and Namespaces
 
     followed_objects the single objects that each BundleDeployment follows
-    lookout          how one object is followed: by a watch, or by asking in turn
+    object_follower  how one object is followed: by a watch, or by asking in turn
     named            Secrets and ServiceAccounts that something failed for
     contested        objects that somebody else owns
     grants           RBAC, while somebody lacks rights

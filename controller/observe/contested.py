@@ -1,8 +1,8 @@
 """Watching the objects that somebody else has, while a BundleDeployment wants them: it goes on when the other lets go.
 
 Objects of other BundleDeployments carry the owner label and are watched anyway; these here carry none. Each is followed
-by name (lookout.py), metadata only, and not more than a few. What counts is whose an object is, not what is in it:
-that may change all the time.
+by name (object_follower.py), metadata only, and not more than a few. What counts is whose an object is, not what is in
+it: that may change all the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.followed_objects import FollowedObjects
-from controller.observe.lookout import Lookout, Sight
+from controller.observe.object_follower import ObjectFollower, Subscription
 from controller.observe.records import ObjectKey, Record, project
 
 MOST = 5
@@ -35,12 +35,12 @@ class ContestedWatches:
     """Thread-safe.
 
     Args:
-        lookout: follows the objects.
+        follower: follows the objects.
         changed: called with the name of a BundleDeployment when an object that it wants is another's, or nobody's.
     """
 
-    def __init__(self, lookout: Lookout, discovery: Discovery, changed: Callable[[str], None]) -> None:
-        self._lookout, self._discovery, self._changed = lookout, discovery, changed
+    def __init__(self, follower: ObjectFollower, discovery: Discovery, changed: Callable[[str], None]) -> None:
+        self._follower, self._discovery, self._changed = follower, discovery, changed
         self._objects = FollowedObjects[ObjectKey, Record | None]()
 
     def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
@@ -64,7 +64,7 @@ class ContestedWatches:
 
         def make(key: ObjectKey) -> _ContestedObject:
             resource, record = added[key]
-            return _ContestedObject(self._lookout, share, resource, record, lambda: self._changed(name))
+            return _ContestedObject(self._follower, share, resource, record, lambda: self._changed(name))
 
         followed = {key: each.record for key, each in wanted.items() if key in kept or key in added}
         self._objects.follow(name, followed, make)
@@ -74,11 +74,11 @@ class _ContestedObject:
     """One object, followed for one BundleDeployment: its owner counts."""
 
     def __init__(
-        self, lookout: Lookout, share: str, resource: Resource, record: Record, changed: Callable[[], None]
+        self, follower: ObjectFollower, share: str, resource: Resource, record: Record, changed: Callable[[], None]
     ) -> None:
         self._changed, self._judged = changed, record
         key = record.key
-        sight = Sight(
+        subscription = Subscription(
             resource=resource,
             namespace=key.namespace,
             name=key.name,
@@ -86,7 +86,7 @@ class _ContestedObject:
             on_change=self._compare,
             on_synced=self._compare_known,
         )
-        self.followed = lookout.make(share, sight)
+        self.followed = follower.make(share, subscription)
 
     def expect(self, record: Record | None) -> None:
         """Note how the object was judged last; that it is another's since is news."""

@@ -1,7 +1,7 @@
 """The single objects that each BundleDeployment follows: exactly those that its last pass named.
 
 Not here: which objects those are and what of them is news (named.py, contested.py), and how one is followed
-(lookout.py).
+(object_follower.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from controller.observe.lookout import Followed
+from controller.observe.object_follower import Followed
 
 ExpectedT_contra = TypeVar("ExpectedT_contra", contravariant=True)
 KeyT = TypeVar("KeyT", bound=Hashable)

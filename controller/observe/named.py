@@ -3,7 +3,7 @@
 These are Secrets that sources use, and ServiceAccounts. Each is followed by name, as the identity that reads it; there
 is no watch on all Secrets. Metadata only: no value of a Secret is ever held here. What counts is whether an object is
 another one than was read, so that no change is lost between reading it, failing with it and following it. How many have
-a watch of their own is lookout.py's to say.
+a watch of their own is object_follower.py's to say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.kube.cache import Trace, make_trace
 from controller.kube.client import User
 from controller.kube.resources import SECRETS, Resource
 from controller.observe.followed_objects import FollowedObjects
-from controller.observe.lookout import Lookout, Sight
+from controller.observe.object_follower import ObjectFollower, Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class NamedWatches:
     """Thread-safe.
 
     Args:
-        lookout: follows the objects.
+        follower: follows the objects.
         changed: called with the name of a BundleDeployment when an object that it waits for is not what it read.
     """
 
-    def __init__(self, lookout: Lookout, changed: Callable[[str], None]) -> None:
-        self._lookout, self._changed = lookout, changed
+    def __init__(self, follower: ObjectFollower, changed: Callable[[str], None]) -> None:
+        self._follower, self._changed = follower, changed
         self._objects = FollowedObjects[WatchedObject, str]()
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
@@ -51,7 +51,7 @@ class NamedWatches:
         """
 
         def make(watched: WatchedObject) -> _NamedObject:
-            return _NamedObject(self._lookout, share, watched, lambda: self._changed(name))
+            return _NamedObject(self._follower, share, watched, lambda: self._changed(name))
 
         self._objects.follow(name, objects, make)
 
@@ -59,11 +59,13 @@ class NamedWatches:
 class _NamedObject:
     """One object, followed for one BundleDeployment: its version counts."""
 
-    def __init__(self, lookout: Lookout, share: str, watched: WatchedObject, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, follower: ObjectFollower, share: str, watched: WatchedObject, changed: Callable[[], None]
+    ) -> None:
         self._key = (watched.namespace, watched.name)
         self._changed = changed
         self._version = ""
-        sight = Sight(
+        subscription = Subscription(
             resource=watched.resource,
             namespace=watched.namespace,
             name=watched.name,
@@ -72,7 +74,7 @@ class _NamedObject:
             on_change=self._compare,
             on_synced=self._note_absence,
         )
-        self.followed = lookout.make(share, sight)
+        self.followed = follower.make(share, subscription)
 
     def expect(self, version: str) -> None:
         """Note which version was read; a later one that is known already is news."""

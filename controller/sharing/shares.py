@@ -6,7 +6,7 @@ may hold as many as are left free: half of them alone, a third of them beside on
 none yet gets one as long as any is free.
 
 Not here: what a place is. A thread that fetches is revisions/background.py's, a pass manager/queue.py's, a watch
-observe/lookout.py's.
+observe/object_follower.py's.
 """
 
 from __future__ import annotations

@@ -35,13 +35,13 @@ def make_applying(settings: Settings, cluster: Cluster, building: Building) -> A
     client, discovery, watches, retries = cluster.client, cluster.discovery, cluster.watches, cluster.retries
     dispatcher = cluster.dispatcher
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)
-    absent, grants = NamedWatches(cluster.lookout, dispatcher.ended), GrantWatches(client, dispatcher.rights_changed)
+    absent, grants = NamedWatches(cluster.follower, dispatcher.ended), GrantWatches(client, dispatcher.rights_changed)
     accounts = Accounts(client, settings.accounts(), absent, grants)
     return Applying(
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.stored),
         hooks=Hooks(HookRunner(client, discovery, watches, retries), watches, building.finder, accounts),
         accounts=accounts,
-        contested=ContestedWatches(cluster.lookout, discovery, dispatcher.contested_changed),
+        contested=ContestedWatches(cluster.follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
     )

@@ -90,7 +90,7 @@ def _make_builder(settings: Settings, resources: Resources, observer: Observer) 
 def _make_assistant(settings: Settings, resources: Resources, cluster: Cluster) -> Assistant:
     return Assistant(
         SecretReader(cluster.client, settings.readable_namespaces()),
-        NamedWatches(cluster.lookout, cluster.dispatcher.secret_changed),
+        NamedWatches(cluster.follower, cluster.dispatcher.secret_changed),
         cluster.dispatcher.ended,
         resources.admission,
         resources.quarantine,

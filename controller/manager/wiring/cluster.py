@@ -14,7 +14,7 @@ from controller.kube.events import EventRecorder
 from controller.manager.dispatcher import Dispatcher
 from controller.manager.metrics import Metrics
 from controller.manager.queue import WorkQueue
-from controller.observe.lookout import Lookout
+from controller.observe.object_follower import ObjectFollower
 from controller.observe.watches import Watches
 from controller.retries import Retries
 from controller.settings import Settings
@@ -31,7 +31,7 @@ class Cluster:
     client: Client
     discovery: Discovery
     watches: Watches
-    lookout: Lookout
+    follower: ObjectFollower
     """Watches of single objects."""
     events: EventRecorder
     publisher: Publisher
@@ -52,7 +52,7 @@ def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluste
         client=client,
         discovery=discovery,
         watches=watches,
-        lookout=Lookout(client),
+        follower=ObjectFollower(client),
         events=events,
         publisher=Publisher(client, watches, events),
         retries=Retries(),

@@ -15,7 +15,7 @@ from controller.processes.supervision import Kind, Supervisor
 from controller.settings import Settings
 
 WATCHES = 60
-"""Connections of kinds and grants, and of lookout.py."""
+"""Connections of kinds and grants, and of object_follower.py."""
 UNFENCED = 8
 """Connections for the Lease, reviews and the probe."""
 

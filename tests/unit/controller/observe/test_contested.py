@@ -10,7 +10,7 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.contested import MOST, Contested, ContestedWatches, _ContestedObject
-from controller.observe.lookout import Lookout
+from controller.observe.object_follower import ObjectFollower
 from controller.observe.records import ObjectKey, Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
@@ -40,14 +40,14 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_ends_the_wait_for_an_object(case: Case) -> None:
     woken: list[bool] = []
-    watch = _ContestedObject(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     watch._compare(THEIRS, case.now)
     assert bool(woken) is case.woken
 
 
 def test_what_was_judged_anew_is_compared_with_that() -> None:
     woken: list[bool] = []
-    watch = _ContestedObject(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     watch.expect(replace(THEIRS, marks=""))
     watch.expect(None)
     watch._compare(THEIRS, replace(THEIRS, marks=""))
@@ -78,7 +78,7 @@ LATE = [
 @pytest.mark.parametrize("case", LATE, ids=attrgetter("name"))
 def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None:
     woken: list[bool] = []
-    watch = _ContestedObject(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     reflector_of(watch)._replace({("shop", "a"): AT_5}, "5")
     woken.clear()
     watch.expect(case.judged)
@@ -87,7 +87,7 @@ def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None
 
 def test_what_went_while_a_pass_was_judging_is_not_missed() -> None:
     woken: list[bool] = []
-    watch = _ContestedObject(Lookout(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
+    watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     reflector_of(watch)._replace({}, "9")
     woken.clear()
     watch.expect(AT_5)
@@ -118,7 +118,7 @@ def contested(name: str, *, judged: bool = True) -> Contested:
 def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
 
     cluster = FakeCluster()
-    watches = ContestedWatches(Lookout(cluster.client), cluster.discovery, lambda _: None)
+    watches = ContestedWatches(ObjectFollower(cluster.client), cluster.discovery, lambda _: None)
     watches.watch("foo", [contested("a"), contested("b")])
     assert running == ["metadata.name=a", "metadata.name=b"]
     watches.watch("foo", [contested("b", judged=False), contested("c", judged=False)])
@@ -131,7 +131,7 @@ def test_exactly_what_is_contested_is_watched(running: list[str]) -> None:
 
 def test_a_kind_that_cannot_be_looked_up_ends_no_watch_and_leaves_none_behind(running: list[str]) -> None:
     cluster = FakeCluster()
-    watches = ContestedWatches(Lookout(cluster.client), cluster.discovery, lambda _: None)
+    watches = ContestedWatches(ObjectFollower(cluster.client), cluster.discovery, lambda _: None)
     watches.watch("foo", [contested("a")])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cluster, "resource", unanswered)

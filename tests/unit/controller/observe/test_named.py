@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.observe.lookout import Lookout
 from controller.observe.named import NamedWatches, WatchedObject
+from controller.observe.object_follower import ObjectFollower
 from tests.support.fake_api import FakeApi, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"
@@ -22,7 +22,7 @@ class Room:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.told: queue.Queue[str] = queue.Queue()
-        self.watches = NamedWatches(Lookout(api.client()), self.told.put)
+        self.watches = NamedWatches(ObjectFollower(api.client()), self.told.put)
 
     def put(self) -> str:
         """Write the Secret; return its version."""

@@ -11,13 +11,13 @@ import pytest
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import User
 from controller.kube.resources import SECRETS as KIND
-from controller.observe.lookout import Followed, Lookout, Pace, Sight
+from controller.observe.object_follower import Followed, ObjectFollower, PollingPace, Subscription
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"
 SECONDS = 10.0
-FAST = Pace(between=0.001, again=0.02)
+FAST = PollingPace(between=0.001, again=0.02)
 ANN, BEN = "account/ann", "account/ben"
 
 
@@ -31,8 +31,10 @@ class Room:
         self.synced: queue.Queue[str] = queue.Queue()
         self.followed: list[Followed[Trace]] = []
 
-    def follow(self, lookout: Lookout, name: str, share: str = ANN, user: User | None = None) -> Followed[Trace]:
-        sight = Sight(
+    def follow(
+        self, follower: ObjectFollower, name: str, share: str = ANN, user: User | None = None
+    ) -> Followed[Trace]:
+        subscription = Subscription(
             resource=KIND,
             namespace="ns",
             name=name,
@@ -41,7 +43,7 @@ class Room:
             on_change=lambda _old, new: self.told.put((name, new is not None)),
             on_synced=lambda: self.synced.put(name),
         )
-        followed = lookout.make(share, sight)
+        followed = follower.make(share, subscription)
         self.followed.append(followed)
         followed.start()
         return followed
@@ -69,14 +71,14 @@ def room() -> Iterator[Room]:
 
 
 def threads() -> int:
-    return sum(thread.name.startswith(("watch ", "lookout")) for thread in threading.enumerate())
+    return sum(thread.name.startswith(("watch ", "object follower")) for thread in threading.enumerate())
 
 
 def test_a_thousand_missing_objects_cost_a_few_threads_and_each_is_found(room: Room) -> None:
     before = threads()
-    lookout = Lookout(room.api.client(), watches=4, pace=FAST)
+    follower = ObjectFollower(room.api.client(), watches=4, pace=FAST)
     for number in range(1000):
-        room.follow(lookout, f"missing-{number}")
+        room.follow(follower, f"missing-{number}")
     assert threads() - before <= 3
     for name in ("missing-999", "missing-0"):  # one is asked for, one is watched
         room.put(name)
@@ -84,7 +86,7 @@ def test_a_thousand_missing_objects_cost_a_few_threads_and_each_is_found(room: R
 
 
 def test_what_is_asked_for_is_told_when_it_comes_changes_and_goes_and_not_else(room: Room) -> None:
-    room.follow(Lookout(room.api.client(), watches=0, pace=FAST), "login")
+    room.follow(ObjectFollower(room.api.client(), watches=0, pace=FAST), "login")
     assert room.synced.get(timeout=SECONDS) == "login"
     room.put("login")
     assert room.wait_told() == ("login", True)
@@ -100,7 +102,7 @@ def test_what_is_asked_for_is_told_when_it_comes_changes_and_goes_and_not_else(r
 
 def test_it_is_asked_for_as_who_reads_it_and_without_its_values(room: Room) -> None:
     user = User.service_account("ns", "deployer")
-    room.follow(Lookout(room.api.client(), watches=0, pace=FAST), "login", user=user)
+    room.follow(ObjectFollower(room.api.client(), watches=0, pace=FAST), "login", user=user)
     room.synced.get(timeout=SECONDS)
     request = room.asked("login")[0]
     assert request.header("Impersonate-User") == [user.name]
@@ -108,10 +110,10 @@ def test_it_is_asked_for_as_who_reads_it_and_without_its_values(room: Room) -> N
 
 
 def test_a_tenant_with_hundreds_leaves_turns_to_another(room: Room) -> None:
-    lookout = Lookout(room.api.client(), watches=0, pace=Pace(between=0.01, again=0.0))
+    follower = ObjectFollower(room.api.client(), watches=0, pace=PollingPace(between=0.01, again=0.0))
     for number in range(300):
-        room.follow(lookout, f"missing-{number}")
-    room.follow(lookout, "bens", BEN)
+        room.follow(follower, f"missing-{number}")
+    room.follow(follower, "bens", BEN)
     room.put("bens")
     assert room.wait_told() == ("bens", True)
     wait_for(lambda: len(room.asked("bens")) > 5, SECONDS, "turns")
@@ -119,10 +121,10 @@ def test_a_tenant_with_hundreds_leaves_turns_to_another(room: Room) -> None:
 
 
 def test_watches_are_left_to_another_tenant_and_given_back_when_they_end(room: Room) -> None:
-    lookout = Lookout(room.api.client(), watches=4, pace=FAST)
+    follower = ObjectFollower(room.api.client(), watches=4, pace=FAST)
 
     def is_watched(name: str, share: str) -> bool:
-        room.follow(lookout, name, share)
+        room.follow(follower, name, share)
         room.synced.get(timeout=SECONDS)
         return not room.asked(name)
 
@@ -134,13 +136,13 @@ def test_watches_are_left_to_another_tenant_and_given_back_when_they_end(room: R
 
 
 def test_there_is_a_bound_on_requests_and_none_for_what_is_not_followed_any_more(room: Room) -> None:
-    lookout = Lookout(room.api.client(), watches=0, pace=Pace(between=0.05, again=0.0))
-    followed = room.follow(lookout, "login")
+    follower = ObjectFollower(room.api.client(), watches=0, pace=PollingPace(between=0.05, again=0.0))
+    followed = room.follow(follower, "login")
     started = time.monotonic()
     wait_for(lambda: len(room.asked("login")) >= 5, SECONDS, "five questions")
     assert time.monotonic() - started >= 4 * 0.05
     followed.stop()
-    room.follow(lookout, "other")
+    room.follow(follower, "other")
     wait_for(lambda: room.asked("other"), SECONDS, "a question about the other")
     count = len(room.asked("login"))
     wait_for(lambda: len(room.asked("other")) >= 3, SECONDS, "more of them")
@@ -150,5 +152,5 @@ def test_there_is_a_bound_on_requests_and_none_for_what_is_not_followed_any_more
 def test_what_cannot_be_asked_for_is_asked_again_in_time(room: Room) -> None:
     room.put("login")
     room.api.faults = [Fault(503), Fault(403), Fault(500)]
-    room.follow(Lookout(room.api.client(), watches=0, pace=FAST), "login")
+    room.follow(ObjectFollower(room.api.client(), watches=0, pace=FAST), "login")
     assert room.wait_told() == ("login", True)

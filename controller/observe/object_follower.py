@@ -25,7 +25,7 @@ from controller.kube.watch import Reflector
 from controller.processes.supervision import Kind, Supervisor
 from controller.sharing.shares import Shares
 
-__all__ = ["Followed", "Lookout", "Sight"]
+__all__ = ["Followed", "ObjectFollower", "Subscription"]
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ TIMEOUT = (2.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class PollingPace:
     """Times of asking, in seconds."""
 
     between: float = 0.25
@@ -45,13 +45,13 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight(Generic[RecordT]):
+class Subscription(Generic[RecordT]):
     """One object to follow, of which only metadata is read.
 
     Attributes:
         project: makes the record of an object, which it must not keep.
         user: whom to act as; None: the controller.
-        on_change: gets (old, new) on a thread of the lookout; keep it short.
+        on_change: gets (old, new) on a thread of the follower; keep it short.
         on_synced: called there once it is known whether the object is there.
     """
 
@@ -89,46 +89,46 @@ class Followed(Protocol[RecordT]):
         """End; returns at once."""
 
 
-class Lookout:
+class ObjectFollower:
     """Follows objects. Thread-safe.
 
     Args:
         watches: how many objects have a watch of their own.
     """
 
-    def __init__(self, client: Client, *, watches: int = WATCHES, pace: Pace = Pace()) -> None:
+    def __init__(self, client: Client, *, watches: int = WATCHES, pace: PollingPace = PollingPace()) -> None:
         self._client = client
         self._places = Shares(watches)
         self._lock = threading.Lock()
-        self._round = _Round(pace, client.supervisor)
+        self._poller = _Poller(pace, client.supervisor)
 
-    def make(self, share: str, sight: Sight[RecordT]) -> Followed[RecordT]:
+    def make(self, share: str, subscription: Subscription[RecordT]) -> Followed[RecordT]:
         """Return an object to be followed, at the expense of a share; start it."""
         with self._lock:
             has_place = self._places.take(share)
         if has_place:
-            return _Watched(self._client, sight, lambda: self._give_back(share))
-        return _Asked(self._client, sight, self._round, share)
+            return _ByWatch(self._client, subscription, lambda: self._give_back(share))
+        return _ByPolling(self._client, subscription, self._poller, share)
 
     def _give_back(self, share: str) -> None:
         with self._lock:
             self._places.give_back(share)
 
 
-class _Watched(Reflector[RecordT]):
+class _ByWatch(Reflector[RecordT]):
     """By a watch, whose place is given back when it ends."""
 
-    def __init__(self, client: Client, sight: Sight[RecordT], ended: Callable[[], None]) -> None:
+    def __init__(self, client: Client, subscription: Subscription[RecordT], ended: Callable[[], None]) -> None:
         self._ended = ended
         super().__init__(
             client,
-            sight.resource.path(sight.namespace),
-            field_selector=f"metadata.name={sight.name}",
+            subscription.resource.path(subscription.namespace),
+            field_selector=f"metadata.name={subscription.name}",
             metadata=True,
-            user=sight.user,
-            project=sight.project,
-            on_change=sight.on_change,
-            on_synced=sight.on_synced,
+            user=subscription.user,
+            project=subscription.project,
+            on_change=subscription.on_change,
+            on_synced=subscription.on_synced,
         )
 
     def stop(self) -> None:
@@ -136,11 +136,11 @@ class _Watched(Reflector[RecordT]):
         self._ended()
 
 
-class _Asked(Generic[RecordT]):
+class _ByPolling(Generic[RecordT]):
     """By asking for it whenever it is its turn."""
 
-    def __init__(self, client: Client, sight: Sight[RecordT], turns: _Round, share: str) -> None:
-        self._client, self._sight, self._turns = client, sight, turns
+    def __init__(self, client: Client, subscription: Subscription[RecordT], turns: _Poller, share: str) -> None:
+        self._client, self._subscription, self._turns = client, subscription, turns
         self.share = share
         self._cache: Cache[RecordT] = Cache()
         self._synced = False
@@ -163,18 +163,18 @@ class _Asked(Generic[RecordT]):
 
     def ask(self) -> None:
         """Ask once, and tell what has changed; what fails is asked again in time."""
-        sight = self._sight
-        path = sight.resource.path(sight.namespace, sight.name)
+        subscription = self._subscription
+        path = subscription.resource.path(subscription.namespace, subscription.name)
         try:
-            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT, user=sight.user)
+            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT, user=subscription.user)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 self._take(None)
             return
-        self._take(sight.project(reply.value))
+        self._take(subscription.project(reply.value))
 
     def _take(self, record: RecordT | None) -> None:
-        known = self._cache.get(self._sight.key)
+        known = self._cache.get(self._subscription.key)
         if record is not None:
             changes = self._cache.put(record)
         elif known is not None:
@@ -182,34 +182,34 @@ class _Asked(Generic[RecordT]):
         else:
             changes = []
         for change in changes:
-            self._sight.on_change(change.old, change.new)
+            self._subscription.on_change(change.old, change.new)
         if not self._synced:
             self._synced = True
-            self._sight.on_synced()
+            self._subscription.on_synced()
 
 
-class _Round:
+class _Poller:
     """Asks for objects one after the other, each share in turn, on a thread that begins with the first. Thread-safe."""
 
-    def __init__(self, pace: Pace, supervisor: Supervisor) -> None:
+    def __init__(self, pace: PollingPace, supervisor: Supervisor) -> None:
         self._pace, self._supervisor = pace, supervisor
-        self._lines: OrderedDict[str, OrderedDict[_Asked[Any], float]] = OrderedDict()
+        self._lines: OrderedDict[str, OrderedDict[_ByPolling[Any], float]] = OrderedDict()
         """By share, whose turn is next first: the objects, least recently asked first, and when each is due."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def add(self, asked: _Asked[Any]) -> None:
+    def add(self, asked: _ByPolling[Any]) -> None:
         """Have an object asked for, soon and again and again."""
         with self._changed:
             line = self._lines.setdefault(asked.share, OrderedDict())
             line[asked] = 0.0
             line.move_to_end(asked, last=False)
             if self._thread is None:
-                self._thread = self._supervisor.thread(Kind.WATCH, "lookout", self._run)
+                self._thread = self._supervisor.thread(Kind.WATCH, "object follower", self._run)
                 self._thread.start()
             self._changed.notify()
 
-    def remove(self, asked: _Asked[Any]) -> None:
+    def remove(self, asked: _ByPolling[Any]) -> None:
         """Have it asked for no more."""
         with self._changed:
             line = self._lines.get(asked.share, OrderedDict())
@@ -226,7 +226,7 @@ class _Round:
                 log.exception("object not followed", extra={"share": asked.share})
             time.sleep(self._pace.between)
 
-    def _next(self) -> _Asked[Any]:
+    def _next(self) -> _ByPolling[Any]:
         """Wait for the next that is due, and return it."""
         with self._changed:
             while True:
