@@ -20,7 +20,7 @@ from controller.manager.wiring.applying import Applying, make_applying
 from controller.manager.wiring.building import Building, make_building
 from controller.manager.wiring.cluster import Cluster, make_cluster
 from controller.manager.wiring.connections import connect
-from controller.manager.wiring.endpoints import make_probes, make_servers, make_state
+from controller.manager.wiring.endpoints import make_probes, make_process_state, make_servers
 from controller.manager.wiring.leadership import Leadership, make_leadership
 from controller.manager.wiring.passes import make_reconciler, make_workers
 from controller.manager.wiring.resources import make_resources
@@ -137,7 +137,7 @@ def make_manager(settings: Settings) -> Manager:
     reconciler = cluster.dispatcher.reconciler = make_reconciler(cluster, building, applying, metrics)
     workers = make_workers(settings, cluster, reconciler, metrics)
     leadership = make_leadership(settings, connections, resources)
-    metrics.serve(make_state(settings, resources, cluster, building, leadership))
+    metrics.serve(make_process_state(settings, resources, cluster, building, leadership))
     probes = make_probes(connections, cluster, workers, leadership, activity)
     return Manager(
         settings=settings,

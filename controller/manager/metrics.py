@@ -41,7 +41,7 @@ _OBJECT_STATES = ("healthy", "progressing", "failed", "drifted", "retained")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ProcessState:
     """What is read when somebody scrapes."""
 
     queue: Callable[[], QueueStats]
@@ -61,7 +61,7 @@ class Metrics(Observer):
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # else each has a second series
         self._registry = CollectorRegistry()
-        self._state: State | None = None
+        self._state: ProcessState | None = None
         self._requests = self._counter("rest_client_requests_total")
         self._passes = self._counter("controller_runtime_reconcile_total")
         self._errors = self._counter("controller_runtime_reconcile_errors_total")
@@ -102,10 +102,10 @@ class Metrics(Observer):
             for became in SourceResult:
                 self._sources.labels(kind, became.value)
 
-    def serve(self, state: State) -> None:
+    def serve(self, state: ProcessState) -> None:
         """Tell this state, too, from now on. Once only."""
         self._state = state
-        self._registry.register(_States(state))
+        self._registry.register(_ProcessStateCollector(state))
 
     def scrape(self) -> bytes:
         """Return all metrics in the text format, of CONTENT_TYPE."""
@@ -153,10 +153,10 @@ class Metrics(Observer):
         self._worked.labels(CONTROLLER, CONTROLLER).observe(seconds)
 
 
-class _States(Collector):
+class _ProcessStateCollector(Collector):
     """What is read when somebody scrapes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ProcessState) -> None:
         self._state = state
 
     def describe(self) -> Iterable[Metric]:

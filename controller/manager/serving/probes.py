@@ -54,17 +54,17 @@ class Probes:
         self._asking = threading.Lock()
         self._was_answered, self._ask_from = True, -math.inf
 
-    def find_ills(self) -> list[str]:
+    def find_health_problems(self) -> list[str]:
         """Return why this process is not well; empty if it is."""
-        ills = [f"thread {name} has ended" for name in self._workers.dead()]
-        ills += [f"the watch of {path} hangs" for path in self._watches.stuck()]
+        problems = [f"thread {name} has ended" for name in self._workers.dead()]
+        problems += [f"the watch of {path} hangs" for path in self._watches.stuck()]
         if min(self._queue().longest_seconds, self._activity.idle_seconds) > STUCK_SECONDS:
-            ills.append("a pass hangs")
+            problems.append("a pass hangs")
         if self._election and not self._election.alive:
-            ills.append("the election has ended")
-        return ills
+            problems.append("the election has ended")
+        return problems
 
-    def find_lacks(self) -> list[str]:
+    def find_readiness_problems(self) -> list[str]:
         """Return why this process is not ready; empty if it is."""
         if not self._is_warm:
             unknown = self._watches.unknown()

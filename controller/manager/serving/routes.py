@@ -7,23 +7,23 @@ from http import HTTPStatus
 
 from controller.manager.metrics import CONTENT_TYPE, Metrics
 from controller.manager.serving.probes import Probes
-from controller.manager.serving.server import Answer, Route
+from controller.manager.serving.server import Reply, Route
 
 
 def metrics_routes(metrics: Metrics) -> Mapping[str, Route]:
     """Return what the listener of `--metrics-address` serves."""
-    return {"/metrics": lambda: Answer(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)}
+    return {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)}
 
 
 def probe_routes(probes: Probes) -> Mapping[str, Route]:
     """Return what the listener of `--probe-address` serves."""
     return {
-        "/healthz": lambda: _answer(probes.find_ills),
-        "/readyz": lambda: _answer(probes.find_lacks),
+        "/healthz": lambda: _answer(probes.find_health_problems),
+        "/readyz": lambda: _answer(probes.find_readiness_problems),
     }
 
 
-def _answer(find_problems: Callable[[], list[str]]) -> Answer:
+def _answer(find_problems: Callable[[], list[str]]) -> Reply:
     problems = find_problems()
     status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-    return Answer(status, "".join(f"{line}\n" for line in problems or ["ok"]).encode())
+    return Reply(status, "".join(f"{line}\n" for line in problems or ["ok"]).encode())

@@ -3,7 +3,8 @@
 Each has a thread that accepts and does nothing else, and one for each connection; neither can shut the other out. A
 connection is one request, and over when its time is, however slowly the peer speaks, shakes hands or reads.
 
-Not here: what is served (serving.py), who may see it (reviews.py), who may stay connected (seats.py).
+Not here: what is served (routes.py) and to whom (reviews.py), reading and writing within limits (connection.py), who
+may stay connected (connection_limiter.py).
 """
 
 from __future__ import annotations
@@ -20,21 +21,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 from urllib.parse import urlsplit
 
-from controller.manager.serving.seats import Places, Seats
+from controller.manager.serving.connection import Connection
+from controller.manager.serving.connection_limiter import ConnectionLimiter, ConnectionLimits
 from controller.processes.supervision import Kind, Supervisor
 
 log = logging.getLogger(__name__)
 
-PROBES = Places(total=64, per_peer=16)
-METRICS = Places(total=32, per_peer=8)
+PROBES = ConnectionLimits(total=64, per_peer=16)
+METRICS = ConnectionLimits(total=32, per_peer=8)
 BACKLOG = 128
-REQUEST_SECONDS = 10.0
-"""From when a connection is accepted until the last byte of the answer is sent."""
-HEAD_BYTES = 32 << 10
-"""Of request line and headers: tokens are a few KiB."""
 PAUSE_SECONDS = 0.1
 """After what could not be accepted, as when there is no file descriptor left."""
 TEXT = "text/plain; charset=utf-8"
@@ -45,7 +42,7 @@ class ListenError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """What is sent."""
 
     status: HTTPStatus
@@ -53,7 +50,7 @@ class Answer:
     content_type: str = TEXT
 
 
-Route = Callable[[], Answer]
+Route = Callable[[], Reply]
 Review = Callable[[str, str, str], HTTPStatus]
 """Gets a bearer token, a path and the address of the peer; returns 200 if whoever has the token may see the path."""
 
@@ -65,7 +62,7 @@ class Server:
         flag: of the option that the address comes from.
         address: host, empty for every address, and port, 0 for a free one.
         routes: what is served, by path.
-        places: how many may be connected.
+        limits: how many may be connected.
         supervisor: keeps the thread alive that accepts.
         context: what TLS needs; None: plain http.
         review: who may see it; None: everybody.
@@ -79,7 +76,7 @@ class Server:
         address: tuple[str, int],
         routes: Mapping[str, Route],
         *,
-        places: Places,
+        limits: ConnectionLimits,
         supervisor: Supervisor,
         context: Callable[[], ssl.SSLContext] | None = None,
         review: Review | None = None,
@@ -87,7 +84,7 @@ class Server:
         self._flag, self._scheme = flag, "https" if context else "http"
         self._routes, self._review, self._context = routes, review, context
         self._supervisor = supervisor
-        self._seats: Seats[_Connection] = Seats(places)
+        self._limiter: ConnectionLimiter[Connection] = ConnectionLimiter(limits)
         self._stopping = False
         self._socket = _listen(flag, *address)
 
@@ -118,47 +115,47 @@ class Server:
                 if not self._stopping:
                     time.sleep(PAUSE_SECONDS)
                 continue
-            self._seat(_Connection(accepted, str(peer[0])))
+            self._admit(Connection(accepted, str(peer[0])))
 
-    def _seat(self, connection: _Connection) -> None:
-        is_seated, leaves = self._seats.take(connection, connection.peer)
-        if leaves:
-            leaves.cut()
+    def _admit(self, connection: Connection) -> None:
+        is_admitted, evicted = self._limiter.admit(connection, connection.peer)
+        if evicted:
+            evicted.cut()
         try:
-            if is_seated:
+            if is_admitted:
                 name = f"connection {self._flag}"
                 threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True).start()
                 return
         except RuntimeError:  # no thread can be started
-            self._seats.leave(connection)
+            self._limiter.release(connection)
         connection.close()
 
-    def _serve(self, connection: _Connection) -> None:
+    def _serve(self, connection: Connection) -> None:
         try:
             if self._context:
-                connection.shake_hands(self._context())
+                connection.start_tls(self._context())
             _Handler(connection, self._answer)
         except OSError:
             pass  # ssl.SSLError is one: who goes away, or is late, is not worth a line
         except Exception as error:  # noqa: BLE001 - noted; the next one is answered
             self._supervisor.note(Kind.SERVER, f"connection {self._flag}", error)
         finally:
-            self._seats.leave(connection)
+            self._limiter.release(connection)
             connection.close()
 
-    def _answer(self, connection: _Connection, path: str, token: str) -> Answer:
-        if not self._seats.hear(connection):
+    def _answer(self, connection: Connection, path: str, token: str) -> Reply:
+        if not self._limiter.mark_heard(connection):
             raise ConnectionAbortedError
         status = self._review(token, path, connection.peer) if self._review else HTTPStatus.OK
         if status is HTTPStatus.OK and path not in self._routes:
             status = HTTPStatus.NOT_FOUND
         if status is not HTTPStatus.OK:
-            return Answer(status, f"{status.phrase}\n".encode())
+            return Reply(status, f"{status.phrase}\n".encode())
         try:
             return self._routes[path]()
         except Exception:
             log.exception("request not answered", extra={"path": path})
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
+            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
 
 
 def _listen(flag: str, host: str, port: int) -> socket.socket:
@@ -178,70 +175,6 @@ def _first_words(error: Exception) -> str:
     return (getattr(error, "strerror", None) or f"{error}").partition(" (while")[0]
 
 
-class _Connection(io.RawIOBase):
-    """One peer: what it sends is a stream, and all that is read, written and negotiated ends by one deadline."""
-
-    def __init__(self, accepted: socket.socket, peer: str) -> None:
-        self.peer = peer
-        self._socket = accepted
-        self._deadline = time.monotonic() + REQUEST_SECONDS
-        self._left = HEAD_BYTES
-        self._lock = threading.Lock()
-
-    def shake_hands(self, context: ssl.SSLContext) -> None:
-        """Speak TLS from now on.
-
-        Raises: OSError.
-        """
-        with self._lock:
-            self._socket = context.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
-        self._hurry()
-        self._socket.do_handshake()
-
-    def _hurry(self) -> None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read what the head may still have; more of it is as good as none.
-
-        Raises: OSError.
-        """
-        if not self._left:
-            raise ConnectionAbortedError
-        self._hurry()
-        count = self._socket.recv_into(buffer, min(len(buffer), self._left))
-        self._left -= count
-        return count
-
-    def send(self, data: bytes) -> None:
-        """Send all.
-
-        Raises: OSError.
-        """
-        rest = memoryview(data)
-        while rest:
-            self._hurry()
-            rest = rest[self._socket.send(rest) :]
-
-    def cut(self) -> None:
-        """End it from another thread: whoever reads or writes meets its end."""
-        with self._lock, suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # the method of TLS would leave TLS, not end it
-
-    def close(self) -> None:
-        """Let what was sent arrive, and be done."""
-        with self._lock, suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_WR)
-        with self._lock:
-            self._socket.close()
-
-
 class _Handler(BaseHTTPRequestHandler):
     """Reads one request and sends its answer."""
 
@@ -249,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "rukpak"
     sys_version = ""
 
-    def __init__(self, connection: _Connection, answer: Callable[[_Connection, str, str], Answer]) -> None:
+    def __init__(self, connection: Connection, answer: Callable[[Connection, str, str], Reply]) -> None:
         self._peer, self._find_answer = connection, answer
         self._body = b""
         self.rfile, self.wfile = io.BufferedReader(connection), io.BytesIO()

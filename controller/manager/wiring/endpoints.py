@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from controller.kube.client import Client
-from controller.manager.metrics import Metrics, State
+from controller.manager.metrics import Metrics, ProcessState
 from controller.manager.serving.activity import Activity
 from controller.manager.serving.certificate import Certificate
 from controller.manager.serving.probes import Probes
@@ -22,15 +22,15 @@ from controller.processes.confinement import Mechanisms
 from controller.settings import Settings, parse_address
 
 
-def make_state(
+def make_process_state(
     settings: Settings,
     resources: Resources,
     cluster: Cluster,
     building: Building,
     leadership: Leadership,
-) -> State:
+) -> ProcessState:
     """Return what metrics read when somebody scrapes."""
-    return State(
+    return ProcessState(
         queue=cluster.queue.stats,
         workers=settings.workers,
         leading=leadership.elected.is_set,
@@ -78,7 +78,7 @@ def _make_metrics_server(settings: Settings, metrics: Metrics, client: Client) -
         "--metrics-address",
         address,
         metrics_routes(metrics),
-        places=METRICS,
+        limits=METRICS,
         supervisor=client.supervisor,
         context=Certificate(settings.certificate_files()).context if secure else None,
         review=Reviewer(client).review if secure else None,
@@ -89,4 +89,4 @@ def _make_probe_server(settings: Settings, probes: Probes, client: Client) -> Se
     address = parse_address("probe_address", settings.probe_address)
     if address is None:
         return None
-    return Server("--probe-address", address, probe_routes(probes), places=PROBES, supervisor=client.supervisor)
+    return Server("--probe-address", address, probe_routes(probes), limits=PROBES, supervisor=client.supervisor)

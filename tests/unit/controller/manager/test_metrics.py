@@ -10,7 +10,7 @@ import pytest
 
 from api.v1alpha2.types import BundleDeployment
 from controller.manager.descriptions import DESCRIBED, OF_THE_PROCESS
-from controller.manager.metrics import Metrics, State
+from controller.manager.metrics import Metrics, ProcessState
 from controller.manager.queue import WorkQueue
 from controller.revisions.background import Counts
 from controller.telemetry import Phase, SourceResult
@@ -39,7 +39,7 @@ def deployment(name: str, *conditions: tuple[str, str, str], paused: bool = Fals
 def serve(
     metrics: Metrics, *deployments: BundleDeployment, leading: bool = True, queue: WorkQueue | None = None
 ) -> None:
-    state = State(
+    state = ProcessState(
         queue=(queue or WorkQueue()).stats,
         workers=4,
         leading=lambda: leading,

@@ -75,16 +75,16 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_is_said(case: Case) -> None:
     probes = case.process.probes()
-    assert probes.find_ills() == ([case.ill] if case.ill else [])
-    assert probes.find_lacks() == ([case.lacking] if case.lacking else [])
+    assert probes.find_health_problems() == ([case.ill] if case.ill else [])
+    assert probes.find_readiness_problems() == ([case.lacking] if case.lacking else [])
 
 
 def test_a_kind_that_is_new_does_not_make_it_less_ready() -> None:
     process = Process()
     probes = process.probes()
-    assert probes.find_lacks() == []
+    assert probes.find_readiness_problems() == []
     process.unknown.append("/apis/apps/v1/deployments")
-    assert probes.find_lacks() == []
+    assert probes.find_readiness_problems() == []
 
 
 def test_the_pulse_tells_answers_from_attempts() -> None:

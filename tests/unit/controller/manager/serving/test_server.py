@@ -15,16 +15,16 @@ import pytest
 import trustme
 
 from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.seats import Places
-from controller.manager.serving.server import METRICS, PROBES, Answer, ListenError, Route, Server
+from controller.manager.serving.connection_limiter import ConnectionLimits
+from controller.manager.serving.server import METRICS, PROBES, ListenError, Reply, Route, Server
 from controller.processes.supervision import Supervisor
 
 
-def fail() -> Answer:
+def fail() -> Reply:
     raise ValueError("a bug")
 
 
-ROUTES = {"/metrics": lambda: Answer(HTTPStatus.OK, b"up 1\n"), "/broken": fail}
+ROUTES = {"/metrics": lambda: Reply(HTTPStatus.OK, b"up 1\n"), "/broken": fail}
 
 
 def review(token: str, path: str, peer: str) -> HTTPStatus:
@@ -39,14 +39,14 @@ def serving(
     certificate: Certificate | None = None,
     *,
     is_reviewed: bool = False,
-    places: Places = METRICS,
+    limits: ConnectionLimits = METRICS,
     routes: Mapping[str, Route] = ROUTES,
 ) -> Iterator[Server]:
     server = Server(
         "--metrics-address",
         ("127.0.0.1", 0),
         routes,
-        places=places,
+        limits=limits,
         supervisor=Supervisor(),
         context=certificate.context if certificate else None,
         review=review if is_reviewed else None,
@@ -122,16 +122,16 @@ def test_a_port_in_use_is_named() -> None:
         serving() as server,
         pytest.raises(ListenError, match=rf"--probe-address 127.0.0.1:{server.port}: the port is in use; choose"),
     ):
-        Server("--probe-address", ("127.0.0.1", server.port), ROUTES, places=PROBES, supervisor=Supervisor())
+        Server("--probe-address", ("127.0.0.1", server.port), ROUTES, limits=PROBES, supervisor=Supervisor())
 
 
 def test_an_address_of_somebody_else_is_named() -> None:
     with pytest.raises(ListenError, match=r"--probe-address 192\.0\.2\.1:0: Cannot assign"):
-        Server("--probe-address", ("192.0.2.1", 0), ROUTES, places=PROBES, supervisor=Supervisor())
+        Server("--probe-address", ("192.0.2.1", 0), ROUTES, limits=PROBES, supervisor=Supervisor())
 
 
 def test_every_address_is_every_address() -> None:
-    server = Server("--metrics-address", ("", 0), ROUTES, places=METRICS, supervisor=Supervisor())
+    server = Server("--metrics-address", ("", 0), ROUTES, limits=METRICS, supervisor=Supervisor())
     server.start()
     assert get(server, "/metrics") == "200 up 1"
     server.stop()

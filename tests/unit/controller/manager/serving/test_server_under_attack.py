@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 import trustme
 
+from controller.manager.serving import connection as connection_module
 from controller.manager.serving import server as module
 from controller.manager.serving.certificate import Certificate
-from controller.manager.serving.seats import Places
-from controller.manager.serving.server import HEAD_BYTES, METRICS, PROBES, Answer, Server
+from controller.manager.serving.connection import HEAD_BYTES
+from controller.manager.serving.connection_limiter import ConnectionLimits
+from controller.manager.serving.server import METRICS, PROBES, Reply, Server
 from controller.processes.supervision import Kind, Supervisor
 from hack.control_plane.waiting import wait_for
 
@@ -28,8 +30,8 @@ KUBELET = "127.0.0.1"
 LARGE = b"x" * (32 << 20)
 """More than sockets take of themselves."""
 ROUTES = {
-    "/healthz": lambda: Answer(HTTPStatus.OK, b"ok\n"),
-    "/large": lambda: Answer(HTTPStatus.OK, LARGE),
+    "/healthz": lambda: Reply(HTTPStatus.OK, b"ok\n"),
+    "/large": lambda: Reply(HTTPStatus.OK, LARGE),
 }
 
 
@@ -40,10 +42,10 @@ class Attack:
         self.stack = stack
         self.died: list[Kind] = []
 
-    def serve(self, context: Callable[[], ssl.SSLContext] | None = None, places: Places = PROBES) -> Server:
+    def serve(self, context: Callable[[], ssl.SSLContext] | None = None, limits: ConnectionLimits = PROBES) -> Server:
         supervisor = Supervisor(self.died.append, sleep=lambda _: None)
         made = Server(
-            "--probe-address", ("127.0.0.1", 0), ROUTES, places=places, supervisor=supervisor, context=context
+            "--probe-address", ("127.0.0.1", 0), ROUTES, limits=limits, supervisor=supervisor, context=context
         )
         made.start()
         self.stack.callback(made.stop)
@@ -92,7 +94,7 @@ def test_two_hundred_silent_connections_of_one_peer(attack: Attack) -> None:
         if number % 20 == 0:
             assert probe(server) < PROBE_SECONDS
     assert probe(server) < PROBE_SECONDS
-    assert len(server._seats) <= PROBES.per_peer + 1
+    assert len(server._limiter) <= PROBES.per_peer + 1
 
 
 def test_two_hundred_silent_connections_of_forty_peers(attack: Attack) -> None:
@@ -102,7 +104,7 @@ def test_two_hundred_silent_connections_of_forty_peers(attack: Attack) -> None:
         if number % 20 == 0:
             assert probe(server) < PROBE_SECONDS
     assert probe(server) < PROBE_SECONDS
-    assert len(server._seats) <= PROBES.total
+    assert len(server._limiter) <= PROBES.total
 
 
 def test_who_has_the_address_of_the_kubelet(attack: Attack) -> None:
@@ -114,7 +116,7 @@ def test_who_has_the_address_of_the_kubelet(attack: Attack) -> None:
 
 
 def test_headers_that_come_byte_by_byte(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 1.0)
     server = attack.serve()
     slow = [attack.connect(server, f"127.0.1.{number + 1}") for number in range(50)]
     stop = threading.Event()
@@ -131,7 +133,7 @@ def test_headers_that_come_byte_by_byte(attack: Attack, monkeypatch: pytest.Monk
     dripping.start()
     try:
         assert all(probe(server) < PROBE_SECONDS for _ in range(10))
-        wait_for(lambda: len(server._seats) == 0, 10, "all slow requests are over")
+        wait_for(lambda: len(server._limiter) == 0, 10, "all slow requests are over")
     finally:
         stop.set()
         dripping.join()
@@ -149,24 +151,24 @@ def test_heads_without_end(attack: Attack) -> None:
 
 
 def test_who_never_reads_the_answer(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 1.0)
-    server = attack.serve(places=METRICS)
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 1.0)
+    server = attack.serve(limits=METRICS)
     for number in range(METRICS.total - 1):
         attack.connect(server, f"127.0.1.{number + 1}").send(b"GET /large HTTP/1.1\r\n\r\n")
     assert probe(server) < PROBE_SECONDS
-    wait_for(lambda: len(server._seats) == 0, 10, "all are over")
+    wait_for(lambda: len(server._limiter) == 0, 10, "all are over")
 
 
 def test_who_reads_the_answer_byte_by_byte(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 1.0)
     server = attack.serve()
     reader = attack.connect(server)
     reader.send(b"GET /large HTTP/1.1\r\n\r\n")
-    wait_for(lambda: reader.recv(1) and len(server._seats) == 0, 10, "it is over")
+    wait_for(lambda: reader.recv(1) and len(server._limiter) == 0, 10, "it is over")
 
 
 def test_handshakes_that_do_not_go_on(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 2.0)
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     files = (tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -181,14 +183,14 @@ def test_handshakes_that_do_not_go_on(attack: Attack, tmp_path: Path, monkeypatc
     connection.request("GET", "/healthz")
     assert connection.getresponse().read() == b"ok\n"
     connection.close()
-    wait_for(lambda: len(server._seats) == 0, 10, "all are over")
+    wait_for(lambda: len(server._limiter) == 0, 10, "all are over")
 
 
 def test_metrics_that_are_full_leave_the_probes_alone(attack: Attack) -> None:
-    metrics, probes = attack.serve(places=METRICS), attack.serve()
+    metrics, probes = attack.serve(limits=METRICS), attack.serve()
     for number in range(METRICS.total):
         attack.connect(metrics, f"127.0.1.{number + 1}").send(b"GET /large HTTP/1.1\r\n\r\n")
-    wait_for(lambda: len(metrics._seats) == METRICS.total, 5, "all places are taken")
+    wait_for(lambda: len(metrics._limiter) == METRICS.total, 5, "all places are taken")
     with pytest.raises((OSError, http.client.HTTPException)):
         probe(metrics)
     assert probe(probes) < PROBE_SECONDS
@@ -226,5 +228,5 @@ def test_who_goes_away_is_not_worth_a_line(attack: Attack, caplog: pytest.LogCap
     ):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.send(said)
-    wait_for(lambda: len(server._seats) == 0, 5, "all are gone")
+    wait_for(lambda: len(server._limiter) == 0, 5, "all are gone")
     assert (attack.died, [entry for entry in caplog.records if entry.levelname != "INFO"]) == ([], [])
