@@ -33,9 +33,9 @@ from controller.revisions.account import account_in, account_of
 from controller.revisions.finder import Finder
 from controller.revisions.service_accounts import Accounts
 from controller.revisions.store import RevisionStore
-from controller.status.notes import note_on_hindrance, notes_on_abandoned
+from controller.status.notes import note_on_hindrance, notes_on_abandoned, notes_on_removals
 from controller.status.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
-from controller.status.summary import notes_on_removals, summarize_deletion
+from controller.status.summary import summarize_deletion
 from controller.status.writer import Publisher
 
 log = logging.getLogger(__name__)

@@ -41,9 +41,9 @@ from controller.revisions.account import account_of
 from controller.revisions.finder import Finder, Wanted, requested_at
 from controller.revisions.service_accounts import OF_ABSENCE, Accounts
 from controller.sharing.shares import share_of
-from controller.status.notes import describe_unseen
+from controller.status.notes import describe_unseen, notes_on_removals, notes_on_repairs
 from controller.status.report import Report
-from controller.status.summary import notes_on_removals, notes_on_repairs, summarize
+from controller.status.summary import summarize
 from controller.status.writer import Publisher
 from controller.telemetry import DEAF, Observer, Phase
 

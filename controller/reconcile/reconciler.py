@@ -33,8 +33,9 @@ from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.finder import Finder, Wanted
 from controller.revisions.large import CrowdedError, LargeRevisions
 from controller.revisions.service_accounts import OF_RIGHTS, RIGHTS_SECONDS, Accounts, tenant_of
+from controller.status.conditions import skipped_kinds
 from controller.status.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
-from controller.status.summary import skipped_kinds, summarize
+from controller.status.summary import summarize
 from controller.status.writer import Publisher
 
 FIRST_SECONDS = 1.0

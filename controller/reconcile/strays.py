@@ -14,7 +14,8 @@ from controller.kube.events import Note
 from controller.observe.records import ObjectKey, Record
 from controller.reconcile.context import owner_of
 from controller.reconcile.state import Memory
-from controller.status.notes import list_some
+from controller.status.notes import NAMED
+from controller.status.texts import list_some
 
 
 def tell_strays(
@@ -41,6 +42,6 @@ def tell_strays(
 def describe_strays(keys: Collection[ObjectKey]) -> str:
     """Return what is wrong with strays, and what to do."""
     return (
-        f"{list_some(keys)}: carries the marks of this BundleDeployment, and no revision of it names it, so that it is "
-        f"left alone; take the label {names.OWNER_LABEL} off, or delete it yourself"
+        f"{list_some(keys, NAMED)}: carries the marks of this BundleDeployment, and no revision of it names it, so that it "
+        f"is left alone; take the label {names.OWNER_LABEL} off, or delete it yourself"
     )

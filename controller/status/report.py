@@ -1,4 +1,4 @@
-"""What a pass found and did, as values: summary.py makes conditions of it."""
+"""What a pass found and did, as values: conditions.py and summary.py make the status of it."""
 
 from __future__ import annotations
 

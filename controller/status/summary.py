@@ -1,53 +1,22 @@
-"""From what a pass found to the status that it publishes. Pure: conditions are set here and nowhere else.
+"""From what a pass found to the status that it publishes: what it records, counts and shows. Pure.
 
-A message is equal for an equal failure, so that an unchanged failure writes status once; times are in
-lastTransitionTime only, and that moves only when a condition changes its status.
+Not here: conditions (conditions.py), Events (notes.py), and writing (writer.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
-from typing import Literal
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
-from api.v1alpha2.status import (
-    CONDITION_MESSAGE_LENGTH,
-    DISPLAY_LENGTH,
-    NAME_LENGTH,
-    NOT_READY_ITEMS,
-    WARNING_ITEMS,
-    WARNING_LENGTH,
-    ConditionStatus,
-)
-from api.v1alpha2.types import BundleDeployment, Condition, Display, NotReady, ObjectCounts, SourcePin, Status
-from controller.apply.outcome import Outcome
-from controller.apply.prune import Removal
-from controller.kube.events import Note
+from api.v1alpha2.status import DISPLAY_LENGTH, NAME_LENGTH, NOT_READY_ITEMS, WARNING_ITEMS, WARNING_LENGTH
+from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, SourcePin, Status
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health import Health
 from controller.observe.records import ObjectKey
+from controller.status.conditions import conditions_of, conditions_of_deletion, skipped_kinds
 from controller.status.report import Deletion, Report
-
-SHORT_DIGEST = 12
-NAMED = 3
-# The most severe failure speaks: one that a person has to act on before one that ends by itself.
-_SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
-# What belongs to an installation, an upgrade or a deletion in which nothing is wrong.
-_EXPECTED = (Reason.WAITING_FOR_HOOK, Reason.WAITING_FOR_CRD, Reason.DELETING, Reason.PAUSED_WITH_CHANGES)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One condition before it is compared with the last one."""
-
-    type: ConditionType
-    status: ConditionStatus
-    reason: Reason
-    message: str = ""
+from controller.status.texts import short
 
 
 def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> Status:
@@ -60,14 +29,13 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
     installed = report.revision if is_installed else status.installed_revision
     health = report.progress.shown if report.progress else None
     counts = _counts(report, health) if health else status.objects
-    findings = _findings(deployment, report)
     return status.model_copy(
         update={
             "observed_generation": deployment.metadata.generation,
             "install_namespace": report.install_namespace or status.install_namespace,
             "sources": sources,
             "last_handled_reconcile_at": status.last_handled_reconcile_at if handled is None else handled,
-            "conditions": _conditions(deployment, findings, now),
+            "conditions": conditions_of(deployment, report, now),
             "revision": wanted,
             "installed_revision": installed,
             "managed_state": report.managed_state,
@@ -84,267 +52,11 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
 
 def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> Status:
     """Return the status while a BundleDeployment is being taken away."""
-    reason = Reason.DELETION_BLOCKED if deletion.blockers else Reason.DELETING
-    left = "1 object is left" if deletion.remaining == 1 else f"{deletion.remaining} objects are left"
-    message = f"waits for {deletion.blockers}" if deletion.blockers else left
-    if deletion.error:
-        reason, message = deletion.error.reason, deletion.error.message
-    kept = [
-        _finding(condition)
-        for condition in deployment.status.conditions
-        if condition.type in ("Unpacked", "Installed", "Healthy")
-    ]
-    findings = [
-        *kept,
-        Finding(ConditionType.READY, "False", reason, message),
-        Finding(ConditionType.RECONCILING, "True", reason, message),
-    ]
     changes = {
         "observed_generation": deployment.metadata.generation,
-        "conditions": _conditions(deployment, findings, now),
+        "conditions": conditions_of_deletion(deployment, deletion, now),
     }
     return deployment.status.model_copy(update=changes)
-
-
-def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
-    """Return the kinds of the optional objects that are skipped, as this pass or else the last one found them."""
-    return deployment.status.skipped_kinds if report.skipped_kinds is None else report.skipped_kinds
-
-
-def notes(before: Status, after: Status) -> list[Note]:
-    """Return what to say in Events: what has become of Ready, and what resuming puts right. Nothing for what stays."""
-    return [
-        *_note_on_ready(before.condition(ConditionType.READY), after.condition(ConditionType.READY)),
-        *_note_on_pause(before, after),
-        *_note_on_drift(before.condition(ConditionType.DRIFTED), after.condition(ConditionType.DRIFTED)),
-        *_note_on_warnings(before.warnings, after.warnings),
-    ]
-
-
-def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
-    """Return what to say in Events about objects that were put right: one for all of a pass."""
-    repaired = [str(outcome.task.target.key) for outcome in outcomes if outcome.repaired]
-    text = f"{_list(repaired)}: put right what somebody had changed"
-    return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if repaired else []
-
-
-def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
-    """Return what to say in Events about objects that stay although the bundle lacks them."""
-    kept = [f"{removal.record.key}: {removal.kept}" for removal in removals if removal.kept]
-    return [Note(type="Normal", reason="Retained", action="Release", text=text) for text in kept]
-
-
-def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
-    if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
-        return []
-    if now.status == "True":
-        return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
-    reason = Reason(now.reason)
-    is_news = reason.retry is not Retry.NONE or reason in (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-    severity: Literal["Normal", "Warning"] = "Normal" if reason in _EXPECTED else "Warning"
-    return [Note(type=severity, reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
-
-
-def _note_on_pause(before: Status, after: Status) -> list[Note]:
-    was, now = before.condition(ConditionType.PAUSED), after.condition(ConditionType.PAUSED)
-    if now and not was:
-        return [Note(type="Normal", reason="Paused", action="Pause", text=now.message)]
-    if was and not now:
-        drift = before.condition(ConditionType.DRIFTED)
-        text = f"puts right what was changed: {drift.message}" if drift else "nothing was changed meanwhile"
-        if drift and (stays := after.condition(ConditionType.DRIFTED)):
-            text = stays.message
-        return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
-    return []
-
-
-def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
-    if now is None or (last and last.reason == now.reason):
-        return []
-    return [Note(type="Warning", reason="Drifted", action="Compare", text=f"{now.reason}: {now.message}")]
-
-
-def _note_on_warnings(last: Sequence[str], now: Sequence[str]) -> list[Note]:
-    """One for all that are new."""
-    new = [text for text in now if text not in last]
-    return [Note(type="Warning", reason="Warnings", action="Apply", text="; ".join(new))] if new else []
-
-
-# conditions
-
-
-def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
-    unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
-    hindrance = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
-    # A poll that failed takes nothing away from what is installed: the pins are in use (rule 1).
-    is_ready = installed.status == healthy.status == "True"
-    findings = [unpacked, installed, healthy, _ready(None if is_ready else hindrance, report)]
-    findings += _work(deployment, hindrance, report)
-    if deployment.spec.paused:
-        findings.append(
-            Finding(
-                ConditionType.PAUSED,
-                "True",
-                Reason.PAUSED,
-                "nothing on the cluster is changed until spec.paused is false",
-            )
-        )
-    findings += _drifted(deployment, report)
-    return findings
-
-
-def _unpacked(report: Report) -> Finding:
-    if report.failure and (report.failure.reason in UNPACKED_REASONS or _is_unread(report)):
-        return Finding(ConditionType.UNPACKED, "False", report.failure.reason, report.failure.message)
-    if report.fetching:
-        return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
-    if report.poll_failure:
-        return Finding(ConditionType.UNPACKED, "False", report.poll_failure.reason, report.poll_failure.message)
-    return Finding(
-        ConditionType.UNPACKED, "True", Reason.UNPACKED, "the content of every source is at hand, or not needed"
-    )
-
-
-def _is_unread(report: Report) -> bool:
-    """Whether the sources wait for the account that their Secrets are read as."""
-    of_account = report.failure and report.failure.reason in (
-        Reason.SERVICE_ACCOUNT_NOT_FOUND,
-        Reason.NAMESPACE_NOT_FOUND,
-        Reason.SERVICE_ACCOUNT_REPLACED,
-        Reason.NAMESPACE_REPLACED,
-    )
-    return bool(of_account) and not report.wanted
-
-
-def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa: PLR0911 - one row of the table each
-    def no(reason: Reason, message: str) -> Finding:
-        return Finding(ConditionType.INSTALLED, "False", reason, f"{_before(deployment)}{message}")
-
-    if report.failure:
-        return no(report.failure.reason, report.failure.message)
-    if report.fetching:
-        return no(Reason.FETCHING, report.fetching)
-    if report.unknown:
-        return no(Reason.APPLYING, f"waits until the objects of {_list(report.unknown)} are known")
-    if error := _worst(outcome.error for outcome in report.outcomes):
-        return no(error.reason, f"{_in_part(deployment, report)}{error.message}")
-    if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
-        message = f"revision {_short(report.wanted)} is applied in full"
-        if skipped := skipped_kinds(deployment, report):
-            message += f" but for optional objects of kinds that the cluster does not serve: {_list(skipped)}"
-        message += _retained(deployment, report)
-        return Finding(ConditionType.INSTALLED, "True", Reason.INSTALLED, message)
-    if deployment.spec.paused:
-        return no(Reason.PAUSED_WITH_CHANGES, f"revision {_short(report.wanted)} waits until spec.paused is false")
-    return no(Reason.APPLYING, f"revision {_short(report.wanted)} is being applied")
-
-
-def _before(deployment: BundleDeployment) -> str:
-    """Say what is installed while something else is wanted."""
-    installed = deployment.status.installed_revision
-    return f"revision {_short(installed)} is installed; " if installed else ""
-
-
-def _in_part(deployment: BundleDeployment, report: Report) -> str:
-    """Say which revision is wanted where another is installed: its objects that could be applied are its own now."""
-    if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
-        return ""
-    return f"revision {_short(report.wanted)} is wanted, and not applied in full: "
-
-
-def _retained(deployment: BundleDeployment, report: Report) -> str:
-    if deployment.spec.prune != "Never" or not report.awaiting_prune:
-        return ""
-    return f"; of older ones stays, as spec.prune: Never says: {_list(str(r.key) for r in report.awaiting_prune)}"
-
-
-def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
-    if report.progress is not None:
-        health = report.progress.shown
-        return Finding(ConditionType.HEALTHY, health.status, health.reason, health.message)
-    last = deployment.status.condition(ConditionType.HEALTHY)
-    if last and deployment.status.installed_revision:
-        return _finding(last)
-    return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing was applied yet")
-
-
-def _ready(hindrance: Finding | None, report: Report) -> Finding:
-    if hindrance is None:
-        return Finding(
-            ConditionType.READY, "True", Reason.READY, f"revision {_short(report.wanted)} is installed and healthy"
-        )
-    return Finding(ConditionType.READY, "False", hindrance.reason, hindrance.message)
-
-
-def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Report) -> list[Finding]:
-    """Say whether work goes on, an event is awaited, or a person has to act."""
-    only_kept = deployment.spec.prune == "Never"
-    is_wanted = report.applied and not (report.failure or report.fetching)
-    waits = report.awaiting_prune and not only_kept and is_wanted
-    pending = (
-        [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))] if waits else []
-    )
-    if hindrance is None or (pending and hindrance.reason is Reason.PROGRESSING):
-        return pending  # Healthy says what the wait is for
-    failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-    stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
-    kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
-    return [Finding(kind, "True", hindrance.reason, hindrance.message), *(pending if stalls else [])]
-
-
-def _prune_message(report: Report) -> str:
-    if error := _worst(removal.error for removal in report.removals):
-        return error.message
-    shown = _list([str(record.key) for record in report.awaiting_prune])
-    return f"{shown}: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait"
-
-
-def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
-    if deployment.spec.paused and report.drifted:
-        message = f"{_list(map(str, report.drifted))}: changed, and put right when spec.paused is false"
-        return [Finding(ConditionType.DRIFTED, "True", Reason.PAUSED, message)]
-    if report.drifted:
-        message = f"{_list(map(str, report.drifted))}: changed, and not put right, as spec.drift.mode says"
-        return [Finding(ConditionType.DRIFTED, "True", Reason.REPORT_ONLY, message)]
-    if report.conflicts:
-        message = f"{_list(map(str, report.conflicts))}: put right and changed again and again"
-        return [Finding(ConditionType.DRIFTED, "True", Reason.DRIFT_CONFLICT, message)]
-    return []
-
-
-def _worst(errors: Iterable[BundleError | None]) -> BundleError | None:
-    """The first of the most severe failures, saying how many more there are."""
-    found = list({(error.reason, error.message): error for error in errors if error}.values())
-    if not found:
-        return None
-    worst = min(found, key=lambda error: _SEVERITY.index(error.reason.retry))
-    message = worst.message if len(found) == 1 else f"{worst.message} (and {len(found) - 1} more)"
-    return BundleError(worst.reason, message, retry_after=worst.retry_after)
-
-
-def _conditions(deployment: BundleDeployment, findings: Iterable[Finding], now: datetime) -> tuple[Condition, ...]:
-    last = {condition.type: condition for condition in deployment.status.conditions}
-    generation = deployment.metadata.generation
-    return tuple(_condition(finding, last.get(finding.type.value), generation, now) for finding in findings)
-
-
-def _condition(finding: Finding, last: Condition | None, generation: int, now: datetime) -> Condition:
-    changed = last is None or last.status != finding.status
-    return Condition(
-        type=finding.type.value,
-        status=finding.status,
-        reason=finding.reason.value,
-        message=" ".join(finding.message.split())[:CONDITION_MESSAGE_LENGTH],
-        observed_generation=generation,
-        last_transition_time=now if changed or last is None else last.last_transition_time,
-    )
-
-
-def _finding(condition: Condition) -> Finding:
-    return Finding(ConditionType(condition.type), condition.status, Reason(condition.reason), condition.message)
-
-
-# numbers and texts
 
 
 def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
@@ -359,9 +71,9 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
 
 
 def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> Display:
-    sources = ",".join(f"{pin.kind}:{_short(pin.digest)}" for pin in pins)
+    sources = ",".join(f"{pin.kind}:{short(pin.digest)}" for pin in pins)
     return Display(
-        revision=_short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources[:DISPLAY_LENGTH]
+        revision=short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources[:DISPLAY_LENGTH]
     )
 
 
@@ -384,13 +96,3 @@ def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple
 
 def _warnings(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(text[:WARNING_LENGTH] for text in islice(texts, WARNING_ITEMS))
-
-
-def _short(digest: str) -> str:
-    return digest.rpartition(":")[2][:SHORT_DIGEST]
-
-
-def _list(texts: Iterable[str]) -> str:
-    items = sorted(texts)
-    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
-    return ", ".join(items[:NAMED]) + more

@@ -15,7 +15,7 @@ from controller.kube.client import Client
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
 from controller.observe.watches import Watches
-from controller.status.summary import notes
+from controller.status.notes import notes
 
 
 class Publisher:
