@@ -42,6 +42,6 @@ def tell_strays(
 def describe_strays(keys: Collection[ObjectKey]) -> str:
     """Return what is wrong with strays, and what to do."""
     return (
-        f"{list_some(keys, NAMED)}: carries the marks of this BundleDeployment, and no revision of it names it, so that it "
-        f"is left alone; take the label {names.OWNER_LABEL} off, or delete it yourself"
+        f"{list_some(keys, NAMED)}: carries the marks of this BundleDeployment, and no revision of it names it, "
+        f"so that it is left alone; take the label {names.OWNER_LABEL} off, or delete it yourself"
     )
