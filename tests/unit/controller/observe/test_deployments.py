@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api import names
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource
+from tests.support.deployments import manifest
+from tests.support.watching import DEPLOYMENTS, World
+
+
+class Change(NamedTuple):
+    name: str
+    parts: dict[str, Any]
+    told: bool
+
+
+CHANGES = [
+    Change("another spec asks for a pass", {"metadata": {"generation": 2}}, told=True),
+    Change(
+        "so does the annotation",
+        {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: "now"}}},
+        told=True,
+    ),
+    Change("so does a finalizer", {"metadata": {"finalizers": ["orphan"]}}, told=True),
+    Change("so does a deletion", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, told=True),
+    Change("so does what cannot be read any more", {"spec": {"format": 3}}, told=True),
+    Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, told=False),
+    Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, told=False),
+    Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, told=False),
+]
+
+
+@pytest.mark.parametrize("case", CHANGES, ids=attrgetter("name"))
+def test_what_of_a_bundle_deployment_asks_for_a_pass(case: Change, world: World) -> None:
+    world.deployment()
+    world.start()
+    world.hear("deployment shop")
+    world.deployment(**case.parts)
+    world.deployment("marker")
+    heard = world.hear("deployment marker")
+    assert ("deployment shop" in heard) is case.told
+
+
+def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
+    world.deployment()
+    world.start()
+    world.hear("deployment shop")
+    world.api.delete(DEPLOYMENTS, "shop")
+    world.hear("deployment shop")
+    assert world.watches.deployment("shop") is None
+
+
+def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
+    for name in ("a", "b"):
+        world.deployment(name)
+    world.start()
+    world.wait(lambda: {"deployment a", "deployment b"} <= set(world.told.heard), "both are told")
+
+
+def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
+    world.deployment("odd", spec={"sources": "none"})
+    world.deployment("good")
+    world.start()
+    assert world.watches.deployment("odd") is None
+    assert world.watches.deployment("good") is not None
+    assert world.watches.deployment_names() == {"odd", "good"}
+    assert world.watches.exists("odd", "uid-odd")
+    assert not world.watches.exists("odd", "another")
+
+
+def test_the_kinds_that_status_records_are_watched_from_the_start(world: World) -> None:
+    world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
+    world.managed()
+    world.start()
+    world.wait(lambda: world.watches.managed("shop"), "its objects are known")
+
+
+def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
+    world.deployment()
+    world.start()
+    value = {**manifest(status={"revision": "sha256:" + "b" * 64})}
+    value["metadata"] = {**value["metadata"], "resourceVersion": "999"}
+    world.watches.learn_deployment(value)
+    known = world.watches.deployment("shop")
+    assert known is not None
+    assert known.status.revision == "sha256:" + "b" * 64
+
+
+def test_one_that_a_reply_said_is_gone_is_not_known_any_more_but_one_of_its_name_may_be(world: World) -> None:
+    world.deployment()
+    world.start()
+    world.watches.forget_deployment("shop", "uid-another")
+    assert world.watches.deployment("shop") is not None
+    world.watches.forget_deployment("shop", "uid-shop")
+    assert world.watches.deployment("shop") is None
+    assert world.watches.deployment_names() == set()
+
+
+def test_who_has_objects_of_a_kind_that_cannot_be_looked_up_is_told_of_nevertheless(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+
+    def resource(_kind: GroupVersionKind) -> Resource | None:
+        raise ApiError(0, "Unreachable", "the API server did not answer")
+
+    monkeypatch.setattr(world.cluster, "resource", resource)
+    world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
+    world.hear("deployment shop")
