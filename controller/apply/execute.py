@@ -58,7 +58,7 @@ class Applier:
     def execute(self, plan: Plan, options: ApplyOptions) -> list[Outcome]:
         """Carry out the steps in order.
 
-        Raises: ApiError if discovery does not answer.
+        Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
         results = StepResults()
         definitions = [step for step in plan.steps if step.position.stage is Stage.DEFINITIONS]
@@ -88,7 +88,7 @@ class Applier:
     def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
         """Compare without touching anything; returns what has drifted, and what is as it was left.
 
-        Raises: ApiError if discovery does not answer.
+        Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
         tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, options))]
         settled = self._compared(self._read_unknown(tasks, options, StepResults()), options)

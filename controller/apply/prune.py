@@ -101,6 +101,8 @@ class Remover:
             cause: why they go.
             user: as whom they are deleted and released; None: as the controller. Whether somebody else still uses a
                 CustomResourceDefinition or a Namespace is looked up as the controller, which sees everything.
+
+        Raises: CancelledError if the pool was stopped.
         """
         client = self._client.acting_as(user)
         ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)

@@ -168,9 +168,9 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
     """Say whether work goes on, an event is awaited, or a person has to act."""
     only_kept = deployment.spec.prune == "Never"
     is_wanted = report.applied and not (report.failure or report.fetching)
-    waits = report.awaiting_prune and not only_kept and is_wanted
+    is_pending = report.awaiting_prune and not only_kept and is_wanted
     pending = (
-        [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))] if waits else []
+        [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))] if is_pending else []
     )
     if hindrance is None or (pending and hindrance.reason is Reason.PROGRESSING):
         return pending  # Healthy says what the wait is for

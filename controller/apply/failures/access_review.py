@@ -38,7 +38,10 @@ class AccessReviewer:
         self._client, self._pool = client, pool
 
     def missing(self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions) -> list[RbacRight]:
-        """Return the rights that objects need and the account does not have."""
+        """Return the rights that objects need and the account does not have.
+
+        Raises: CancelledError if the pool was stopped.
+        """
         client = self._client.acting_as(options.user)
         grants = list(grants_in((target for target, _ in items), partial(self._rules, options)))
         held_instead = self._held(client, options, [grant.instead for grant in grants])

@@ -41,7 +41,10 @@ class ObjectReader:
         self._client, self._pool = client, pool
 
     def read_all(self, items: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
-        """Return what is there: None for what is not, an ApiError for what could not be read."""
+        """Return what is there: None for what is not, an ApiError for what could not be read.
+
+        Raises: CancelledError if the pool was stopped.
+        """
         collections: dict[str, list[tuple[ObjectKey, Resource]]] = defaultdict(list)
         for key, resource in items:
             collections[resource.path(key.namespace)].append((key, resource))
