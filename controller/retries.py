@@ -1,4 +1,4 @@
-"""When what failed may be tried again: one book for sources, renderings, objects and repairs.
+"""When what failed may be tried again: backoff, and one book for sources, renderings, objects and repairs.
 
 An entry belongs to a BundleDeployment and a key of its own (an object, the preparation), and to the fingerprint of what
 was tried: something else is tried at once. Only the memory of this process: after a restart everything is tried again.
@@ -21,6 +21,25 @@ FIRST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Delays that grow with each failure in a row; seconds."""
+
+    first: float
+    longest: float
+    factor: float = 2.0
+    jitter: float = 0.0
+    """At most this part more or less."""
+
+    def delay(self, failures: int) -> float:
+        """Return the delay after so many failures in a row, at least one; jitter left out."""
+        return min(self.first * self.factor ** min(failures - 1, 30), self.longest)
+
+    def choose_delay(self, failures: int) -> float:
+        """Return the delay after so many failures in a row, at random within the jitter."""
+        return self.delay(failures) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreads load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A failure that is remembered."""
 
@@ -29,6 +48,9 @@ class Failure:
     count: int
     not_before: float
     """On the clock of the book; infinite: only when something else is tried; minus infinity: at any time."""
+
+
+_TRANSIENT = Backoff(first=FIRST_SECONDS, longest=SLOW_SECONDS)
 
 
 class Retries:
@@ -63,12 +85,11 @@ class Retries:
 
     def _delay(self, error: BundleError, count: int) -> float:
         if error.retry_after is not None and error.reason.retry is Retry.WAIT:
-            return min(error.retry_after * 2.0 ** min(count - 1, 20), SLOW_SECONDS)
+            return Backoff(first=error.retry_after, longest=SLOW_SECONDS).delay(count)
         if error.reason.retry is Retry.PERMANENT:
             return math.inf
         if error.reason.retry is Retry.TRANSIENT:
-            backoff = min(FIRST_SECONDS * 2.0 ** min(count - 1, 20), SLOW_SECONDS) * self._jitter()
-            return max(backoff, error.retry_after or 0)
+            return max(_TRANSIENT.delay(count) * self._jitter(), error.retry_after or 0)
         return SLOW_SECONDS * self._jitter()
 
     def _end_of_lag(self, name: str, error: BundleError) -> float:

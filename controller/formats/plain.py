@@ -21,6 +21,7 @@ from controller.content.limits import quote
 from controller.formats.budget import TextBudget
 from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
+    MANIFEST_SUFFIXES,
     find_manifests,
     is_folder,
     join,
@@ -33,7 +34,6 @@ from controller.formats.recognition import (
 )
 from controller.formats.yaml.manifests import Document, read_documents
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 _FOLDER = "manifests"
 _SHOWN_PLACES = 6
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
@@ -87,7 +87,7 @@ class _Manifests:
         """Return what is left out and looks as if it were to be read, too."""
         bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
         beside = filter(None, (next(find_manifests(self._root, place), "") for place in bypassed))
-        files = (path for folder in self._folders for path in list_files(self._root, folder, _SUFFIXES))
+        files = (path for folder in self._folders for path in list_files(self._root, folder, MANIFEST_SUFFIXES))
         hidden = (path for path in files if _is_hidden(path) and looks_like_manifest(self._root / path))
         return [
             *(f'{path}: is not read, since there is a folder "{_FOLDER}" beside it; move it there' for path in beside),
@@ -158,7 +158,7 @@ class _Manifests:
 
 
 def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
-    if _is_hidden(name) or not name.endswith(_SUFFIXES) or entry.is_dir(follow_symlinks=False):
+    if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
         return False
     if not entry.is_file(follow_symlinks=False):
         raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")

@@ -16,7 +16,8 @@ from controller.content.tar import read_tar
 
 # The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
 _REGISTRY_MEDIA_TYPE = b"registry+v1"
-_MANIFESTS = (".yaml", ".yml", ".json")
+MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
+"""Of files that hold manifests."""
 _ENTRIES = 10_000
 """What is looked at of an archive: `helm package` writes Chart.yaml first."""
 
@@ -49,7 +50,7 @@ def recognize_manifests(root: Path, folder: str) -> str:
 
 def find_manifests(root: Path, folder: str) -> Iterator[str]:
     """Return the files of a folder of the tree that look like manifests, by name."""
-    return (path for path in list_files(root, folder, _MANIFESTS) if looks_like_manifest(root / path))
+    return (path for path in list_files(root, folder, MANIFEST_SUFFIXES) if looks_like_manifest(root / path))
 
 
 def looks_like_manifest(path: Path) -> bool:

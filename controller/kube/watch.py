@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic
 
@@ -29,6 +29,7 @@ from controller.kube.collection import Collection, Event, ends_list, parse_event
 from controller.kube.errors import UNREACHABLE, ApiError
 from controller.kube.stream import LineStream
 from controller.processes.supervision import Kind
+from controller.retries import Backoff
 
 __all__ = ["Key", "Pace", "Record", "Reflector"]
 
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 60.0
 """How late a sign of life may be: a machine under load is no reason to end a process."""
+_BACKOFF = Backoff(first=0.8, longest=30, jitter=0.5)
 DENIED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 _FAILURES = {
     HTTPStatus.FORBIDDEN.value: "watch waits for a right that is missing",
@@ -56,8 +58,7 @@ class Pace:
     quiet: float = 150
     """A watch that is silent for longer has lost its server: bookmarks come every minute. One that never brought
     anything in that time may wait for a version in the future, as after a restored etcd: list again."""
-    backoff: tuple[float, float] = (0.8, 30)
-    """The first and the longest pause, with jitter of a half."""
+    backoff: Backoff = _BACKOFF
     away: float = 5
     """The longest pause while there is no answer. To wait longer spares nobody, and edits go unseen meanwhile."""
     asked: float = 5
@@ -72,12 +73,11 @@ class Pace:
 
     def choose_pause(self, failures: int, error: ApiError | None) -> float:
         """Return how long to wait after so many failures in a row, the last of which was this one."""
-        first, longest = self.backoff
+        backoff = self.backoff
         if error is not None and error.reason == UNREACHABLE:
-            longest = min(longest, self.away)
-        pause = min(first * 2.0 ** min(failures - 1, 30), longest)
+            backoff = replace(backoff, longest=min(backoff.longest, self.away))
         asked = (error.retry_after or 0.0) if error else 0.0
-        return max(pause * random.uniform(0.5, 1.5), min(asked, self.asked))  # noqa: S311
+        return max(backoff.choose_delay(failures), min(asked, self.asked))
 
 
 class Reflector(Generic[RecordT]):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-import random
 import sys
 import threading
 import time
@@ -20,32 +19,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from api.bounds import clamp_delay, clamp_wait
+from controller.retries import Backoff
 from controller.sharing.shares import Turns
 
 log = logging.getLogger(__name__)
 
 # Overtaken entries stay in the heap until they are due, or are as many as this and more than the others.
 STALE_ENTRIES = 256
+_BACKOFF = Backoff(first=1.0, longest=300.0, jitter=0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How failures are spread; seconds."""
+class RetryRate:
+    """How failures are spread."""
 
-    first: float = 1.0
-    """After the first failure of a key; doubled with each further one."""
-    longest: float = 300.0
-    jitter: float = 0.2
-    """At most this part more or less."""
+    backoff: Backoff = _BACKOFF
+    """Of one key."""
     retries_per_second: float = 10.0
     """Of all keys together."""
     burst: int = 100
     """So many retries are free of that."""
-
-    def choose_delay(self, failures: int) -> float:
-        """Return the delay after so many failures of one key in a row."""
-        delay = min(self.first * 2.0 ** min(failures - 1, 30), self.longest)
-        return delay * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +97,7 @@ class WorkQueue:
 
     def __init__(
         self,
-        backoff: Backoff = Backoff(),
+        rate: RetryRate = RetryRate(),
         clock: Callable[[], float] = time.monotonic,
         *,
         workers: int = sys.maxsize,
@@ -112,7 +105,7 @@ class WorkQueue:
         on_waited: Callable[[float], None] = _ignore,
         on_worked: Callable[[float], None] = _ignore,
     ) -> None:
-        self._backoff = backoff
+        self._backoff = rate.backoff
         self._clock = clock
         self._share = share
         self._on_waited, self._on_worked = on_waited, on_worked
@@ -133,7 +126,7 @@ class WorkQueue:
         self._due: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         """How often a key failed, each time after its backoff, and until when the last one lasts."""
-        self._bucket = _Bucket(backoff.retries_per_second, backoff.burst, clock())
+        self._bucket = _Bucket(rate.retries_per_second, rate.burst, clock())
         self._closed = False
 
     def __len__(self) -> int:

@@ -15,13 +15,15 @@ from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 
+from controller.retries import Backoff
+
 log = logging.getLogger(__name__)
 
 DEATHS = 5
 """A thread that dies more often than this within `WITHIN_SECONDS` is given up."""
 WITHIN_SECONDS = 600.0
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 16.0
-"""Seconds before a thread goes on, doubled with each death: what ended it may pass."""
+PAUSES = Backoff(first=1.0, longest=16.0)
+"""Before a thread goes on: what ended it may pass."""
 
 
 class Kind(StrEnum):
@@ -102,7 +104,7 @@ class Supervisor:
             if len(died) > DEATHS:
                 self._give_up(kind, name, problem, len(died))
                 return
-            self._sleep(min(FIRST_PAUSE * 2.0 ** (len(died) - 1), LONGEST_PAUSE))
+            self._sleep(PAUSES.delay(len(died)))
 
     def _give_up(self, kind: Kind, name: str, problem: str, deaths: int) -> None:
         why = f"thread {name} died {deaths} times within {WITHIN_SECONDS:.0f} s, last of {problem}"

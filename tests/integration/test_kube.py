@@ -21,6 +21,7 @@ from controller.kube.client import APPLY_PATCH, ApiError, Client, User, connect
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Pace, Reflector
+from controller.retries import Backoff
 
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
@@ -554,7 +555,12 @@ def test_what_may_not_be_listed_is_told(client: Client, cluster: Cluster, namesp
 
 def test_a_kind_that_comes_goes_and_comes_back_is_followed(client: Client, namespace: str, definition: Json) -> None:
     resource = Resource(definition["spec"]["group"], "v1", "Foo", "foos", namespaced=True)
-    reflector = Reflector(client, resource.path(), project=project, pace=Pace(backoff=(0.05, 0.2), steady=0.5))
+    reflector = Reflector(
+        client,
+        resource.path(),
+        project=project,
+        pace=Pace(backoff=Backoff(first=0.05, longest=0.2, jitter=0.5), steady=0.5),
+    )
     reflector.start()
     wait(lambda: reflector.denied == f"{resource.path()} is not served")
     foo = {"apiVersion": resource.api_version, "kind": "Foo", "metadata": {"name": "a", "namespace": namespace}}

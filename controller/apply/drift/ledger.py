@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from controller.apply.drift.explanation import DriftedObject
 from controller.observe.records import ObjectKey, Record
+from controller.retries import Backoff
 
 FIRST_SECONDS = 2.0
-FACTOR = 3.0
-MOST_SECONDS = 300.0
+_BACKOFF = Backoff(first=FIRST_SECONDS, factor=3.0, longest=300.0)
 QUIET_SECONDS = 600.0
 CONFLICT_COUNT = 3
 
@@ -88,8 +88,7 @@ class Ledger:
         before = self._repairs.get(key)
         if before is None or self.clock() - before.at > QUIET_SECONDS:
             return 0.0
-        delay = min(FIRST_SECONDS * FACTOR ** min(before.count - 1, 10), MOST_SECONDS)
-        return max(before.at + delay - self.clock(), 0.0)
+        return max(before.at + _BACKOFF.delay(before.count) - self.clock(), 0.0)
 
     def postpones(self, key: ObjectKey, digest: str) -> bool:
         """Whether to apply this would be a repair that comes too soon after the last: another revision never does."""

@@ -17,6 +17,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import TextBudget
 from controller.formats.recognition import (
+    MANIFEST_SUFFIXES,
     is_file,
     is_folder,
     join,
@@ -33,7 +34,6 @@ ANNOTATIONS = "metadata/annotations.yaml"
 PROPERTIES = "metadata/properties.yaml"
 DEPENDENCIES = "metadata/dependencies.yaml"
 _SERVICE_VERSION = b"ClusterServiceVersion"
-_SERVICE_VERSION_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def _recognize_service_version(root: Path, folder: str) -> str:
     """Return that a folder of the tree is what a bundle has in manifests/; empty if it is not."""
     if Path(folder).name != MANIFESTS:
         return ""
-    paths = list_files(root, folder, _SERVICE_VERSION_SUFFIXES)
+    paths = list_files(root, folder, MANIFEST_SUFFIXES)
     is_there = any(mentions(root / path, _SERVICE_VERSION) for path in paths)
     return f'"{folder}" holds a ClusterServiceVersion: add {ANNOTATIONS}' if is_there else ""
 

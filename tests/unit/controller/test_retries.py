@@ -8,7 +8,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.retries import Retries
+from controller.retries import Backoff, Retries
 from tests.support.clock import Clock
 
 
@@ -153,3 +153,23 @@ def test_what_a_thing_failed_with_last_is_known_also_when_it_is_due(book: Retrie
     clock.now += 2
     assert book.last("shop", "key", "v1") is failure
     assert book.last("shop", "key", "v2") is None
+
+
+@pytest.mark.parametrize(
+    ("backoff", "expect"),
+    [
+        (Backoff(first=1, longest=10), [1, 2, 4, 8, 10, 10]),
+        (Backoff(first=2, longest=300, factor=3), [2, 6, 18, 54, 162, 300, 300]),
+        (Backoff(first=5, longest=3), [3, 3]),
+    ],
+)
+def test_delays_grow_up_to_the_longest(backoff: Backoff, expect: list[float]) -> None:
+    assert [backoff.delay(failures) for failures in range(1, len(expect) + 1)] == expect
+    assert [backoff.choose_delay(failures) for failures in range(1, len(expect) + 1)] == expect
+    assert backoff.delay(100_000) == backoff.longest
+
+
+def test_delays_are_spread_by_the_jitter() -> None:
+    delays = [Backoff(first=4, longest=300, jitter=0.5).choose_delay(1) for _ in range(200)]
+    assert all(2 <= delay <= 6 for delay in delays)
+    assert max(delays) - min(delays) > 2

@@ -15,11 +15,14 @@ from controller.kube.collection import parse_events
 from controller.kube.errors import ApiError, unanswered
 from controller.kube.watch import Pace, Reflector
 from controller.processes.supervision import Kind, Supervisor
+from controller.retries import Backoff
 from tests.support.fake_api import FakeApi, Fault
 
 FOOS = "/apis/x.io/v1/foos"
 EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-QUICK = Pace(watch=(60, 60), slack=1, steady=0.3, quiet=150, backoff=(0.02, 0.05), page=2)
+QUICK = Pace(
+    watch=(60, 60), slack=1, steady=0.3, quiet=150, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5), page=2
+)
 WAIT = 10.0
 
 
@@ -113,7 +116,7 @@ def test_a_streaming_list_and_the_changes_after_it_are_one_request(stack: ExitSt
 
 
 def test_a_watch_that_ends_as_asked_goes_on_without_a_list_or_a_pause(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=(60, 60))
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=Backoff(first=60, longest=60, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace).start("a")
     wait(lambda: followed.api.watches() == 3)
     followed.api.put(FOOS, "b")
@@ -175,7 +178,7 @@ def test_pages_that_expire_are_read_once_more_without_pages(stack: ExitStack) ->
 
 
 def test_a_server_that_always_says_410_is_not_asked_without_pause(stack: ExitStack) -> None:
-    pace = Pace(watch=(60, 60), backoff=(0.05, 0.4))
+    pace = Pace(watch=(60, 60), backoff=Backoff(first=0.05, longest=0.4, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS, streaming_lists=False), pace)
     followed.api.watch_error = EXPIRED
     followed.start("a")
@@ -186,7 +189,9 @@ def test_a_server_that_always_says_410_is_not_asked_without_pause(stack: ExitSta
 
 
 def test_watches_that_end_at_once_are_not_opened_without_pause(stack: ExitStack) -> None:
-    followed = Followed(stack, FakeApi(FOOS), Pace(watch=(60, 60), backoff=(0.05, 0.4))).start("a")
+    followed = Followed(
+        stack, FakeApi(FOOS), Pace(watch=(60, 60), backoff=Backoff(first=0.05, longest=0.4, jitter=0.5))
+    ).start("a")
     followed.api.end_watches = True
     started, before = time.monotonic(), followed.api.watches()
     wait(lambda: time.monotonic() - started > 1)
@@ -210,7 +215,7 @@ def test_the_server_s_wish_for_a_pause_is_obeyed(stack: ExitStack) -> None:
 
 
 def test_a_watch_without_a_byte_is_given_up(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=0.1, steady=0.1, backoff=(0.02, 0.05))
+    pace = Pace(watch=(1, 1), slack=0.1, steady=0.1, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace).start("a")
     followed.api.stall_watches = True
     wait(lambda: followed.reflector.last_error is not None)
@@ -242,14 +247,16 @@ def test_a_list_that_is_cut_is_no_list(stack: ExitStack) -> None:
 
 
 def test_a_server_that_ignores_the_wish_for_a_streaming_list_is_asked_for_pages(stack: ExitStack) -> None:
-    followed = Followed(stack, FakeApi(FOOS), Pace(watch=(60, 60), slack=0.2, backoff=(0.02, 0.05)))
+    followed = Followed(
+        stack, FakeApi(FOOS), Pace(watch=(60, 60), slack=0.2, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
+    )
     followed.api.omit_bookmarks = True
     followed.start("a", "b")
     assert followed.names() == ["a", "b"]
 
 
 def test_after_a_restored_etcd_the_watch_that_waits_for_the_future_is_left_for_a_list(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.3, quiet=0.5, backoff=(0.02, 0.05))
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, quiet=0.5, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     wait(lambda: followed.names() == ["b", "c"])
@@ -257,14 +264,14 @@ def test_after_a_restored_etcd_the_watch_that_waits_for_the_future_is_left_for_a
 
 
 def test_a_watch_in_which_not_even_a_bookmark_comes_is_left_long_before_its_end(stack: ExitStack) -> None:
-    pace = Pace(watch=(600, 600), slack=1, steady=0.3, quiet=0.5, backoff=(0.02, 0.05))
+    pace = Pace(watch=(600, 600), slack=1, steady=0.3, quiet=0.5, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     wait(lambda: followed.names() == ["b", "c"])
 
 
 def test_the_collection_is_listed_anew_after_a_while(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=(0.02, 0.05))
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace, relist_after=0.5).start("a")
     wait(lambda: followed.api.lists(FOOS) >= 2)
     assert followed.told == [("added", "a")]
@@ -307,7 +314,7 @@ def test_what_is_known_stays_while_it_may_not_be_listed(followed: Followed) -> N
 
 
 def test_it_tries_at_once_when_woken(stack: ExitStack) -> None:
-    followed = Followed(stack, FakeApi(FOOS), Pace(backoff=(600, 600)))
+    followed = Followed(stack, FakeApi(FOOS), Pace(backoff=Backoff(first=600, longest=600, jitter=0.5)))
     followed.api.faults = [Fault(404)]
     followed.reflector.start()
     wait(lambda: followed.reflector.denied)
@@ -455,7 +462,7 @@ HOSTILE = {
 @pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("of", ["list", "watch"])
 def test_no_reply_to_one_request_blinds_a_kind(of: str, fault: Fault, stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.01, backoff=(0.02, 0.05), asked=0.1)
+    pace = Pace(watch=(1, 1), slack=1, steady=0.01, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5), asked=0.1)
     followed = Followed(stack, FakeApi(FOOS), pace)
     if of == "list":
         followed.api.faults = [fault]
@@ -561,20 +568,20 @@ def test_an_event_larger_than_the_bound_is_given_up(stack: ExitStack, monkeypatc
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    pace = Pace(backoff=(0.8, 30))
+    pace = Pace(backoff=Backoff(first=0.8, longest=30, jitter=0.5))
     for failures, expected in ((1, 0.8), (2, 1.6), (5, 12.8), (7, 30), (5000, 30)):
         assert expected * 0.5 <= pace.choose_pause(failures, None) <= expected * 1.5
     assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=3)) == 3
 
 
 def test_who_asks_for_a_long_pause_does_not_get_it() -> None:
-    pace = Pace(backoff=(0.8, 30), asked=5)
+    pace = Pace(backoff=Backoff(first=0.8, longest=30, jitter=0.5), asked=5)
     assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=99)) == 5
     assert pace.choose_pause(7, ApiError(429, "TooManyRequests", "", retry_after=99)) <= 45
 
 
 def test_a_server_that_is_away_is_looked_for_every_few_seconds() -> None:
-    pace = Pace(backoff=(0.8, 30), away=5)
+    pace = Pace(backoff=Backoff(first=0.8, longest=30, jitter=0.5), away=5)
     for error, expected in ((unanswered(OSError()), 5), (ApiError(503, "ServiceUnavailable", ""), 30)):
         assert expected * 0.5 <= pace.choose_pause(100, error) <= expected * 1.5
 

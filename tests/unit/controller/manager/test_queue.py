@@ -8,14 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.manager.queue import STALE_ENTRIES, Backoff, WorkQueue
+from controller.manager.queue import STALE_ENTRIES, RetryRate, WorkQueue
+from controller.retries import Backoff
 from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
+
+EXACT = RetryRate(backoff=Backoff(first=1, longest=300))
 
 
 @pytest.fixture
 def queue(clock: Clock) -> WorkQueue:
-    return WorkQueue(Backoff(jitter=0), clock)
+    return WorkQueue(EXACT, clock)
 
 
 def drain(queue: WorkQueue) -> list[str]:
@@ -139,13 +142,13 @@ def test_what_the_other_side_asked_for_is_obeyed(queue: WorkQueue, clock: Clock)
 
 
 def test_delays_are_spread() -> None:
-    delays = {Backoff().choose_delay(3) for _ in range(50)}
+    delays = {RetryRate().backoff.choose_delay(3) for _ in range(50)}
     assert all(3.2 <= delay <= 4.8 for delay in delays)
     assert len(delays) > 40
 
 
 def test_a_thousand_failures_that_never_end_do_not_overflow() -> None:
-    assert Backoff(jitter=0).choose_delay(100_000) == 300
+    assert EXACT.backoff.choose_delay(100_000) == 300
 
 
 def test_a_thousand_keys_that_fail_together_do_not_come_back_together(queue: WorkQueue, clock: Clock) -> None:
@@ -220,7 +223,7 @@ def test_a_worker_that_waits_for_a_late_key_takes_an_earlier_one() -> None:
 
 
 def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time() -> None:
-    queue = WorkQueue(Backoff(first=0.001, retries_per_second=1e9))
+    queue = WorkQueue(RetryRate(backoff=Backoff(first=0.001, longest=300), retries_per_second=1e9))
     wanted: dict[str, int] = {}
     seen: dict[str, int] = {}
     busy: set[str] = set()
@@ -267,7 +270,7 @@ AGES = [1e11, 1e308, math.inf]
 @pytest.mark.parametrize("seconds", AGES)
 @pytest.mark.parametrize("put", [WorkQueue.add_after, WorkQueue.retry])
 def test_a_wait_of_an_age_ends_no_worker(put: Callable[[WorkQueue, str, float], object], seconds: float) -> None:
-    queue = WorkQueue(Backoff(jitter=0))
+    queue = WorkQueue(EXACT)
     put(queue, "late", seconds)
     threading.Timer(0.2, queue.add, ["soon"]).start()
     assert queue.get() == "soon"
@@ -289,7 +292,7 @@ def test_who_counts_and_fails_loses_no_key(clock: Clock, caplog: pytest.LogCaptu
     def fail(_seconds: float) -> None:
         raise RuntimeError("bug")
 
-    queue = WorkQueue(Backoff(jitter=0), clock, on_waited=fail, on_worked=fail)
+    queue = WorkQueue(EXACT, clock, on_waited=fail, on_worked=fail)
     queue.add("a")
     assert queue.get() == "a"
     queue.add("a")
@@ -299,7 +302,7 @@ def test_who_counts_and_fails_loses_no_key(clock: Clock, caplog: pytest.LogCaptu
 
 
 def test_a_tenant_with_much_to_do_leaves_workers_and_turns_to_another(clock: Clock) -> None:
-    queue = WorkQueue(Backoff(jitter=0), clock, workers=4, share=lambda key: key[0])
+    queue = WorkQueue(EXACT, clock, workers=4, share=lambda key: key[0])
     for number in range(500):
         queue.add(f"a{number}")
     assert [queue.get(), queue.get()] == ["a0", "a1"]
@@ -316,7 +319,7 @@ def test_a_tenant_with_much_to_do_leaves_workers_and_turns_to_another(clock: Clo
 
 def test_a_key_whose_share_changes_frees_the_place_that_it_took(clock: Clock) -> None:
     share = {"key": "before"}
-    queue = WorkQueue(Backoff(jitter=0), clock, workers=1, share=share.__getitem__)
+    queue = WorkQueue(EXACT, clock, workers=1, share=share.__getitem__)
     queue.add("key")
     queue.get()
     share["key"] = "after"
