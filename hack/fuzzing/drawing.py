@@ -40,19 +40,22 @@ def inputs(draw: st.DrawFn, target: Target) -> bytes:
 
 
 def draw_until(is_over: Callable[[], bool], target: Target, findings: Findings) -> int:
-    """Try generated inputs, and note which fail. Returns: how many inputs were tried."""
+    """Try generated inputs, one at least, and note which fail. Returns: how many inputs were tried.
+
+    The first may come late: hypothesis reads the modules of ours that are loaded before it draws.
+    """
     count, batch = 0, 0
 
     def one_input(data: bytes) -> None:
         nonlocal count
-        count += 1
-        if not is_over():
+        if count == 0 or not is_over():
+            count += 1
             findings.try_input(data)
 
     many = settings(
         max_examples=_BATCH, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
     )
-    while not is_over():
+    while count == 0 or not is_over():
         batch += 1
         seed(batch)(many(given(inputs(target))(one_input)))()
     return count

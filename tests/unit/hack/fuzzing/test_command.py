@@ -30,13 +30,11 @@ def test_a_target_that_is_unknown_is_misuse(capsys: pytest.CaptureFixture[str]) 
     assert 'there is no target "tarr"; hack/fuzz --list names them' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("found", "seconds"), [(0, "0.1"), (1, "5")])
-def test_it_says_what_it_found(
-    found: int, seconds: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("found", [0, 1])
+def test_it_says_what_it_found(found: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     target = Target(name="generated", check=lambda data: expect(not found, "it is bad"), covers="nothing")
     monkeypatch.setitem(TARGETS, "generated", target)
-    assert main(["generated", "--seconds", seconds]) == found
+    assert main(["generated", "--seconds", "0.01"]) == found
     said = capsys.readouterr()
-    assert f"in {seconds} s, {found} found" in said.out
+    assert f"inputs in 0.01 s, {found} found" in said.out
     assert "no atheris here" in said.err
