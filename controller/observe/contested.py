@@ -1,7 +1,7 @@
-"""Watching the objects that somebody else has, while a BundleDeployment wants them: it goes on when the other lets go.
+"""Objects that a BundleDeployment wants and somebody else owns: it goes on when the owner releases them.
 
 Objects of other BundleDeployments carry the owner label and are watched anyway; these here carry none. Each is followed
-by name (object_follower.py), metadata only, and not more than a few. What counts is whose an object is, not what is in
+by name (object_follower.py), metadata only, and not more than a few. What counts is who owns an object, not what is in
 it: that may change all the time.
 """
 
@@ -18,17 +18,17 @@ from controller.observe.object_follower import ObjectFollower, Subscription
 from controller.observe.records import ObjectKey, Record, project
 
 MOST = 5
-"""Objects that are watched for one BundleDeployment; the others are tried again in time."""
+"""Objects that are watched for one BundleDeployment; the others are retried periodically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contested:
-    """An object that a BundleDeployment wants and may not have."""
+    """An object that a BundleDeployment wants and may not apply, since somebody else owns it."""
 
     kind: GroupVersionKind
     key: ObjectKey
     record: Record | None
-    """As it was judged; None: it was not looked at again."""
+    """As it was judged; None: it was not read again."""
 
 
 class ContestedWatches:
@@ -48,7 +48,7 @@ class ContestedWatches:
 
         Args:
             name: of the BundleDeployment.
-            contested: objects that it may not have.
+            contested: objects that it may not apply.
             share: at whose expense.
 
         Raises: ApiError if discovery does not answer.
@@ -89,7 +89,7 @@ class _ContestedObject:
         self.followed = follower.make(share, subscription)
 
     def expect(self, record: Record | None) -> None:
-        """Note how the object was judged last; that it is another's since is news."""
+        """Note how the object was judged last; another owner since is news."""
         if record is None:
             return
         self._judged = record

@@ -1,8 +1,8 @@
-"""Asking why: one LIST of the pods of a workload that does not get there, one GET of a Namespace that does not go.
+"""Why something is not healthy: one LIST of the pods of a workload, or one GET of a Namespace that is being deleted.
 
-Never on a reconcile worker, never for what is well, and seldom: for one object after 15 s in trouble and then every
-30 s, more and more seldom while the answer stays the same; for one BundleDeployment a few at a time, since status names
-a few (README.md of health/; rule 7). Answers are judged by health/explain.py.
+Never on a reconcile worker, never about what is healthy, and rarely: about one object after 15 s in trouble, then every
+30 s, and less and less often while the answer stays the same; about one BundleDeployment a few at a time, since status
+names a few. Answers are judged by health/explain.py.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from controller.processes.supervision import Kind
 log = logging.getLogger(__name__)
 
 TROUBLED_SECONDS = 15.0
-"""How long an object is in trouble before anybody asks why."""
+"""How long an object is in trouble before the API server is asked why."""
 AGAIN_SECONDS = 30.0
 SELDOM_SECONDS = 300.0
 FACTOR = 2.0
 PODS = 50
 MOST = 10
-"""Questions about the objects of one BundleDeployment within `AGAIN_SECONDS`."""
+"""Inquiries about the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 
 
@@ -47,7 +47,7 @@ NOTHING = Explanations(known={}, next_change=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _Inquiry:
     """What was asked about an object, and the answer."""
 
     about: Verdict | None
@@ -56,7 +56,7 @@ class _Question:
     answer: Verdict | None = None
 
     def due(self, record: Record) -> float:
-        """Return when it may be asked again. What has failed for good is asked about once."""
+        """Return when the API server may be asked again. What has failed for good is asked about once."""
         if record.verdict != self.about:
             return self.asked + AGAIN_SECONDS
         given_up = record.verdict is not None and record.verdict.state is State.FAILED
@@ -80,7 +80,7 @@ class Explainer:
     ) -> None:
         self._client, self._wake, self._clock = client, wake, clock
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="explain")
-        self._questions: dict[str, dict[ObjectKey, _Question]] = {}
+        self._inquiries: dict[str, dict[ObjectKey, _Inquiry]] = {}
         self._asked: dict[str, list[float]] = {}
         """When something was asked lately, also about what is well by now."""
         self._lock = threading.Lock()
@@ -98,30 +98,30 @@ class Explainer:
         """
         now = self._clock()
         with self._lock:
-            before = self._questions.pop(name, {})
-            questions = {record.key: before[record.key] for record in troubled if record.key in before}
+            before = self._inquiries.pop(name, {})
+            inquiries = {record.key: before[record.key] for record in troubled if record.key in before}
             lately = [at for at in self._asked.pop(name, ()) if now - at < AGAIN_SECONDS]
-            asked = _choose(troubled, questions, now)[: max(MOST - len(lately), 0)]
+            asked = _choose(troubled, inquiries, now)[: max(MOST - len(lately), 0)]
             if lately or asked:
                 self._asked[name] = lately + [now] * len(asked)
             for record in asked:
-                last = questions.get(record.key)
-                fresh = _Question(about=record.verdict, asked=now)
-                questions[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
-            if questions:
-                self._questions[name] = questions
+                last = inquiries.get(record.key)
+                fresh = _Inquiry(about=record.verdict, asked=now)
+                inquiries[record.key] = replace(last, about=record.verdict, asked=now) if last else fresh
+            if inquiries:
+                self._inquiries[name] = inquiries
         for record in asked:
             with suppress(RuntimeError):  # after `stop`: the pass that is under way goes on
                 self._pool.submit(self._ask, name, record)
         return Explanations(
-            known={key: each.answer for key, each in questions.items() if each.answer},
-            next_change=_seconds_to_next(troubled, questions, now),
+            known={key: each.answer for key, each in inquiries.items() if each.answer},
+            next_change=_seconds_to_next(troubled, inquiries, now),
         )
 
     def forget(self, name: str) -> None:
         """Forget a BundleDeployment that is gone."""
         with self._lock:
-            self._questions.pop(name, None)
+            self._inquiries.pop(name, None)
             self._asked.pop(name, None)
 
     def _ask(self, name: str, record: Record) -> None:
@@ -134,13 +134,13 @@ class Explainer:
             self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
             answer = None
         with self._lock:
-            questions = self._questions.get(name, {})
-            question = questions.get(record.key)
-            if question is None:
+            inquiries = self._inquiries.get(name, {})
+            inquiry = inquiries.get(record.key)
+            if inquiry is None:
                 return
-            is_news = answer != question.answer
-            pause = AGAIN_SECONDS if is_news else min(question.pause * FACTOR, SELDOM_SECONDS)
-            questions[record.key] = replace(question, answer=answer, pause=pause)
+            is_news = answer != inquiry.answer
+            pause = AGAIN_SECONDS if is_news else min(inquiry.pause * FACTOR, SELDOM_SECONDS)
+            inquiries[record.key] = replace(inquiry, answer=answer, pause=pause)
         if is_news:
             self._wake(name)
 
@@ -157,14 +157,14 @@ def may_explain(record: Record) -> bool:
     return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
 
 
-def _choose(troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> list[Record]:
+def _choose(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Record]:
     """Return about which objects to ask, those first about which nobody asked for the longest time."""
-    due = [each for each in troubled if each.key not in questions or questions[each.key].due(each) <= now]
-    return sorted(due, key=lambda each: questions[each.key].asked if each.key in questions else 0.0)
+    due = [each for each in troubled if each.key not in inquiries or inquiries[each.key].due(each) <= now]
+    return sorted(due, key=lambda each: inquiries[each.key].asked if each.key in inquiries else 0.0)
 
 
-def _seconds_to_next(troubled: Sequence[Record], questions: Mapping[ObjectKey, _Question], now: float) -> float | None:
-    due = [questions[each.key].due(each) if each.key in questions else now for each in troubled]
+def _seconds_to_next(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> float | None:
+    due = [inquiries[each.key].due(each) if each.key in inquiries else now for each in troubled]
     soonest = min(due, default=float("inf"))
     # What is due and was not asked is one too many: another is asked when the next is allowed.
     return None if soonest == float("inf") else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)

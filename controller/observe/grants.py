@@ -1,8 +1,8 @@
-"""Watching for rights that somebody may grant, while a BundleDeployment fails for want of some.
+"""Changes of RBAC, watched while a BundleDeployment fails because it lacks rights.
 
-What is granted where is nobody's business here: any change of RBAC lets those that lack rights be tried again. The
+What was granted does not matter: after any change of RBAC those that lack rights are retried. The
 watches are of metadata alone, as the controller, and end when nobody lacks anything. Where the controller may not watch
-them, what was refused is tried again by the clock.
+them, what was refused is retried periodically.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GrantWatches:
 
     Args:
         client: acts as the controller.
-        changed: called with the name of a BundleDeployment that lacks rights when some were granted, or taken away.
+        changed: called with the name of a BundleDeployment that lacks rights when some were granted, or revoked.
     """
 
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:

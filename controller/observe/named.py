@@ -1,4 +1,4 @@
-"""Watching single objects that something failed for, while it fails: their change lets it be tried at once.
+"""Single objects that something failed for, followed while it fails: when one changes, it is retried at once.
 
 These are Secrets that sources use, and ServiceAccounts. Each is followed by name, as the identity that reads it; there
 is no watch on all Secrets. Metadata only: no value of a Secret is ever held here. What counts is whether an object is

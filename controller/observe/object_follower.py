@@ -41,7 +41,7 @@ class PollingPace:
     between: float = 0.25
     """From one request to the next."""
     again: float = 10.0
-    """From one question about an object to the next."""
+    """From one request for an object to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class _ByPolling(Generic[RecordT]):
         self._turns.remove(self)
 
     def ask(self) -> None:
-        """Ask once, and tell what has changed; what fails is asked again in time."""
+        """Ask once, and tell what has changed; what fails is asked again in its turn."""
         subscription = self._subscription
         path = subscription.resource.path(subscription.namespace, subscription.name)
         try:

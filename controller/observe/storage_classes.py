@@ -1,6 +1,6 @@
 """StorageClasses: whether a claim is bound at once or with its first pod. Watched from the first claim on.
 
-An account that may not list them knows none, and says so: the claim does not tell by itself (health/README.md).
+An identity that may not list them knows none, and says so: the claim alone does not tell (health/README.md).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StorageClasses:
     """Thread-safe.
 
     Args:
-        changed: told that a claim may have to be judged anew, on the thread of the watch.
+        changed: told that a claim may have to be judged again, on the thread of the watch.
         settled: told once that all are known, or that they may not be.
     """
 

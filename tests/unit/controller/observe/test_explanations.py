@@ -145,7 +145,7 @@ def test_of_many_workloads_a_few_are_asked_about_at_a_time_and_the_others_in_the
     assert world.asked == MOST
     world.now += AGAIN_SECONDS
     world.ask(*many)
-    assert set(world.explainer._questions["shop"]) == {each.key for each in many}
+    assert set(world.explainer._inquiries["shop"]) == {each.key for each in many}
 
 
 def test_what_is_well_again_makes_no_room_for_more_questions(world: World) -> None:
@@ -161,7 +161,7 @@ def test_what_is_well_again_is_forgotten(world: World) -> None:
     world.pod("CrashLoopBackOff")
     world.ask()
     assert world.explainer.explain("shop", []) == NOTHING
-    assert not world.explainer._questions
+    assert not world.explainer._inquiries
     world.now += AGAIN_SECONDS
     world.explainer.explain("shop", [])
     assert not world.explainer._asked
@@ -171,7 +171,7 @@ def test_what_is_well_again_is_forgotten(world: World) -> None:
 def test_a_bundle_deployment_that_is_gone_is_forgotten(world: World) -> None:
     world.ask()
     world.explainer.forget("shop")
-    assert not world.explainer._questions
+    assert not world.explainer._inquiries
 
 
 def test_without_the_right_to_list_pods_nothing_is_known_and_nobody_is_woken(world: World) -> None:
