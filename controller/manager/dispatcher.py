@@ -61,5 +61,5 @@ class Dispatcher:
 
     def cluster_changed(self) -> None:
         """An object changed that any of them may be waiting for."""
-        for name in self.reconciler.end_waits() if self.reconciler else []:
+        for name in self.reconciler.cluster_changed() if self.reconciler else []:
             self._queue.add(name)

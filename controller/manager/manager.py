@@ -133,7 +133,7 @@ def make_manager(settings: Settings) -> Manager:
     connections.supervise(metrics.thread_died, partial(exit_after_deaths, resources.quarantine))
     cluster = make_cluster(settings, connections.client, metrics)
     building = make_building(settings, resources, cluster, metrics)
-    applying = make_applying(settings, cluster, building)
+    applying = make_applying(settings, cluster)
     reconciler = cluster.dispatcher.reconciler = make_reconciler(cluster, building, applying, metrics)
     workers = make_workers(settings, cluster, reconciler, metrics)
     leadership = make_leadership(settings, connections, resources)

@@ -1,52 +1,79 @@
-"""Questions about a BundleDeployment that more than one part of a pass asks. Pure."""
+"""One pass as a value: made when the pass begins, handed to all its parts, replaced where status was written. Pure.
+
+What the finder needs of it is in revisions/state.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner, is_ours, loses_reference
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
-from controller.revisions.finder import requested_at
+from controller.reconcile.state import State
+from controller.revisions.account import Account, account_in
+from controller.revisions.state import RevisionContext
 
 
-def owner_of(deployment: BundleDeployment) -> Owner:
-    """Return whose its objects are."""
-    return Owner(deployment.metadata.name, deployment.metadata.uid)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context(RevisionContext):
+    """The BundleDeployment of a pass, what this process remembers of it, and what several parts of a pass ask."""
 
+    state: State
 
-def own_records(observed: Mapping[ObjectKey, Record], deployment: BundleDeployment) -> list[Record]:
-    """Return the records of objects that are really its own: operators copy labels to children."""
-    owner, orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
-    return [r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))]
+    @property
+    def owner(self) -> Owner:
+        """Whose its objects are."""
+        return Owner(self.metadata.name, self.metadata.uid)
 
+    @property
+    def account(self) -> Account | None:
+        """The account that its spec names; None: the controller's own."""
+        return account_in(self.spec)
 
-def recorded_kinds(deployment: BundleDeployment) -> list[GroupVersionKind]:
-    """Return the kinds of which it may have objects, as status says."""
-    return [GroupVersionKind.parse(text) for text in deployment.status.managed_kinds]
+    @property
+    def orphan(self) -> bool:
+        """Whether its objects carry no ownerReference, and stay when it is deleted."""
+        return self.spec.deletion_policy == "Orphan"
 
+    @property
+    def recorded_kinds(self) -> list[GroupVersionKind]:
+        """The kinds of which it may have objects, as status says."""
+        return [GroupVersionKind.parse(text) for text in self.status.managed_kinds]
 
-def is_current(deployment: BundleDeployment) -> bool:
-    """Whether status says that this very spec is installed in full, with nothing left to do."""
-    status = deployment.status
-    installed = any(
-        c.type == ConditionType.INSTALLED
-        and c.status == "True"
-        and c.observed_generation == deployment.metadata.generation
-        for c in status.conditions
-    )
-    settled = bool(status.managed_state) and status.revision == status.installed_revision
-    obeyed = status.last_handled_reconcile_at == requested_at(deployment)
-    return installed and settled and obeyed and not deployment.spec.paused
+    @property
+    def is_current(self) -> bool:
+        """Whether status says that this very spec is installed in full, with nothing left to do."""
+        status = self.status
+        installed = any(
+            c.type == ConditionType.INSTALLED
+            and c.status == "True"
+            and c.observed_generation == self.metadata.generation
+            for c in status.conditions
+        )
+        settled = bool(status.managed_state) and status.revision == status.installed_revision
+        handled = status.last_handled_reconcile_at == self.requested_at
+        return installed and settled and handled and not self.spec.paused
 
+    def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
+        """Return the records of objects that are really its own: operators copy labels to children."""
+        owner, orphan = self.owner, self.orphan
+        return [
+            r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))
+        ]
 
-def is_same_wish(deployment: BundleDeployment, now: BundleDeployment | None) -> bool:
-    """Whether a pass may go on writing: nobody has changed, paused or deleted the BundleDeployment since it began."""
-    return (
-        now is not None
-        and now.metadata.uid == deployment.metadata.uid
-        and now.metadata.generation == deployment.metadata.generation
-        and now.metadata.deletion_timestamp is None
-    )
+    def is_same_spec(self, seen: BundleDeployment | None) -> bool:
+        """Whether a pass may go on writing: nobody has changed, paused or deleted the BundleDeployment since it began.
+
+        Args:
+            seen: what is known of the BundleDeployment by now.
+        """
+        return (
+            seen is not None
+            and seen.metadata.uid == self.metadata.uid
+            and seen.metadata.generation == self.metadata.generation
+            and seen.metadata.deletion_timestamp is None
+        )

@@ -15,19 +15,19 @@ from controller.observe.records import ObjectKey
 
 
 @dataclass(slots=True)
-class Drifting:
+class DriftCounter:
     """The objects of one BundleDeployment that are known to have drifted; used by one pass at a time."""
 
     known: set[ObjectKey] = field(default_factory=set)
 
-    def repair(self, outcomes: Iterable[Outcome], job: ApplyOptions) -> tuple[int, int]:
+    def repair(self, outcomes: Iterable[Outcome], options: ApplyOptions) -> tuple[int, int]:
         """Return how many objects are found drifted, and how many of all that are were put right.
 
         Args:
             outcomes: of a pass, before the ledger has learnt from them.
-            job: of the same pass.
+            options: of the same pass.
         """
-        drifted = {o.task.target.key: o.tried and not o.error for o in outcomes if _is_drift(o, job)}
+        drifted = {o.task.target.key: o.tried and not o.error for o in outcomes if _is_drift(o, options)}
         detected = drifted.keys() - self.known
         self.known = {key for key, is_repaired in drifted.items() if not is_repaired}
         return len(detected), len(drifted) - len(self.known)
@@ -39,9 +39,9 @@ class Drifting:
         return len(detected)
 
 
-def _is_drift(outcome: Outcome, job: ApplyOptions) -> bool:
+def _is_drift(outcome: Outcome, options: ApplyOptions) -> bool:
     task = outcome.task
     if task.action is Action.CREATE:
-        return not task.target.bare and task.target.key in job.ledger.left
+        return not task.target.bare and task.target.key in options.ledger.left
     # What is spared and has our values nevertheless is no drift.
     return task.action is Action.REPAIR and (outcome.drift is not None or not outcome.spared)

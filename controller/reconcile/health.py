@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment
+from controller.apply.outcome import Outcome
+from controller.apply.plan import is_finished
 from controller.observe.explanations import Explainer
 from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
-from controller.reconcile.state import Memory
+from controller.reconcile.context import Context
+from controller.reconcile.installation.work import Work
 
 
-class Appraiser:
-    """Judges what the watches know."""
+class Assessor:
+    """Assesses the health of what the watches know."""
 
     def __init__(self, watches: Watches, explainer: Explainer) -> None:
         self._watches, self._explainer = watches, explainer
 
-    def judge(
+    def assess(
         self,
-        deployment: BundleDeployment,
-        memory: Memory,
+        context: Context,
         revision: str,
         digests: Mapping[ObjectKey, str],
         refusals: Mapping[ObjectKey, BundleError] | None = None,
@@ -31,21 +32,38 @@ class Appraiser:
         """Return how the objects of a revision do.
 
         Args:
-            deployment: whose they are.
-            memory: since when each is as it is.
+            context: of the pass; its state has since when each is as it is.
             revision: its digest: with another one, deadlines begin anew.
             digests: the objects, and the applied digest that each is to have.
             refusals: why objects could not be applied in this pass.
         """
-        name = deployment.metadata.name
-        return memory.health.summarize(
+        return context.state.health.summarize(
             digests,
-            self._watches.managed(name),
-            f"{revision} {deployment.metadata.generation}",
-            deployment.spec.progress_deadline_seconds,
+            self._watches.managed(context.name),
+            f"{revision} {context.metadata.generation}",
+            context.spec.progress_deadline_seconds,
             refusals=refusals,
-            explain=partial(self._explainer.explain, name),
+            explain=partial(self._explainer.explain, context.name),
         )
+
+    def assess_work(self, work: Work, outcomes: Iterable[Outcome] = ()) -> Progress:
+        """Return how the objects of the revision that is worked on do.
+
+        Args:
+            work: of the pass.
+            outcomes: what became of it.
+        """
+        context, options = work.context, work.options
+        observed = self._watches.managed(context.name)
+        digests = {
+            t.key: t.digest
+            for t in options.wanted.targets
+            if not t.bare
+            and t.key not in context.state.ledger.used
+            and not is_finished(t, observed.get(t.key), installed=options.installed)
+        }
+        refusals = {outcome.task.target.key: outcome.error for outcome in outcomes if outcome.error}
+        return self.assess(context, options.wanted.revision, digests, refusals)
 
     def forget(self, name: str) -> None:
         """Drop what is known of the objects of a BundleDeployment that is gone."""

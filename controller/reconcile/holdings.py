@@ -1,7 +1,7 @@
 """What the kept revisions of a BundleDeployment name: nothing else on the cluster is its own (README.md, rule 5).
 
 Objects of kinds that the controller may not watch are looked at here, as the account, before anything is decided about
-them. Not here: what is done with all that (install.py, deletion.py), and the test itself (apply/possession.py).
+them. Not here: what is done with all that (installation, deletion), and the test itself (apply/possession.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from api.errors import BundleError
-from api.v1alpha2.types import BundleDeployment
 from controller.apply.failures.replies import classify
 from controller.apply.object.lookup import ObjectReader
 from controller.apply.possession import MORE, Named, describe_left, name_objects
@@ -20,13 +19,13 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
-from controller.reconcile.state import Memory
+from controller.reconcile.context import Context
 from controller.revisions.finder import Finder
 from controller.revisions.store import RevisionStore
 
 
 class Holdings:
-    """Thread-safe; what is remembered is in the memory of each BundleDeployment."""
+    """Thread-safe; what is remembered is in the state of each BundleDeployment."""
 
     def __init__(
         self, *, finder: Finder, revisions: RevisionStore, watches: Watches, discovery: Discovery, reader: ObjectReader
@@ -34,59 +33,58 @@ class Holdings:
         self._finder, self._revisions, self._watches = finder, revisions, watches
         self._discovery, self._reader = discovery, reader
 
-    def older(self, deployment: BundleDeployment, revision: Revision, memory: Memory) -> dict[ObjectKey, Named]:
+    def older(self, context: Context, revision: Revision) -> dict[ObjectKey, Named]:
         """Return what only older revisions than this one name; some of it may be left on the cluster.
 
         Raises: ApiError.
         """
-        if memory.kept is None and not deployment.status.managed_kinds:
-            memory.kept = ()  # nothing was ever begun
-        others = [each for each in self._read(deployment, memory) if each.digest != revision.digest]
+        if context.state.kept is None and not context.status.managed_kinds:
+            context.state.kept = ()  # nothing was ever begun
+        others = [each for each in self._read(context) if each.digest != revision.digest]
         if not (others or revision.terms.left):
             return {}
-        own = self._name([replace(revision, terms=replace(revision.terms, left=()))], deployment)
-        named = self._name([*others, revision], deployment)
+        own = self._name([replace(revision, terms=replace(revision.terms, left=()))], context)
+        named = self._name([*others, revision], context)
         return {key: each for key, each in named.items() if key not in own}
 
-    def all(self, deployment: BundleDeployment, memory: Memory) -> dict[ObjectKey, Named] | None:
+    def all(self, context: Context) -> dict[ObjectKey, Named] | None:
         """Return all that kept revisions name; None if no revision can be read.
 
         Raises: ApiError.
         """
-        kept = self._read(deployment, memory)
-        return self._name(kept, deployment) if kept else None
+        kept = self._read(context)
+        return self._name(kept, context) if kept else None
 
-    def terms(self, deployment: BundleDeployment, memory: Memory) -> list[Terms]:
+    def terms(self, context: Context) -> list[Terms]:
         """Return what is kept beside the objects of each revision.
 
         Raises: ApiError.
         """
-        return [each.terms for each in self._read(deployment, memory)]
+        return [each.terms for each in self._read(context)]
 
-    def _read(self, deployment: BundleDeployment, memory: Memory) -> list[Revision]:
-        name, status = deployment.metadata.name, deployment.status
-        if memory.kept is None and status.managed_state:
-            installed = self._finder.read(name, status.installed_revision, memory)
+    def _read(self, context: Context) -> list[Revision]:
+        name, status = context.name, context.status
+        if context.state.kept is None and status.managed_state:
+            installed = self._finder.read(context, status.installed_revision)
             if installed is None or MORE not in installed.terms.left:
-                memory.kept = (status.installed_revision,)  # with nothing left to do, no other has objects
-        if memory.kept is None:
-            memory.kept = tuple(self._revisions.digests(name))
-        digests = dict.fromkeys((*memory.kept, *memory.revisions))
-        found = [each for digest in digests if (each := self._finder.read(name, digest, memory))]
-        memory.kept = tuple(each.digest for each in found)
+                context.state.kept = (status.installed_revision,)  # with nothing left to do, no other has objects
+        if context.state.kept is None:
+            context.state.kept = tuple(self._revisions.digests(name))
+        digests = dict.fromkeys((*context.state.kept, *context.state.revisions))
+        found = [each for digest in digests if (each := self._finder.read(context, digest))]
+        context.state.kept = tuple(each.digest for each in found)
         return found
 
-    def _name(self, revisions: Iterable[Revision], deployment: BundleDeployment) -> dict[ObjectKey, Named]:
-        orphan = deployment.spec.deletion_policy == "Orphan"
-        return name_objects(revisions, self._watches.is_namespaced, orphan=orphan)
+    def _name(self, revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, Named]:
+        return name_objects(revisions, self._watches.is_namespaced, orphan=context.orphan)
 
-    def look(
-        self, deployment: BundleDeployment, named: Mapping[ObjectKey, Named], user: User | None
+    def read_unwatched(
+        self, context: Context, named: Mapping[ObjectKey, Named], user: User | None
     ) -> dict[ObjectKey, BundleError]:
         """Read what is named and not watched, so that the watches know of it from then on.
 
         Args:
-            deployment: whose objects they are.
+            context: of the BundleDeployment whose objects they are.
             named: what revisions name.
             user: as whom they are read; None: as the controller.
 
@@ -97,11 +95,18 @@ class Holdings:
         for key, found in self._reader.read_all(unseen, user).items():
             if isinstance(found, ApiError):
                 failures[key] = _failure(found, key)
-            elif found is None or found.owner != deployment.metadata.name:
+            elif found is None or found.owner != context.name:
                 self._watches.forget_object(key)
             else:
                 self._watches.learn(found)
         return failures
+
+    def drop_all(self, context: Context) -> None:
+        """Drop all revisions: nothing is left that they name.
+
+        Raises: ApiError.
+        """
+        self._revisions.keep_only(context.name, ())
 
     def forget(self, keys: Iterable[ObjectKey]) -> None:
         """Note that objects were taken away: of those that nobody watches no event says so."""
@@ -116,33 +121,31 @@ class Holdings:
 
     def keep_only(
         self,
-        deployment: BundleDeployment,
+        context: Context,
         digests: Iterable[str],
         left: Mapping[ObjectKey, Named],
-        memory: Memory,
         *,
         drops: bool,
     ) -> None:
         """Note which objects older revisions leave, and drop these; where they leave very many, they stay themselves.
 
         Args:
-            deployment: whose revisions they are.
+            context: of the BundleDeployment whose revisions they are; its state has the installed one.
             digests: of the revisions that stay; the first of them is installed.
             left: objects that only older revisions name, and that are on the cluster for good.
-            memory: has the installed revision.
             drops: whether there may be others.
 
         Raises: ApiError.
         """
         kept = list(digests)
-        installed = memory.revisions.get(kept[0])
+        installed = context.state.revisions.get(kept[0])
         texts = describe_left(left)
         if installed and texts != installed.terms.left:
             revised = replace(installed, terms=replace(installed.terms, left=texts))
-            self._revisions.write(deployment.metadata.name, revised, deployment.metadata.uid)
-            memory.revisions[revised.digest] = revised
+            self._revisions.write(context.name, revised, context.metadata.uid)
+            context.state.revisions[revised.digest] = revised
         if drops and MORE not in texts:
-            self._revisions.keep_only(deployment.metadata.name, kept)
+            self._revisions.keep_only(context.name, kept)
 
 
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from api.errors import BundleError
 from api.v1alpha2.status import AccountUsed
-from api.v1alpha2.types import BundleDeployment
+from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
-from controller.reconcile.state import Memory
-from controller.revisions.account import account_in
 from controller.revisions.identities import is_up_to_date, judge, record
 from controller.revisions.service_accounts import OF_ABSENCE, Accounts
 from controller.status.writer import Publisher
@@ -19,35 +19,36 @@ class Registrar:
     def __init__(self, accounts: Accounts, holdings: Holdings, publisher: Publisher) -> None:
         self._accounts, self._holdings, self._publisher = accounts, holdings, publisher
 
-    def register(self, deployment: BundleDeployment, memory: Memory) -> tuple[BundleDeployment, BundleError | None]:
+    def register(self, context: Context) -> tuple[Context, BundleError | None]:
         """Look up the account of a spec where status does not say yet that this spec uses it.
 
-        Returns: the BundleDeployment with what was recorded, and why the account may not be used.
+        Returns: the context with what was recorded, and why the account may not be used.
         Raises: ApiError.
         """
-        account = account_in(deployment.spec)
-        if account is None or not account.namespace or is_up_to_date(deployment):
-            return deployment, None
-        used = deployment.status.account
+        account = context.account
+        if account is None or not account.namespace or is_up_to_date(context.deployment):
+            return context, None
+        used = context.status.account
         try:
             found = self._accounts.identify(account)
         except BundleError as error:
             if error.reason not in OF_ABSENCE:
-                return deployment, error
-            return self._note_generation(deployment), None  # that it is missing is told when it is needed
-        kept = [] if used else self._holdings.terms(deployment, memory)
-        if refusal := judge(deployment, account, found, kept):
-            return deployment, refusal
-        return self._write(deployment, record(deployment, account, found)), None
+                return context, error
+            return self._note_generation(context), None  # that it is missing is told when it is needed
+        kept = [] if used else self._holdings.terms(context)
+        if refusal := judge(context.deployment, account, found, kept):
+            return context, refusal
+        return self._write(context, record(context.deployment, account, found)), None
 
-    def _note_generation(self, deployment: BundleDeployment) -> BundleDeployment:
+    def _note_generation(self, context: Context) -> Context:
         """Note that this spec was there before whoever comes next under that name: it accepts nobody."""
-        used = deployment.status.account
+        used = context.status.account
         if used is None:
-            return deployment
-        return self._write(deployment, used.model_copy(update={"generation": deployment.metadata.generation}))
+            return context
+        return self._write(context, used.model_copy(update={"generation": context.metadata.generation}))
 
-    def _write(self, deployment: BundleDeployment, used: AccountUsed) -> BundleDeployment:
-        if used == deployment.status.account:
-            return deployment
-        return self._publisher.write_status(deployment, deployment.status.model_copy(update={"account": used}))
+    def _write(self, context: Context, used: AccountUsed) -> Context:
+        if used == context.status.account:
+            return context
+        status = context.status.model_copy(update={"account": used})
+        return replace(context, deployment=self._publisher.write_status(context.deployment, status))

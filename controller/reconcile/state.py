@@ -1,6 +1,6 @@
 """What this process remembers of a BundleDeployment between passes: nothing that a restart must not lose.
 
-A BundleDeployment that was deleted and made again under its name has another UID, and starts with an empty memory.
+A BundleDeployment that was deleted and made again under its name has another UID, and starts with an empty state.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from controller.apply.drift.ledger import Ledger
 from controller.apply.hooks.runner import HookMemory
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
-from controller.reconcile.drift_counter import Drifting
+from controller.reconcile.drift_counter import DriftCounter
 from controller.revisions.state import RevisionState
 
 SOON_SECONDS = 20.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory(RevisionState):
-    """The memory of one BundleDeployment; used by one pass at a time."""
+class State(RevisionState):
+    """The state of one BundleDeployment; used by one pass at a time."""
 
     uid: str
     clock: Callable[[], float] = time.monotonic
@@ -35,13 +35,13 @@ class Memory(RevisionState):
     """Objects that only older revisions name, and that are left."""
     strays: frozenset[ObjectKey] = frozenset()
     """Objects that carry our marks though no revision names them, and of which that was told."""
-    drifting: Drifting = field(default_factory=Drifting)
+    drift: DriftCounter = field(default_factory=DriftCounter)
     hooks: HookMemory = field(default_factory=HookMemory)
     abandoned: set[ObjectKey] = field(default_factory=set)
     """At deletion: what the account may not delete, and the garbage collector takes."""
     let_go: bool = False
     """At deletion: nothing of it is left."""
-    waits: bool = False
+    awaits_change: bool = False
     """Something on the cluster has to change before it can go on."""
     changes: int = 0
     """How often the cluster had changed when the pass began."""
@@ -74,46 +74,46 @@ class Memory(RevisionState):
             self.hooks = HookMemory()
 
 
-class Memories:
-    """Thread-safe: the memory of each BundleDeployment."""
+class States:
+    """Thread-safe: the state of each BundleDeployment."""
 
     def __init__(self) -> None:
-        self._memories: dict[str, Memory] = {}
+        self._states: dict[str, State] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
-    def of(self, metadata: ObjectMeta) -> Memory:
-        """Return the memory of a BundleDeployment, a new one for another UID."""
+    def of(self, metadata: ObjectMeta) -> State:
+        """Return the state of a BundleDeployment, a new one for another UID."""
         with self._lock:
-            memory = self._memories.get(metadata.name)
-            if memory is None or memory.uid != metadata.uid:
-                memory = self._memories[metadata.name] = Memory(uid=metadata.uid, changes=self._changes)
-            return memory
+            state = self._states.get(metadata.name)
+            if state is None or state.uid != metadata.uid:
+                state = self._states[metadata.name] = State(uid=metadata.uid, changes=self._changes)
+            return state
 
-    def begin_pass(self, memory: Memory) -> bool:
+    def begin_pass(self, state: State) -> bool:
         """Note that a pass begins; returns whether the cluster has changed since the one before began."""
         with self._lock:
-            before, memory.changes = memory.changes, self._changes
-            return before != memory.changes
+            before, state.changes = state.changes, self._changes
+            return before != state.changes
 
     def is_another(self, metadata: ObjectMeta) -> bool:
         """Whether what is remembered under this name is of one that is gone, and was made again since."""
         with self._lock:
-            memory = self._memories.get(metadata.name)
-            return memory is not None and memory.uid != metadata.uid
+            state = self._states.get(metadata.name)
+            return state is not None and state.uid != metadata.uid
 
-    def forget(self, name: str) -> Memory | None:
-        """Drop the memory of one that is gone; returns it."""
+    def forget(self, name: str) -> State | None:
+        """Drop the state of one that is gone; returns it."""
         with self._lock:
-            return self._memories.pop(name, None)
+            return self._states.pop(name, None)
 
     def cluster_changed(self) -> list[str]:
         """Note that something on the cluster has changed; returns the names of those that wait for such a thing."""
         with self._lock:
             self._changes += 1
-            return [name for name, memory in self._memories.items() if memory.waits]
+            return [name for name, state in self._states.items() if state.awaits_change]
 
-    def missed(self, memory: Memory) -> bool:
+    def missed(self, state: State) -> bool:
         """Whether what one waits for may have come in the midst of the pass that found out that it has to wait."""
         with self._lock:
-            return memory.waits and memory.changes != self._changes
+            return state.awaits_change and state.changes != self._changes

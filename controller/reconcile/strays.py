@@ -8,34 +8,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from api import names
-from api.v1alpha2.types import BundleDeployment
 from controller.apply.possession import find_strays
 from controller.kube.events import Note
 from controller.observe.records import ObjectKey, Record
-from controller.reconcile.context import owner_of
-from controller.reconcile.state import Memory
+from controller.reconcile.context import Context
 from controller.status.notes import NAMED
 from controller.status.texts import list_some
 
 
 def tell_strays(
-    deployment: BundleDeployment,
-    memory: Memory,
+    context: Context,
     observed: Mapping[ObjectKey, Record],
     *known: Collection[ObjectKey],
 ) -> list[Note]:
-    """Return what to say about strays that are new, once for all of them; the memory says then which there are.
+    """Return what to say about strays that are new, once for all of them; the state says then which there are.
 
     Args:
-        deployment: whose marks they carry.
-        memory: has those that were told of.
+        context: of the BundleDeployment whose marks they carry; its state has those that were told of.
         observed: what carries its label.
         known: what its revisions name.
     """
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    found = find_strays(observed, *known, owner=owner_of(deployment), orphan=orphan)
-    news = [record.key for record in found if record.key not in memory.strays]
-    memory.strays = frozenset(record.key for record in found)
+    found = find_strays(observed, *known, owner=context.owner, orphan=context.orphan)
+    news = [record.key for record in found if record.key not in context.state.strays]
+    context.state.strays = frozenset(record.key for record in found)
     return [Note(type="Warning", reason="Stray", action="Compare", text=describe_strays(news))] if news else []
 
 

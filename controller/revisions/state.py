@@ -5,14 +5,18 @@ Not here: what the rest of a pass remembers (reconcile/state.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from api import names
+from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.targets import TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision
 from controller.revisions.polling import PollMemory
 from controller.revisions.source_access import Attempt
+from controller.sharing.shares import share_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class RevisionState:
     dropped: set[str] = field(default_factory=set)
     """The digests of those that were dropped, and are to be read again."""
     share: str = ""
-    """See `accounts.tenant_of`."""
+    """See `service_accounts.tenant_of`."""
     before: dict[str, str] = field(default_factory=dict)
     """The revision that was installed before another was, while its objects may be left; empty: none."""
     kept: tuple[str, ...] | None = None
@@ -67,3 +71,55 @@ class RevisionState:
         self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
         self.dropped &= set(working_on)
         self.targets = {key: each for key, each in self.targets.items() if key[0] in working_on}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionContext:
+    """What a pass hands on: its BundleDeployment as it is known now, and what is remembered of it."""
+
+    deployment: BundleDeployment
+    """Completed with the account that counts; replaced where the pass has written status."""
+    state: RevisionState
+    now: Callable[[], datetime]
+    """The time of day."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Of the BundleDeployment."""
+        return self.deployment.metadata
+
+    @property
+    def name(self) -> str:
+        """Of the BundleDeployment."""
+        return self.deployment.metadata.name
+
+    @property
+    def spec(self) -> Spec:
+        """Of the BundleDeployment."""
+        return self.deployment.spec
+
+    @property
+    def status(self) -> Status:
+        """Of the BundleDeployment, as this pass knows it."""
+        return self.deployment.status
+
+    @property
+    def share(self) -> str:
+        """Whose share of what is limited it takes; see sharing/shares.py."""
+        return share_of(self.deployment)
+
+    @property
+    def requested_at(self) -> str:
+        """The annotation that asks for a new resolution; to take it off asks for nothing."""
+        return requested_at(self.deployment)
+
+    @property
+    def spec_version(self) -> str:
+        """What the spec asks for: with another generation or annotation all that failed is tried again at once."""
+        return f"{self.deployment.metadata.generation} {self.requested_at}"
+
+
+def requested_at(deployment: BundleDeployment) -> str:
+    """Return the value of the annotation that asks for everything anew; to take it off asks for nothing."""
+    obeyed = deployment.status.last_handled_reconcile_at
+    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or obeyed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from api.errors import BundleError
 from api.v1alpha2.types import SourcePin
@@ -21,6 +21,8 @@ class Requeue:
     """Seconds; None: only an event brings the next pass."""
     failed: bool = False
     """The pass could not go on: come back with backoff, after `after` at the earliest."""
+    cause: str = field(default="", compare=False)
+    """Why to come back then, for logs."""
 
 
 NEVER = Requeue()
@@ -68,6 +70,12 @@ class Report:
     """Of optional objects that the cluster does not serve; None: as status says."""
     warnings: tuple[str, ...] | None = None
     """Of the API server; None: nothing was sent."""
+
+    @property
+    def errors(self) -> list[BundleError]:
+        """All that went wrong but polls."""
+        found = [self.failure, *(outcome.error for outcome in self.outcomes), *(each.error for each in self.removals)]
+        return [error for error in found if error]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,13 +33,9 @@ from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
-from controller.reconcile.deletion import Deleter
-from controller.reconcile.health import Appraiser
-from controller.reconcile.holdings import Holdings
-from controller.reconcile.hooks import Hooks
-from controller.reconcile.install import Installer
-from controller.reconcile.reconciler import Reconciler
-from controller.reconcile.registration import Registrar
+from controller.reconcile.context import Context
+from controller.reconcile.state import State
+from controller.reconcile.wiring import Parts, make_reconciler
 from controller.retries import Retries
 from controller.revisions.background import Place, Preparations
 from controller.revisions.finder import Finder
@@ -253,55 +249,27 @@ class World:
             policy=self.policy,
             publisher=publisher,
             large=self.large,
-            now=self.now,
         )
-        hooks = Hooks(HookRunner(client, discovery, watches, self.retries), watches, finder, accounts)
-        appraiser = Appraiser(watches, Explainer(client, lambda _name: None))
-        contested = cast("ContestedWatches", self.contested)
-        holdings = Holdings(
-            finder=finder, revisions=revisions, watches=watches, discovery=discovery, reader=self.applier.reader
-        )
-        installer = Installer(
-            watches=watches,
-            finder=finder,
-            applier=self.applier,
-            remover=remover,
-            hooks=hooks,
-            holdings=holdings,
-            accounts=accounts,
-            appraiser=appraiser,
-            publisher=publisher,
-            retries=self.retries,
-            contested=contested,
-            now=self.now,
-        )
-        self.reconciler = Reconciler(
-            watches=watches,
-            finder=finder,
-            installer=installer,
-            deleter=Deleter(
+        self.reconciler = make_reconciler(
+            Parts(
                 watches=watches,
+                discovery=discovery,
                 finder=finder,
-                accounts=accounts,
-                remover=remover,
-                hooks=hooks,
-                holdings=holdings,
                 revisions=revisions,
+                large=self.large,
+                accounts=accounts,
+                applier=self.applier,
+                remover=remover,
+                hook_runner=HookRunner(client, discovery, watches, self.retries),
+                contested=cast("ContestedWatches", self.contested),
+                explainer=Explainer(client, lambda _name: None),
                 publisher=publisher,
                 retries=self.retries,
+                abandoned=self.sweeps.ask,
                 now=self.now,
-            ),
-            hooks=hooks,
-            accounts=accounts,
-            registrar=Registrar(accounts, holdings, publisher),
-            publisher=publisher,
-            retries=self.retries,
-            appraiser=appraiser,
-            abandoned=self.sweeps.ask,
-            large=self.large,
-            contested=contested,
-            now=self.now,
+            )
         )
+        self.finder = finder
 
     def now(self) -> datetime:
         """Return the time of day, as a test has set it."""
@@ -315,6 +283,10 @@ class World:
         """Start a controller anew."""
         self.applier.stop()
         self.start()
+
+    def context(self, state: State) -> Context:
+        """Return the context of a pass that begins now."""
+        return Context(deployment=self.deployment, state=state, now=self.now)
 
     # what a user does
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from controller.apply.execute import Applier
 from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
-from controller.manager.wiring.building import Building
 from controller.manager.wiring.cluster import Cluster
 from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches
-from controller.reconcile.hooks import Hooks
 from controller.revisions.service_accounts import Accounts
 from controller.settings import Settings
 
@@ -24,13 +22,13 @@ class Applying:
 
     applier: Applier
     remover: Remover
-    hooks: Hooks
+    hook_runner: HookRunner
     accounts: Accounts
     contested: ContestedWatches
     explainer: Explainer
 
 
-def make_applying(settings: Settings, cluster: Cluster, building: Building) -> Applying:
+def make_applying(settings: Settings, cluster: Cluster) -> Applying:
     """Make what applies, removes, runs hooks, and watches what stands in the way of that."""
     client, discovery, watches, retries = cluster.client, cluster.discovery, cluster.watches, cluster.retries
     dispatcher = cluster.dispatcher
@@ -40,7 +38,7 @@ def make_applying(settings: Settings, cluster: Cluster, building: Building) -> A
     return Applying(
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.stored),
-        hooks=Hooks(HookRunner(client, discovery, watches, retries), watches, building.finder, accounts),
+        hook_runner=HookRunner(client, discovery, watches, retries),
         accounts=accounts,
         contested=ContestedWatches(cluster.follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),

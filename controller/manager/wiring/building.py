@@ -58,7 +58,6 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
         policy=settings.accounts(),
         publisher=cluster.publisher,
         large=large,
-        now=cluster.now,
     )
     return Building(
         finder=finder,

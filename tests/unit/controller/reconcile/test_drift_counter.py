@@ -13,7 +13,7 @@ from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action
 from controller.observe.records import ObjectKey
-from controller.reconcile.drift_counter import Drifting
+from controller.reconcile.drift_counter import DriftCounter
 
 KEY = ObjectKey("", "ConfigMap", "shop", "settings")
 REFUSED = BundleError(Reason.REFUSED, "no")
@@ -50,18 +50,18 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_counts_as_drift(case: Case) -> None:
-    assert Drifting().repair([case.outcome], options(left=case.left)) == case.expect
+    assert DriftCounter().repair([case.outcome], options(left=case.left)) == case.expect
 
 
 def test_a_repair_that_fails_again_and_again_is_detected_once() -> None:
-    drifting = Drifting()
-    found = [drifting.repair([outcome(Action.REPAIR, error=REFUSED)], options(left=True)) for _ in range(3)]
+    counter = DriftCounter()
+    found = [counter.repair([outcome(Action.REPAIR, error=REFUSED)], options(left=True)) for _ in range(3)]
     assert found == [(1, 0), (0, 0), (0, 0)]
-    assert drifting.repair([outcome(Action.REPAIR)], options(left=True)) == (0, 1)
-    assert drifting.repair([outcome(Action.REPAIR)], options(left=True)) == (1, 1)
+    assert counter.repair([outcome(Action.REPAIR)], options(left=True)) == (0, 1)
+    assert counter.repair([outcome(Action.REPAIR)], options(left=True)) == (1, 1)
 
 
 def test_what_is_seen_while_paused_is_not_detected_anew_when_it_is_repaired() -> None:
-    drifting = Drifting()
-    assert [drifting.see([KEY]), drifting.see([KEY])] == [1, 0]
-    assert drifting.repair([outcome(Action.REPAIR)], options(left=True)) == (0, 1)
+    counter = DriftCounter()
+    assert [counter.see([KEY]), counter.see([KEY])] == [1, 0]
+    assert counter.repair([outcome(Action.REPAIR)], options(left=True)) == (0, 1)

@@ -712,7 +712,7 @@ def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_a_sec
     world.wish("v1")
     assert world.reconcile().after == 1
     assert world.conditions == {}
-    world.reconciler._memories.of(world.deployment.metadata).since -= 1
+    world.reconciler._contexts._states.of(world.deployment.metadata).since -= 1
     world.reconcile()
     assert world.conditions["Unpacked"] == "False Fetching"
 
@@ -725,7 +725,7 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
     world.cluster.taken()
     world.reconcile()
     assert STATUS not in world.requests()
-    world.reconciler._memories.of(world.deployment.metadata).since -= 20
+    world.reconciler._contexts._states.of(world.deployment.metadata).since -= 20
     world.reconcile()
     assert world.conditions["Ready"] == "False Fetching"
 
@@ -847,10 +847,10 @@ def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
     foreign(world)
     world.reconcile()
     world.cluster.remove(A)
-    assert world.reconciler.end_waits() == [NAME]
+    assert world.reconciler.cluster_changed() == [NAME]
     world.settle()
     assert world.conditions == READY
-    assert world.reconciler.end_waits() == []
+    assert world.reconciler.cluster_changed() == []
 
 
 def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -884,7 +884,7 @@ def test_the_end_of_a_wait_that_was_not_told_counts(
 ) -> None:
     waits(world, monkeypatch)
     world.cluster.remove(A)
-    world.reconciler.end_waits()
+    world.reconciler.cluster_changed()
     world.reconcile()
     assert world.exists(A)
 
@@ -910,7 +910,7 @@ def test_what_is_on_its_way_out_is_awaited(world: World, owner: str) -> None:
     world.reconcile()
     assert world.conditions["Installed"] == "False Applying"
     assert [key.name for key in world.contested.keys] == ([] if owner else ["a"])
-    assert world.reconciler.end_waits() == [NAME]
+    assert world.reconciler.cluster_changed() == [NAME]
 
 
 # others

@@ -10,9 +10,10 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision, Terms
-from controller.reconcile.state import Memory
+from controller.reconcile.state import State
 from controller.revisions import store as revisions
-from controller.revisions.finder import RESOLVING, WAITING, Wanted, requested_at
+from controller.revisions.finder import RESOLVING, WAITING, Wanted
+from controller.revisions.state import requested_at
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
@@ -30,13 +31,13 @@ class Search(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory = Memory(uid="uid-shop")
+        self.state = State(uid="uid-shop")
         for tag in ("v1", "v2"):
             self.shelf.put(tag, config_map(tag))
 
     def find(self) -> Wanted:
         """Find the wanted revision, and have in status what a pass writes of it."""
-        found = self.reconciler._finder.find(self.deployment, self.memory)
+        found = self.finder.find(self.context(self.state))
         if found.sources:
             pins = [pin.model_dump(mode="json", by_alias=True) for pin in found.sources.pins]
             self.status(sources=pins, lastHandledReconcileAt=found.sources.requested_at)
@@ -54,7 +55,7 @@ class Search(World):
         state = "v1:sha256:" + "c" * 64
         digest = found.revision.digest
         self.status(revision=digest, installedRevision=digest, managedState=state)
-        self.memory.rest()
+        self.state.rest()
         self.shelf.calls.clear()
         self.cluster.taken()
         return digest
@@ -103,8 +104,8 @@ def test_that_of_an_upgrade_is_not_since_it_may_be_at_hand(search: Search) -> No
 
 def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: Search) -> None:
     search.wish("v1")
-    finder = search.reconciler._finder
-    first, second = (finder.find(search.deployment, search.memory) for _ in range(2))
+    finder = search.finder
+    first, second = (finder.find(search.context(search.state)) for _ in range(2))
     assert first.sources == second.sources
     assert search.shelf.calls == ["resolve v1", "build v1"]
 
@@ -168,7 +169,7 @@ def test_what_is_kept_with_the_same_objects_is_written_once(search: Search) -> N
     search.find()
     search.cluster.taken()
     search.find()
-    search.memory.rest()
+    search.state.rest()
     search.find()
     assert search.requests() == ["GET revision"]
 
@@ -186,7 +187,7 @@ def test_what_has_its_pins_is_fetched(search: Search) -> None:
     search.wish("v1")
     search.find()
     search.wish("v1", installNamespace="elsewhere")
-    search.memory.rest()
+    search.state.rest()
     search.preparations.busy = True
     assert search.find().fetching.startswith("the content is being fetched and rendered")
 
@@ -318,7 +319,7 @@ def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
     search.wish("v1")
     search.preparations.busy = True
     search.find()
-    search.memory.attempt.text = "spec.sources[0]: 5 of 10 MiB"
+    search.state.attempt.text = "spec.sources[0]: 5 of 10 MiB"
     assert search.find().fetching == "the sources are being resolved (spec.sources[0]: 5 of 10 MiB)"
     search.wish("v2")
     assert search.find().fetching == "the sources are being resolved"
@@ -359,7 +360,7 @@ def test_when_a_source_is_polled(case: Polls, search: Search) -> None:
     search.seconds = 60.0
     search.wish("v1", **case.spec)
     search.ask(case.annotation)
-    polled = search.reconciler._finder.poll(search.deployment, search.memory)
+    polled = search.finder.poll(search.context(search.state))
     assert search.shelf.calls == (["resolve v1"] if case.expect else [])
     assert (polled.status.sources[0].digest == search.shelf.tags["v1"]) is case.expect
 
@@ -392,7 +393,7 @@ def test_whose_objects_may_be_left_beside_the_wanted_ones(case: Before, search: 
         search.keep(digest)
     search.status(installedRevision=case.installed, managedState=case.managed_state)
     search.cluster.taken()
-    search.reconciler._finder.revision_before(search.deployment, WANTED, search.memory)
+    search.finder.revision_before(search.context(search.state), WANTED)
     asked = [request.rpartition("/")[2] for request in search.cluster.taken() if request.startswith("GET ")]
     assert asked == ([f"revision.{NAME}.{case.expect[7:23]}.0"] if case.expect else [])
 
@@ -401,7 +402,7 @@ def test_it_is_looked_for_once(search: Search) -> None:
     search.wish("v1")
     search.status(installedRevision=WANTED)
     for _ in range(3):
-        search.reconciler._finder.revision_before(search.deployment, WANTED, search.memory)
+        search.finder.revision_before(search.context(search.state), WANTED)
     assert search.requests() == ["LIST revision"]
 
 

@@ -32,8 +32,8 @@ def world() -> Iterator[World]:
 
 
 def held_after_a_pass(world: World) -> list[str]:
-    memory = world.reconciler._memories._memories[NAME]
-    return [*memory.revisions, *memory.targets, *memory.packed]  # type: ignore[list-item]
+    state = world.reconciler._contexts._states._states[NAME]
+    return [*state.revisions, *state.targets, *state.packed]  # type: ignore[list-item]
 
 
 def test_a_large_revision_is_installed_and_upgraded_as_any_other(world: World) -> None:

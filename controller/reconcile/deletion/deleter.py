@@ -1,0 +1,167 @@
+"""One pass over a BundleDeployment that is being deleted: what was installed goes in order, then it may go itself.
+
+Nothing is repaired any more. What goes when is apply/teardown.py's to say; what is kept is named in an HookEvent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from http import HTTPStatus
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.apply.hooks.hook import HookEvent
+from controller.apply.prune import Removal, RemovalCause
+from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
+from controller.kube.client import ApiError
+from controller.observe.records import ObjectKey, Record
+from controller.observe.watches import Watches
+from controller.reconcile.context import Context
+from controller.reconcile.deletion.mandate import Mandate, Mandates
+from controller.reconcile.deletion.removing import TeardownRemover, goes_by_itself
+from controller.reconcile.holdings import Holdings
+from controller.reconcile.hooks import Hooks
+from controller.reconcile.strays import tell_strays
+from controller.status.notes import note_on_hindrance, notes_on_removals
+from controller.status.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
+from controller.status.summary import summarize_deletion
+from controller.status.writer import Publisher
+
+log = logging.getLogger(__name__)
+
+ORPHAN_FINALIZER = "orphan"
+LOOK_AGAIN_SECONDS = 1.0
+
+
+class Deleter:
+    """Takes away what BundleDeployments have installed."""
+
+    def __init__(
+        self,
+        *,
+        watches: Watches,
+        mandates: Mandates,
+        hooks: Hooks,
+        remover: TeardownRemover,
+        publisher: Publisher,
+        holdings: Holdings,
+    ) -> None:
+        self._watches, self._mandates, self._hooks = watches, mandates, hooks
+        self._remover, self._publisher, self._holdings = remover, publisher, holdings
+
+    def tear_down(self, context: Context) -> Requeue:
+        """Take away what was installed, in order, and let the BundleDeployment go when nothing is left.
+
+        Returns: when to come back if no event comes first.
+        Raises: ApiError if the pass could not go on.
+        """
+        if names.FINALIZER not in context.metadata.finalizers:
+            return NEVER
+        if self._watches.need(context.name, context.recorded_kinds):
+            return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
+        return self._take_away(context)
+
+    def _take_away(self, context: Context) -> Requeue:
+        if unknown := self._watches.find_unknown(context.name, context.recorded_kinds):
+            message = f"{', '.join(unknown)}: its objects cannot be listed; see the APIService of its group"
+            return self._fail(context, BundleError(Reason.API_UNAVAILABLE, message))
+        mandate = self._mandates.of(context)
+        if mandate.hindrance:
+            return self._leave(context, mandate, mandate.hindrance)
+        self._remover.give_up(context, mandate.unreadable)
+        teardown = plan_teardown(self._left(context, mandate), context.owner, orphan=_orphans(context))
+        event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
+        runs_hooks = not (_orphans(context) or mandate.without_hooks)
+        if hook_failure := self._hooks.around_teardown(context, event) if runs_hooks else None:
+            return self._await_hook(context, teardown, hook_failure)
+        error = next((each for each in mandate.unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
+        if not (teardown.remaining or error):
+            context.state.let_go = True
+            return self._let_go(context)
+        return self._remove(self._announce(context, teardown), teardown, mandate, error)
+
+    def _remove(
+        self, context: Context, teardown: Teardown, mandate: Mandate, unreadable: BundleError | None
+    ) -> Requeue:
+        cause = RemovalCause.ORPHAN if _orphans(context) else RemovalCause.TEARDOWN
+        removals = self._remover.remove(context, teardown, cause, mandate.user)
+        self._publisher.say(context.deployment, notes_on_removals(removals))
+        deletion = _describe(context, teardown, removals, unreadable)
+        self._write(context, deletion)
+        context.state.awaits_change = True
+        if deletion.error:
+            return Requeue(after=deletion.error.retry_after, failed=True, cause="an object cannot be taken away")
+        # What changed meanwhile was not deleted (409), and where only its status did no event says so.
+        after = LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS
+        return Requeue(after=after, cause="objects are going")
+
+    def _left(self, context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
+        """Return what a revision names, and is on the cluster; without any revision what carries the marks."""
+        observed = self._watches.managed(context.name)
+        named = observed if mandate.named is None else mandate.named
+        self._publisher.say(context.deployment, tell_strays(context, observed, named))
+        return {key: each for key, each in observed.items() if key in named and key not in context.state.abandoned}
+
+    def _leave(self, context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
+        """Let a BundleDeployment go for which nobody may act: what the garbage collector does not take, stays."""
+        if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself: that says nothing of the account
+            return self._fail(context, hindrance)
+        observed = self._watches.managed(context.name)
+        ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
+        named = observed if mandate.named is None else mandate.named
+        staying = {record.key for record in ours if record.key in named and not goes_by_itself(record)}
+        unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_unseen(*each.group_kind)}
+        staying |= {key for key, each in unseen.items() if not each.carries_reference}
+        self._publisher.say(context.deployment, [note_on_hindrance(hindrance, staying)])
+        return self._let_go(context)
+
+    def _fail(self, context: Context, error: BundleError) -> Requeue:
+        self._write(context, Deletion(remaining=0, error=error))
+        return Requeue(failed=True, cause="nothing can be taken away")
+
+    def _announce(self, context: Context, teardown: Teardown) -> Context:
+        """Say once, before the first object goes, that it is being deleted: many take a while."""
+        if context.status.observed_generation == context.metadata.generation:
+            return context
+        return self._write(context, Deletion(remaining=len(teardown.remaining)))
+
+    def _write(self, context: Context, deletion: Deletion) -> Context:
+        status = summarize_deletion(context.deployment, deletion, context.now())
+        return replace(context, deployment=self._publisher.write_status(context.deployment, status))
+
+    def _await_hook(self, context: Context, teardown: Teardown, failure: BundleError) -> Requeue:
+        self._write(context, Deletion(remaining=len(teardown.remaining), error=failure))
+        context.state.awaits_change = True
+        is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
+        return Requeue(after=self._hooks.seconds_to_retry(context), failed=is_failure, cause="a hook is not done")
+
+    def _let_go(self, context: Context) -> Requeue:
+        """The revisions go last: until now they were needed; then nothing holds the BundleDeployment any more."""
+        self._holdings.drop_all(context)
+        finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
+        try:
+            self._publisher.set_finalizers(context.deployment, finalizers)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
+        return NEVER
+
+
+def _orphans(context: Context) -> bool:
+    """Whether the objects stay: the spec says so, or whoever has deleted it."""
+    return context.orphan or ORPHAN_FINALIZER in context.metadata.finalizers
+
+
+def _describe(
+    context: Context, teardown: Teardown, removals: Iterable[Removal], unreadable: BundleError | None
+) -> Deletion:
+    begun = context.metadata.deletion_timestamp
+    is_late = begun is not None and (context.now() - begun).total_seconds() >= BLOCKED_AFTER_SECONDS
+    error = next((removal.error for removal in removals if removal.error), unreadable)
+    return Deletion(
+        remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error
+    )

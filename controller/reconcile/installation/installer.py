@@ -1,0 +1,136 @@
+"""Carrying out the work on one revision: announced, applied, and finished, or only compared.
+
+What is applied is the wanted revision, or what was applied last where that cannot be had; who decides which is
+search.py. Here nothing waits either: what cannot be done in this pass has its reason in the report.
+
+Not here: the plan (work.py), and what comes after applying (finish.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from api.v1alpha2.conditions import Reason
+from controller.apply.drift.ledger import Ledger
+from controller.apply.execute import Applier
+from controller.apply.outcome import Outcome
+from controller.apply.plan import Action
+from controller.observe.contested import Contested, ContestedWatches
+from controller.reconcile.health import Assessor
+from controller.reconcile.installation.finish import Finisher
+from controller.reconcile.installation.work import Work
+from controller.status.report import Report
+from controller.status.summary import summarize
+from controller.status.writer import Publisher
+from controller.telemetry import DEAF, Observer, Phase
+
+
+class Installer:
+    """Brings the cluster towards revisions, and keeps it there.
+
+    Args:
+        observer: is told how long applying takes, and of drift.
+    """
+
+    def __init__(
+        self,
+        *,
+        applier: Applier,
+        finisher: Finisher,
+        assessor: Assessor,
+        publisher: Publisher,
+        contested: ContestedWatches,
+        observer: Observer = DEAF,
+    ) -> None:
+        self._applier, self._finisher, self._assessor = applier, finisher, assessor
+        self._publisher, self._contested, self._observer = publisher, contested, observer
+
+    def announce(self, work: Work) -> Work:
+        """Write what a kill in the midst of applying must not lose: the revision, and where to look for its objects.
+
+        Returns: the work with what status says by then.
+        Raises: ApiError.
+        """
+        if work.only_compare or not work.plan.writes:
+            return work
+        context, options = work.context, work.options
+        status = context.status
+        report = replace(
+            work.report(),
+            install_namespace=options.install_namespace,
+            managed_state=""
+            if work.plan.upgrades or status.revision != options.wanted.revision
+            else status.managed_state,
+            managed_kinds=tuple(sorted({*status.managed_kinds, *map(str, options.wanted.kinds)})),
+        )
+        essential = (report.wanted or status.revision, report.managed_state, report.managed_kinds)
+        if essential == (status.revision, status.managed_state, status.managed_kinds):
+            return work
+        written = self._publisher.write_status(context.deployment, summarize(context.deployment, report, context.now()))
+        return replace(work, context=replace(context, deployment=written))
+
+    def apply(self, work: Work) -> Report:
+        """Do what can be done now.
+
+        Returns: what was found and done.
+        Raises: ApiError.
+        """
+        if work.only_compare:
+            return self._compare(work)
+        state = work.context.state
+        outcomes = self._execute(work)
+        self._observer.drift_found(*state.drift.repair(outcomes, work.options))
+        _remember(state.ledger, outcomes)
+        self._contested.watch(work.context.name, _contested_in(outcomes), share=work.context.share)
+        return self._finisher.finish(work, outcomes)
+
+    def forget(self, name: str) -> None:
+        """Watch no objects for a BundleDeployment for which nothing is applied any more."""
+        self._contested.watch(name, ())
+
+    def _execute(self, work: Work) -> list[Outcome]:
+        """Carry out a plan, and tell how long that took if something was sent."""
+        started = time.monotonic()
+        outcomes = self._applier.execute(work.plan, work.options)
+        if any(outcome.tried for outcome in outcomes):
+            succeeded = not any(outcome.error for outcome in outcomes)
+            self._observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
+        return outcomes
+
+    def _compare(self, work: Work) -> Report:
+        """Compare, and touch nothing: what has drifted, and how healthy it is (rule 8)."""
+        state, report = work.context.state, work.report()
+        drifted, same = self._applier.survey(work.plan, work.options)
+        state.ledger.learn(same)
+        self._observer.drift_found(state.drift.see([each.key for each in drifted]), 0)
+        return replace(
+            report,
+            failure=work.hindrance or report.failure,
+            drifted=tuple(drifted),
+            skipped_kinds=work.options.wanted.skipped_kinds,
+            progress=self._assessor.assess_work(work),
+        )
+
+
+def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
+    """Yield the objects that somebody else has, or that are going, but for what is watched as a BundleDeployment's."""
+    for outcome in outcomes:
+        target, record = outcome.task.target, outcome.task.record
+        is_held = outcome.task.action is Action.AWAIT or _collides(outcome)
+        if is_held and not (record and record.owner):
+            yield Contested(kind=target.kind, key=target.key, record=record)
+
+
+def _collides(outcome: Outcome) -> bool:
+    return outcome.error is not None and outcome.error.reason is Reason.COLLISION
+
+
+def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
+    """Note how the objects were left, which Jobs are done with, and which Namespaces are there without being ours."""
+    done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
+    ledger.learn(outcome.record for outcome in done if outcome.record)
+    ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
+    used = {o.task.target.key: o.task.record for o in done if o.task.action is Action.USE or o.task.target.bare}
+    ledger.used |= {key: record or ledger.used.get(key) for key, record in used.items()}

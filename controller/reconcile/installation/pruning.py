@@ -1,0 +1,74 @@
+"""Pruning in a pass: what older revisions have left, and what became of it (which objects: apply/possession.py).
+
+Whether it is time is finish.py's to say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Retry
+from controller.apply.options import ApplyOptions
+from controller.apply.possession import find_surplus
+from controller.apply.prune import Removal, RemovalCause, Remover
+from controller.observe.records import ObjectKey, Record
+from controller.observe.watches import Watches
+from controller.reconcile.holdings import Holdings
+from controller.reconcile.installation.work import Work
+from controller.retries import Retries
+from controller.telemetry import DEAF, Observer, Phase
+
+
+class Pruner:
+    """Prunes what only older revisions name.
+
+    Args:
+        observer: is told how long pruning takes.
+    """
+
+    def __init__(
+        self, *, watches: Watches, holdings: Holdings, remover: Remover, retries: Retries, observer: Observer = DEAF
+    ) -> None:
+        self._watches, self._holdings, self._remover = watches, holdings, remover
+        self._retries, self._observer = retries, observer
+
+    def prune(self, work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
+        """Prune if it is time.
+
+        Returns: what became of that, and which objects of older revisions stay for now.
+        Raises: ApiError.
+        """
+        # As it is after applying: what was only in the revision before may just have been repaired from it.
+        context, options = work.context, work.options
+        unreadable = self._holdings.read_unwatched(context, options.older, options.user)
+        observed = self._watches.managed(options.owner.name)
+        surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner, orphan=options.orphan)
+        removals = self._remove(surplus, unreadable, options) if is_time else []
+        gone = [removal.record.key for removal in removals if not removal.error]
+        context.state.ledger.forget(gone)
+        self._holdings.forget(gone)
+        waiting = [*surplus, *(Record(key=key) for key in unreadable)]
+        if is_time:
+            waiting = [removal.record for removal in removals if removal.error]
+        context.state.older = frozenset(record.key for record in waiting)
+        return removals, waiting
+
+    def _remove(
+        self, surplus: list[Record], unreadable: Mapping[ObjectKey, BundleError], options: ApplyOptions
+    ) -> list[Removal]:
+        if not (surplus or unreadable):
+            self._retries.succeeded(options.owner.name, RemovalCause.PRUNE)
+            return []
+        started = time.monotonic()
+        removals = self._remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
+        removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
+        failures = [removal.error for removal in removals if removal.error]
+        self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
+        if failures:  # what ends by itself soon is not left until the net comes by
+            passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
+            self._retries.failed(options.owner.name, RemovalCause.PRUNE, options.wanted.revision, passing)
+        else:
+            self._retries.succeeded(options.owner.name, RemovalCause.PRUNE)
+        return removals

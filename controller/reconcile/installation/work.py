@@ -1,0 +1,142 @@
+"""Planning the work on one revision: from its targets to a plan, and why nobody may carry it out.
+
+Nothing is sent here but what hindrances take to find out. Which revision is worked on is search.py's to say; the plan
+itself is apply/plan.py's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from api.errors import BundleError
+from controller.apply.optional import leave_out_missing
+from controller.apply.options import ApplyOptions
+from controller.apply.plan import Plan, make_plan
+from controller.apply.targets import Target, TargetSet, find_dropped_replicas, make_targets
+from controller.build.revision import Revision
+from controller.observe.watches import Watches
+from controller.reconcile.context import Context
+from controller.reconcile.holdings import Holdings
+from controller.reconcile.hooks import Hooks
+from controller.retries import Retries
+from controller.revisions.account import account_of
+from controller.revisions.finder import Finder, Wanted
+from controller.revisions.service_accounts import OF_ABSENCE, Accounts
+from controller.status.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a pass has to do for one revision."""
+
+    context: Context
+    wanted: Wanted
+    options: ApplyOptions
+    plan: Plan
+    only_compare: bool = False
+    """Nothing may be sent: it is paused, or its account is not allowed."""
+    hindrance: BundleError | None = None
+    """Why the account may not act on what is to be sent."""
+
+    def report(self) -> Report:
+        """Return what is known before anything is compared."""
+        return replace(self.wanted.report(self.context), revision=self.options.wanted.revision)
+
+
+class Planner:
+    """Plans what is to be done for revisions."""
+
+    def __init__(
+        self,
+        *,
+        watches: Watches,
+        finder: Finder,
+        hooks: Hooks,
+        holdings: Holdings,
+        accounts: Accounts,
+        retries: Retries,
+    ) -> None:
+        self._watches, self._finder, self._hooks = watches, finder, hooks
+        self._holdings, self._accounts, self._retries = holdings, accounts, retries
+
+    def plan(self, context: Context, wanted: Wanted) -> Work | Report:
+        """Return what is to be done; a report where there is no revision, or its objects are not known yet.
+
+        Raises: ApiError.
+        """
+        # While paused what was applied last is compared: nothing else was applied.
+        revision = self._finder.last_good(context) if context.spec.paused else wanted.revision
+        if revision is None:
+            return wanted.report(context)
+        targets, leftovers, warnings = self._targets(context, revision)
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *context.recorded_kinds}
+        if unknown := self._watches.need(context.name, kinds):
+            return replace(wanted.report(context), unknown=tuple(unknown))
+        options = replace(
+            self._options(context, revision, targets, warnings), older=self._holdings.older(context, revision)
+        )
+        plan = make_plan(options, leftovers, self._watches.managed(context.name))
+        work = Work(context=context, wanted=wanted, options=options, plan=plan)
+        if context.spec.paused or not self._accounts.policy.allows(revision.terms):
+            return replace(work, only_compare=True)
+        return self._with_hindrance(work, revision) if plan.writes else work
+
+    def _with_hindrance(self, work: Work, revision: Revision) -> Work:
+        account = account_of(revision.terms)
+        hindrance = self._accounts.hindrance(work.context.deployment, account, [revision.terms])
+        if hindrance is None:
+            return work
+        # What is another's now is not even compared.
+        plan = work.plan if hindrance.reason in OF_ABSENCE else Plan()
+        return replace(work, plan=plan, hindrance=hindrance, only_compare=True)
+
+    def _targets(self, context: Context, revision: Revision) -> tuple[TargetSet, tuple[Target, ...], tuple[str, ...]]:
+        """Return the targets of a revision, those that only the one before has, and warnings about the difference."""
+        wanted = self._without_missing(context, self._target_set(context, revision))
+        before = self._finder.revision_before(context, revision.digest)
+        if before is None or before.digest == revision.digest:
+            return wanted, (), ()
+        others = self._without_missing(context, self._target_set(context, before))
+        left = context.state.ledger.left.keys() | self._watches.managed(context.name).keys()
+        leftovers = tuple(t for t in others.targets if not t.bare and t.key not in wanted.by_key and t.key in left)
+        return wanted, leftovers, find_dropped_replicas(others, wanted)
+
+    def _without_missing(self, context: Context, targets: TargetSet) -> TargetSet:
+        """Skip what is optional and not served; while paused also what has come since, as it was never applied."""
+        held = context.status.skipped_kinds if context.spec.paused else ()
+        present = leave_out_missing(targets, lambda kind: str(kind) in held or self._watches.is_missing(kind))
+        context.state.ledger.forget(target.key for target in present.skipped)
+        for target in present.skipped:
+            self._retries.succeeded(context.name, target.key)
+        return present
+
+    def _target_set(self, context: Context, revision: Revision) -> TargetSet:
+        known, identity = context.state.targets, (revision.digest, json.dumps([context.orphan, revision.terms.drift]))
+        if identity not in known or known[identity].undecided:
+            known[identity] = make_targets(
+                revision, context.owner, orphan=context.orphan, is_namespaced=self._watches.is_namespaced
+            )
+        return known[identity]
+
+    def _options(
+        self, context: Context, revision: Revision, targets: TargetSet, warnings: tuple[str, ...]
+    ) -> ApplyOptions:
+        account = account_of(revision.terms)
+        return ApplyOptions(
+            owner=context.owner,
+            user=account.user if account else None,
+            orphan=context.orphan,
+            collision_protection=context.spec.collision_protection,
+            install_namespace=revision.terms.install_namespace,
+            wish=context.spec_version,
+            wanted=targets,
+            warnings=warnings,
+            repairs=(revision.terms.drift or {}).get("mode", "Repair") == "Repair",
+            installed=context.status.installed_revision == targets.revision,
+            ledger=context.state.ledger,
+            exists=self._watches.exists,
+            crd_upgrade_safety=context.spec.crd_upgrade_safety,
+            proceed=lambda: context.is_same_spec(self._watches.deployment(context.name)),
+            gate=self._hooks.before_install(context, revision, targets),
+        )

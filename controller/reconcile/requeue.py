@@ -1,0 +1,44 @@
+"""When a pass comes back to a BundleDeployment if no event comes first, and why. A log on debug says so, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.observe.watches import Watches
+from controller.reconcile.context import Context
+from controller.retries import SLOW_SECONDS, Retries
+from controller.revisions.finder import Finder
+from controller.status.report import UNKNOWN_SECONDS, Report, Requeue
+
+
+class Scheduler:
+    """Knows what the passes over BundleDeployments wait for."""
+
+    def __init__(self, watches: Watches, finder: Finder, retries: Retries) -> None:
+        self._watches, self._finder, self._retries = watches, finder, retries
+
+    def next_pass(self, context: Context, report: Report) -> Requeue:
+        """Return when to come back: at the first of all that no event tells."""
+        due = [(seconds, cause) for seconds, cause in self._times(context, report) if seconds is not None]
+        if not due:
+            return Requeue()
+        after, cause = min(due)
+        return Requeue(after=after, cause=cause)
+
+    def _times(self, context: Context, report: Report) -> Iterator[tuple[float | None, str]]:
+        name, ledger = context.name, context.state.ledger
+        yield self._retries.seconds_to_next(name), "what failed may be tried again"
+        yield self._finder.seconds_to_poll(context), "a source is polled"
+        yield ledger.seconds_of_conflict(), "a conflict over an object may have ended"
+        for outcome in report.outcomes:
+            if outcome.postponed:
+                yield ledger.seconds_to_repair(outcome.task.target.key), "a repair was postponed"
+        if report.progress:
+            yield report.progress.next_change, "a deadline of an object is over"
+        blind = self._watches.is_blind(name)
+        if report.unknown or blind:
+            yield UNKNOWN_SECONDS, "the objects of a kind are not known yet"
+        if context.state.awaits_change or blind:
+            yield self._watches.seconds_to_look_again(), "a kind may be served by then"
+        if report.errors or report.drifted:  # what is changed back shows in no mark: no event says so
+            yield SLOW_SECONDS, "something failed or has drifted"

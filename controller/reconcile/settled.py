@@ -1,0 +1,63 @@
+"""A BundleDeployment with nothing to do: all that is installed is as it was left. That costs no request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from controller.kube.resources import GroupVersionKind
+from controller.observe.records import ObjectKey, Record, managed_state
+from controller.observe.watches import Watches
+from controller.reconcile.context import Context
+from controller.reconcile.health import Assessor
+from controller.reconcile.strays import tell_strays
+from controller.status.report import Report
+from controller.status.writer import Publisher
+
+
+class Settled:
+    """Recognizes what has nothing to do."""
+
+    def __init__(self, watches: Watches, assessor: Assessor, publisher: Publisher) -> None:
+        self._watches, self._assessor, self._publisher = watches, assessor, publisher
+
+    def report(self, context: Context) -> Report | None:
+        """Return a report if all that is installed is as it was left; None if there is something to do."""
+        if not context.is_current:
+            return None
+        observed = self._watches.managed(context.name)
+        if not self._is_as_left(context, observed):
+            return None
+        status, state = context.status, context.state
+        if len(observed) > len(state.ledger.left):
+            self._publisher.say(context.deployment, tell_strays(context, observed, state.ledger.left, state.older))
+        return Report(
+            wanted=status.revision,
+            revision=status.installed_revision,
+            applied=True,
+            awaiting_prune=tuple(_kept(context, observed, state.older)),
+            conflicts=tuple(state.ledger.conflicts()),
+            progress=self._assessor.assess(context, status.revision, state.ledger.digests()),
+            install_namespace=status.install_namespace,
+            managed_state=status.managed_state,
+            managed_kinds=status.managed_kinds,
+        )
+
+    def _is_as_left(self, context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
+        """Whether no object has changed, and no skipped kind has come; after a restart as status has recorded it."""
+        status, ledger = context.status, context.state.ledger
+        if not ledger.left and managed_state(own := context.own_records(observed)) == status.managed_state:
+            ledger.expect_all(own)
+        if not ledger.left or ledger.drifted(observed):
+            return False
+        return not any(self._watches.has_come(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds)
+
+    def forget(self, name: str) -> None:
+        """Drop what is known of a BundleDeployment that is gone."""
+        self._assessor.forget(name)
+
+
+def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:
+    """Return the objects of older revisions that stay for good, as spec.prune says."""
+    if context.spec.prune != "Never":
+        return []
+    return [r for r in context.own_records(observed) if r.key in older and not r.deleting]

@@ -1,0 +1,154 @@
+"""Making a reconciler of its parts: the one place that knows which of them knows which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from controller.apply.execute import Applier
+from controller.apply.hooks.runner import HookRunner
+from controller.apply.prune import Remover
+from controller.kube.discovery import Discovery
+from controller.observe.contested import ContestedWatches
+from controller.observe.explanations import Explainer
+from controller.observe.watches import Watches
+from controller.reconcile.beginning import Contexts
+from controller.reconcile.deletion.deleter import Deleter
+from controller.reconcile.deletion.mandate import Mandates
+from controller.reconcile.deletion.removing import TeardownRemover
+from controller.reconcile.health import Assessor
+from controller.reconcile.holdings import Holdings
+from controller.reconcile.hooks import Hooks
+from controller.reconcile.installation.finish import Finisher
+from controller.reconcile.installation.installer import Installer
+from controller.reconcile.installation.pruning import Pruner
+from controller.reconcile.installation.work import Planner
+from controller.reconcile.reconciler import Reconciler, Steps
+from controller.reconcile.registration import Registrar
+from controller.reconcile.reporter import Reporter
+from controller.reconcile.requeue import Scheduler
+from controller.reconcile.search import Search
+from controller.reconcile.settled import Settled
+from controller.retries import Retries
+from controller.revisions.finder import Finder
+from controller.revisions.large import LargeRevisions
+from controller.revisions.service_accounts import Accounts
+from controller.revisions.store import RevisionStore
+from controller.status.writer import Publisher
+from controller.telemetry import DEAF, Observer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the passes work with."""
+
+    watches: Watches
+    discovery: Discovery
+    finder: Finder
+    revisions: RevisionStore
+    large: LargeRevisions
+    accounts: Accounts
+    applier: Applier
+    remover: Remover
+    hook_runner: HookRunner
+    contested: ContestedWatches
+    explainer: Explainer
+    publisher: Publisher
+    retries: Retries
+    observer: Observer = DEAF
+    """Is told how long applying and pruning take, and of drift."""
+    abandoned: Callable[[], None]
+    """Told when a BundleDeployment has gone before its teardown was over: its revisions are left."""
+    now: Callable[[], datetime]
+    """The time of day."""
+
+
+def make_reconciler(parts: Parts) -> Reconciler:
+    """Return a reconciler that works with these parts."""
+    hooks = Hooks(
+        runner=parts.hook_runner,
+        watches=parts.watches,
+        finder=parts.finder,
+        accounts=parts.accounts,
+        retries=parts.retries,
+    )
+    holdings = Holdings(
+        finder=parts.finder,
+        revisions=parts.revisions,
+        watches=parts.watches,
+        discovery=parts.discovery,
+        reader=parts.applier.reader,
+    )
+    return Reconciler(
+        watches=parts.watches,
+        contexts=Contexts(
+            policy=parts.accounts.policy, retries=parts.retries, abandoned=parts.abandoned, now=parts.now
+        ),
+        steps=_make_steps(parts, hooks, holdings),
+        retries=parts.retries,
+        large=parts.large,
+    )
+
+
+def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
+    assessor = Assessor(parts.watches, parts.explainer)
+    return Steps(
+        search=Search(
+            registrar=Registrar(parts.accounts, holdings, parts.publisher),
+            finder=parts.finder,
+            hooks=hooks,
+            publisher=parts.publisher,
+            retries=parts.retries,
+        ),
+        settled=Settled(parts.watches, assessor, parts.publisher),
+        planner=Planner(
+            watches=parts.watches,
+            finder=parts.finder,
+            hooks=hooks,
+            holdings=holdings,
+            accounts=parts.accounts,
+            retries=parts.retries,
+        ),
+        installer=_make_installer(parts, hooks, holdings, assessor),
+        deleter=_make_deleter(parts, hooks, holdings),
+        reporter=Reporter(parts.accounts, parts.publisher),
+        scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
+    )
+
+
+def _make_installer(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: Assessor) -> Installer:
+    pruner = Pruner(
+        watches=parts.watches,
+        holdings=holdings,
+        remover=parts.remover,
+        retries=parts.retries,
+        observer=parts.observer,
+    )
+    finisher = Finisher(
+        watches=parts.watches,
+        hooks=hooks,
+        holdings=holdings,
+        pruner=pruner,
+        assessor=assessor,
+        publisher=parts.publisher,
+    )
+    return Installer(
+        applier=parts.applier,
+        finisher=finisher,
+        assessor=assessor,
+        publisher=parts.publisher,
+        contested=parts.contested,
+        observer=parts.observer,
+    )
+
+
+def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings) -> Deleter:
+    return Deleter(
+        watches=parts.watches,
+        mandates=Mandates(watches=parts.watches, finder=parts.finder, accounts=parts.accounts, holdings=holdings),
+        hooks=hooks,
+        remover=TeardownRemover(parts.remover, parts.publisher),
+        publisher=parts.publisher,
+        holdings=holdings,
+    )
