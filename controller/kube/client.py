@@ -4,7 +4,7 @@ Of that package only `ApiClient` is used: its models cost seven times the CPU an
 
 Invariants: thread-safe; ApiError is all that is raised for what network or server do; nothing is retried but one 401,
 after the credentials were read again. Not here: connections and credentials (transport.py), what a reply means
-for an object (apply/), watches (watch.py).
+for an object (apply/), reading it (replies.py), watches (watch.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import urllib3
-
 from controller.kube.configuration import find_loader
 from controller.kube.encoding import (
     APPLY_PATCH,
@@ -26,14 +24,12 @@ from controller.kube.encoding import (
     MERGE_PATCH,
     METADATA,
     METADATA_LIST,
-    decode,
     encode,
-    parse_warnings,
 )
-from controller.kube.errors import ApiError, Cause, ConfigurationError, unanswered
+from controller.kube.errors import ApiError, Cause, ConfigurationError
 from controller.kube.fence import Fence
 from controller.kube.impersonation import User
-from controller.kube.stream import LineStream
+from controller.kube.replies import LineStream, Response, read_whole
 from controller.kube.transport import Request, RequestHook, Timeout, Transport
 from controller.processes.supervision import Supervisor
 
@@ -63,17 +59,6 @@ Query = Iterable[tuple[str, str | int]]
 
 DEFAULT_TIMEOUT: Timeout = (5, 30)
 PAGE_ITEMS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A reply with 2xx (or 304, where it was asked for)."""
-
-    status: int
-    value: Any
-    """The body; None if there was none."""
-    warnings: tuple[str, ...]
-    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +159,7 @@ class Client:
                 timeout=timeout,
             )
         )
-        return _read(reply)
+        return read_whole(reply)
 
     def stream(
         self,
@@ -396,18 +381,3 @@ def connect(
 
 def _selectors(label: str, field: str) -> list[tuple[str, str | int]]:
     return [(key, text) for key, text in (("labelSelector", label), ("fieldSelector", field)) if text]
-
-
-def _read(reply: urllib3.BaseHTTPResponse) -> Response:
-    try:
-        data = reply.read()
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        reply.close()
-        raise unanswered(error) from error
-    finally:
-        reply.release_conn()
-    try:
-        value = decode(data) if data else None
-    except ValueError:
-        raise ApiError(0, "NotUnderstood", "the answer of the API server is not JSON") from None
-    return Response(reply.status, value, parse_warnings(reply.headers.getlist("Warning")), reply.headers)

@@ -10,7 +10,7 @@ from typing import Any
 from controller.kube.client import JSON, METADATA, Client, Page, User
 from controller.kube.encoding import decode
 from controller.kube.errors import ApiError, status_error
-from controller.kube.stream import LineStream
+from controller.kube.replies import LineStream
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)

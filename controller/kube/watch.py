@@ -7,7 +7,7 @@ else goes on from the last version after a pause. Full objects are projected at 
 A dead connection is noticed three ways: the server ends each watch after a while, a silence in which not even a
 bookmark comes counts as a loss, and TCP keepalive probes the peer.
 
-Not here: what is known and what is newer (cache.py), requests and events (collection.py), bytes to lines (stream.py).
+Not here: what is known and what is newer (cache.py), requests and events (collection.py), bytes to lines (replies.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
 from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, User
 from controller.kube.collection import Collection, Event, ends_list, parse_events
 from controller.kube.errors import UNREACHABLE, ApiError
-from controller.kube.stream import LineStream
+from controller.kube.replies import LineStream
 from controller.processes.supervision import Kind
 from controller.retries import Backoff
 

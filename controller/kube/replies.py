@@ -1,4 +1,4 @@
-"""A reply that comes line by line and may take minutes: the body of a watch.
+"""Replies: one that is read whole, and one that comes line by line and may take minutes, the body of a watch.
 
 Chunks do not end at line ends, so lines are put together, up to a bound. Closing wakes a reader on another thread by
 shutting the socket down: closing the reply would wait for it.
@@ -8,16 +8,48 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import urllib3
 
+from controller.kube.encoding import decode, parse_warnings
 from controller.kube.errors import ApiError, unanswered
 
 LINE_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A reply with 2xx (or 304, where it was asked for)."""
+
+    status: int
+    value: Any
+    """The body; None if there was none."""
+    warnings: tuple[str, ...]
+    headers: Mapping[str, str]
+
+
+def read_whole(reply: urllib3.BaseHTTPResponse) -> Response:
+    """Read a reply to its end, and give its connection back.
+
+    Raises: ApiError.
+    """
+    try:
+        data = reply.read()
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        reply.close()
+        raise unanswered(error) from error
+    finally:
+        reply.release_conn()
+    try:
+        value = decode(data) if data else None
+    except ValueError:
+        raise ApiError(0, "NotUnderstood", "the answer of the API server is not JSON") from None
+    return Response(reply.status, value, parse_warnings(reply.headers.getlist("Warning")), reply.headers)
 
 
 class LineStream:
