@@ -13,8 +13,8 @@
     retries             when what failed may be tried again
     telemetry           what all of it tells about itself, for metrics
 
-The rest is machinery: `cli` and `settings` (the command and its options), `manager` (wiring, queue, workers, logs,
-metrics, probes), `kube` (requests, watches, the Lease), `processes` (threads that last, children that are confined),
-`sharing` (fair shares of places and memory). Each package says in its `__init__` what it takes, what it gives, and
-where to start. Rules by number, and how to add things: README.md.
+The rest is machinery: `cli`, `settings` and `options` (the command and its options), `manager` (wiring, queue, workers,
+logs, metrics, probes), `kube` (requests, watches, the Lease), `processes` (threads that last, children that are
+confined), `sharing` (fair shares of places and memory). Each package says in its `__init__` what it takes, what it
+gives, and where to start. Rules by number, and how to add things: README.md.
 """

@@ -1,16 +1,13 @@
-"""Every option of the controller: its default, unit, flag and environment variable.
+"""Every option of the controller: its default, its unit, and what it means for the parts that it is for.
 
-A flag wins over its variable (`--log-format` over `RUKPAK_LOG_FORMAT`), the variable over the default. The flags are
-made from the fields, so that an option cannot exist in one place only.
+Not here: flags and environment variables, which are made from the fields (options.py).
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -27,8 +24,8 @@ MAX_PORT = 65535
 _ACCOUNT_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +39,17 @@ class Settings:
     namespace: str = _option(
         names.DEFAULT_NAMESPACE, "namespace of the revision store and of the Lease; created when missing"
     )
-    leader_elect: str = _option("yes", "whether to act only while holding the Lease rukpak; no: nobody else may run")
+    leader_elect: str = _option(
+        "yes", "whether to act only while holding the Lease rukpak; no: nobody else may run", choices=("yes", "no")
+    )
     lease_duration: int = _option(30, "seconds after which others may take the Lease of a leader that is silent")
     renew_deadline: int = _option(20, "seconds after which a leader that cannot renew its Lease gives up and exits")
     retry_period: int = _option(2, "seconds between renewals, and between looks at the Lease of another leader")
     metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT is every address; off: none")
     metrics_secure: str = _option(
-        "auto", "https, for who may get /metrics by RBAC; auto: yes, but for a loopback address"
+        "auto",
+        "https, for who may get /metrics by RBAC; auto: yes, but for a loopback address",
+        choices=("auto", "yes", "no"),
     )
     metrics_certificate: str = _option("", "file of the certificate, in PEM; default: a self-signed one")
     metrics_key: str = _option("", "file of its key, in PEM")
@@ -82,7 +83,9 @@ class Settings:
     allowed_hosts: str = _option(
         "", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all"
     )
-    allow_loopback: str = _option("auto", "whether sources may be at loopback addresses; auto: not in a pod")
+    allow_loopback: str = _option(
+        "auto", "whether sources may be at loopback addresses; auto: not in a pod", choices=("auto", "yes", "no")
+    )
     workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
     apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
     fetch_workers: int = _option(
@@ -108,9 +111,10 @@ class Settings:
         "required",
         "whether git and helm are started only where the kernel (Landlock, seccomp) keeps them from other files and"
         " the network; best-effort: they are started with what the kernel has",
+        choices=("required", "best-effort"),
     )
-    log_format: str = _option("json", "json or text")
-    log_level: str = _option("info", "debug, info, warning or error")
+    log_format: str = _option("json", "json or text", choices=("json", "text"))
+    log_level: str = _option("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 
     def readable_namespaces(self) -> tuple[str, ...]:
         """Return the namespaces whose Secrets sources may use, besides the install namespace."""
@@ -258,107 +262,3 @@ def parse_address(name: str, text: str) -> tuple[str, int] | None:
         flag = f"--{name.replace('_', '-')}"
         raise ValueError(f'{flag}: "{text}" is not HOST:PORT, like 127.0.0.1:8080 or :8080, and not off')
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-_CHOICES = {
-    "allow_loopback": ("auto", "yes", "no"),
-    "confinement": ("required", "best-effort"),
-    "leader_elect": ("yes", "no"),
-    "metrics_secure": ("auto", "yes", "no"),
-    "log_format": ("json", "text"),
-    "log_level": ("debug", "info", "warning", "error"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionText:
-    """How an option is documented."""
-
-    name: str
-    flag: str
-    variable: str
-    default: str
-    """As it would be given to the flag; empty if there is none."""
-    help: str
-
-
-def describe_options() -> list[OptionText]:
-    """Return all options in order, as `--help` and the documentation list them."""
-    return [
-        OptionText(
-            name=option.name,
-            flag=f"--{option.name.replace('_', '-')}",
-            variable=f"RUKPAK_{option.name.upper()}",
-            default=_write(option.default),
-            help=option.metadata["help"],
-        )
-        for option in fields(Settings)
-    ]
-
-
-def _write(value: Any) -> str:
-    """Return a value of an option as text that the flag accepts."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def add_options(
-    parser: argparse.ArgumentParser, environment: Mapping[str, str], only: Collection[str] | None = None
-) -> None:
-    """Add one flag for each field of Settings; its default comes from the environment, and is checked like a flag.
-
-    Args:
-        parser: to add them to.
-        environment: variables.
-        only: names of the fields; by default all.
-    """
-    options = zip(fields(Settings), describe_options(), strict=True)
-    for option, text in ((option, text) for option, text in options if only is None or option.name in only):
-        parser.add_argument(
-            text.flag,
-            default=environment.get(text.variable, option.default),
-            type=_reader(option.name, option.default, text.variable, environment.get(text.variable)),
-            metavar="|".join(_CHOICES.get(option.name, ())) or option.name.rsplit("_", maxsplit=1)[-1].upper(),
-            help=f"{text.help} [{'; '.join(filter(None, (text.variable, text.default)))}]".replace("%", "%%"),
-            # A switch needs no value: --require-service-account alone says true.
-            nargs="?" if isinstance(option.default, bool) else None,
-            const=True if isinstance(option.default, bool) else None,
-        )
-
-
-def _reader(name: str, default: Any, variable: str, found: str | None) -> Callable[[str], Any]:
-    """Return what reads the text of an option. Unlike `choices` of argparse it reads defaults that are texts, too.
-
-    Args:
-        name: of the field.
-        default: of the field; what is read has its type.
-        variable: from which the default may come: a mistake says where to look.
-        found: what it holds, if it is set.
-    """
-
-    def read(text: str) -> Any:
-        given = f" ({variable})" if text == found else ""
-        if name in _CHOICES and text not in _CHOICES[name]:
-            raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(_CHOICES[name])}{given}')
-        if isinstance(default, bool) and text not in ("true", "false"):
-            raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false{given}')
-        if isinstance(default, bool):
-            return text == "true"
-        if isinstance(default, int) and not (text.isdecimal() and int(text) >= (default > 0)):
-            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number{" above 0" * (default > 0)}{given}')
-        return type(default)(text)
-
-    return read
-
-
-def parse(arguments: Sequence[str], environment: Mapping[str, str], program: str = "rukpak run") -> Settings:
-    """Read the options; on a mistake argparse prints it and exits with status 2."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        usage="%(prog)s [OPTION…]; %(prog)s --help lists them",  # all of them would hide what is wrong
-        description="Run the controller.",
-    )
-    add_options(parser, environment)
-    settings = Settings(**vars(parser.parse_args(arguments)))
-    if problem := settings.problem():
-        parser.error(problem)
-    return settings

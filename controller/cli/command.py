@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from controller import settings
+from controller.options import add_options
 
 if TYPE_CHECKING:
     from controller.kube.client import Client
@@ -30,7 +30,7 @@ def make_parser(verb: str, description: str) -> argparse.ArgumentParser:
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """Add kubectl's flags for the cluster that is meant."""
-    settings.add_options(parser, os.environ, only=("kubeconfig", "context"))
+    add_options(parser, os.environ, only=("kubeconfig", "context"))
 
 
 def add_output(parser: argparse.ArgumentParser, choices: Sequence[str], default: str = "") -> None:

@@ -21,7 +21,6 @@ from api.errors import BundleError
 from api.plugins import Capabilities, ContentTree, Credentials, Limits, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
-from controller import settings
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
 from controller.build.context import BuildContext, BuildSettings
@@ -46,6 +45,8 @@ from controller.content.archive import write_entries
 from controller.content.folder import read_folder
 from controller.content.store import ContentStore
 from controller.formats.yaml.manifests import read_documents
+from controller.options import add_options
+from controller.settings import Settings
 
 OPTIONS = (
     *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
@@ -91,7 +92,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_output(parser, ("yaml", "json", "name", "revision"), "yaml")
     add_cluster_options(parser)
-    settings.add_options(parser, os.environ, only=OPTIONS)
+    add_options(parser, os.environ, only=OPTIONS)
     options = parser.parse_args(arguments)
     if (options.dir is None) == (options.file is None):
         parser.error("name a folder, or a BundleDeployment with -f")
@@ -102,8 +103,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _settings(options: argparse.Namespace) -> settings.Settings:
-    return settings.Settings(**{name: getattr(options, name) for name in OPTIONS})
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings(**{name: getattr(options, name) for name in OPTIONS})
 
 
 def _capabilities(name: str | None) -> Capabilities:

@@ -9,13 +9,13 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from controller import settings
 from controller.content.store import StoreInUseError
 from controller.kube.errors import ConfigurationError
 from controller.manager import log
 from controller.manager.allocator import give_back_freed_memory
 from controller.manager.manager import make_manager
 from controller.manager.serving.server import ListenError
+from controller.options import parse_options
 
 FAILED = 1
 
@@ -23,7 +23,7 @@ FAILED = 1
 def main(arguments: Sequence[str]) -> int:
     """Run the controller; returns the exit status if it cannot start. SIGTERM and SIGINT end the process with 0."""
     give_back_freed_memory()
-    options = settings.parse(arguments, os.environ)
+    options = parse_options(arguments, os.environ)
     log.set_up(options.log_format, options.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -20,7 +20,6 @@ from http import HTTPStatus
 from api import names
 from api.v1alpha2.schema import crd
 from api.v1alpha2.types import BundleDeployment
-from controller import settings
 from controller.cli.command import FAILED, add_cluster_options, connect, make_parser, tell
 from controller.cli.deployments import POLL_SECONDS, Deployments, NoApiError, ProgressLine, add_timeout
 from controller.kube.client import Client
@@ -30,6 +29,8 @@ from controller.kube.lease import LEASES
 from controller.kube.resources import NAMESPACES, GroupVersionKind
 from controller.manager import log
 from controller.manager.manager import make_manager
+from controller.options import add_options
+from controller.settings import Settings
 
 STOP_SECONDS = 10.0
 LABEL = "app.kubernetes.io/name=rukpak"
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     objects.add_argument("--delete", action="store_true", help="what is installed goes, as spec.deletionPolicy says")
     add_timeout(parser)
     add_cluster_options(parser)
-    settings.add_options(parser, os.environ, only=("namespace",))
+    add_options(parser, os.environ, only=("namespace",))
     options = parser.parse_args(arguments)
     client = connect(options)
     left = _end_all(client, options)
@@ -123,7 +124,7 @@ def _controller(options: argparse.Namespace) -> Iterator[None]:
     log.set_up("text", "error")
     stop = threading.Event()
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
-        chosen = settings.Settings(
+        chosen = Settings(
             kubeconfig=options.kubeconfig,
             context=options.context,
             namespace=options.namespace,
