@@ -8,8 +8,8 @@ also at start, and only as long as it is so.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
-Not here: what content may look like (archive.py), and who may use which content (build/origins.py makes the keys; a
-pin is recorded only after the source answered for it).
+Not here: what an entry holds (index.py), what content may look like (archive.py), and who may use which content
+(build/origins.py makes the keys; a pin is recorded only after the source answered for it).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -28,10 +27,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from controller.content.compression import CHUNK
-from controller.content.disk import ForeignFileError, full_disk_reported, is_unusable, walk
+from controller.content.disk import full_disk_reported, is_unusable
+from controller.content.index import is_intact, read_size, write_index
 
 log = logging.getLogger(__name__)
 _SUBJECT = "content store"
@@ -211,7 +210,7 @@ class ContentStore:
         if record is None:
             return None
         entry = self._entries / name
-        if not (entry / "content").is_dir() or not (record.verified or _is_intact(entry)):
+        if not (entry / "content").is_dir() or not (record.verified or is_intact(entry)):
             log.warning("removed stored content that was damaged", extra={"entry": name})
             self._remove(name)
             return None
@@ -228,7 +227,7 @@ class ContentStore:
             try:
                 (staged / "content").mkdir()
                 write(staged / "content")
-                size = _write_index(staged)
+                size = write_index(staged)
                 with entry_lock:
                     return self._reuse(name) or self._bring_in(staged, name, size)
             finally:
@@ -263,9 +262,7 @@ class ContentStore:
     def _read_records(self) -> Iterator[tuple[str, _Record]]:
         for entry in sorted(self._entries.iterdir()):
             try:
-                with (entry / "index").open("rb") as file:
-                    size = int(json.loads(file.readline())["bytes"])
-                yield entry.name, _Record(size=size, used=entry.stat().st_mtime_ns)
+                yield entry.name, _Record(size=read_size(entry), used=entry.stat().st_mtime_ns)
             except (OSError, ValueError, KeyError, TypeError):
                 log.warning("removed stored content without a readable index", extra={"entry": entry.name})
                 self._discard(entry)
@@ -285,41 +282,3 @@ def _lock(root: Path) -> int:
             f'content store "{root}": another process uses it; stop it, or give each one a folder of its own'
         ) from None
     return descriptor
-
-
-# The index: a line about the entry, with the digest of the second line; then everything in it, with sizes and digests.
-
-
-def _write_index(entry: Path) -> int:
-    """Write what an entry holds beside it, and not its key, which may tell a secret. Returns: bytes of all files."""
-    listing = _list(entry / "content")
-    body = json.dumps(listing, sort_keys=True).encode()
-    size = sum(int(item[0]) for item in listing.values() if item)
-    head = json.dumps({"bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
-    (entry / "index").write_bytes(head.encode() + b"\n" + body)
-    return size
-
-
-def _is_intact(entry: Path) -> bool:
-    try:
-        with (entry / "index").open("rb") as file:
-            head, body = json.loads(file.readline()), file.read()
-        listed: Any = json.loads(body)
-        return head["sha256"] == hashlib.sha256(body).hexdigest() and bool(listed == _list(entry / "content"))
-    except (OSError, ValueError, KeyError, TypeError, ForeignFileError):
-        return False
-
-
-def _list(folder: Path) -> dict[str, list[Any]]:
-    """Return what is below a folder: of files size and sha256, of folders nothing."""
-    return {item.path: [] if item.is_folder else _describe(folder / item.path) for item in walk(folder)}
-
-
-def _describe(path: Path) -> list[Any]:
-    digest, size = hashlib.sha256(), 0
-    # Not hashlib.file_digest: it fills a buffer of 256 KiB with zeros for each file, however small.
-    with path.open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            digest.update(data)
-            size += len(data)
-    return [size, digest.hexdigest()]

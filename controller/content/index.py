@@ -1,0 +1,63 @@
+"""The index of an entry of the content store: what it holds, with sizes and digests.
+
+A line about the entry, with the digest of the second line; then everything in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from controller.content.compression import CHUNK
+from controller.content.disk import ForeignFileError, walk
+
+
+def write_index(entry: Path) -> int:
+    """Write what an entry holds beside it, and not its key, which may tell a secret.
+
+    Returns: bytes of all files.
+    Raises: ForeignFileError; OSError.
+    """
+    listing = _list(entry / "content")
+    body = json.dumps(listing, sort_keys=True).encode()
+    size = sum(int(item[0]) for item in listing.values() if item)
+    head = json.dumps({"bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
+    (entry / "index").write_bytes(head.encode() + b"\n" + body)
+    return size
+
+
+def read_size(entry: Path) -> int:
+    """Return the bytes of all files of an entry, as its index says.
+
+    Raises: OSError, ValueError, KeyError, TypeError: there is no index, or it is damaged.
+    """
+    with (entry / "index").open("rb") as file:
+        return int(json.loads(file.readline())["bytes"])
+
+
+def is_intact(entry: Path) -> bool:
+    """Return whether an entry holds what its index says, and nothing else."""
+    try:
+        with (entry / "index").open("rb") as file:
+            head, body = json.loads(file.readline()), file.read()
+        listed: Any = json.loads(body)
+        return head["sha256"] == hashlib.sha256(body).hexdigest() and bool(listed == _list(entry / "content"))
+    except (OSError, ValueError, KeyError, TypeError, ForeignFileError):
+        return False
+
+
+def _list(folder: Path) -> dict[str, list[Any]]:
+    """Return what is below a folder: of files size and sha256, of folders nothing."""
+    return {item.path: [] if item.is_folder else _describe(folder / item.path) for item in walk(folder)}
+
+
+def _describe(path: Path) -> list[Any]:
+    digest, size = hashlib.sha256(), 0
+    # Not hashlib.file_digest: it fills a buffer of 256 KiB with zeros for each file, however small.
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(CHUNK):
+            digest.update(data)
+            size += len(data)
+    return [size, digest.hexdigest()]
