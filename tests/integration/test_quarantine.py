@@ -44,8 +44,8 @@ def wait_green(deployed: Deployed) -> None:
     deployed.wait(lambda: deployed.data("settings") == {"color": "green"}, "what was set aside installed")
 
 
-def wait_asked(world: World, server: FaultyServer) -> None:
-    before = len(server.requests)
+def wait_asked(world: World, server: FaultyServer, before: int) -> None:
+    """Wait until the server was asked for more than so many files."""
     world.wait(lambda: len(server.requests) > before, "a request")
 
 
@@ -99,9 +99,11 @@ def test_who_is_stopped_in_order_suspects_nobody(world: World, server: FaultySer
     deployed = world.deploy(config_map("settings", color="blue"))
     deployed.wait_ready()
     file = hang(world, deployed, server, "/b.tar")
+    asked = 0
     for _ in range(3):
-        wait_asked(world, server)
+        wait_asked(world, server, asked)
         world.controller.stop()
+        asked = len(server.requests)
         world.controller.start()
     world.wait_until_looked_at()
     assert deployed.conditions()["Installed"]["reason"] != "Quarantined"
