@@ -20,7 +20,7 @@ from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.revisions.finder import Finder
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.store import RevisionStore
 
 
@@ -28,9 +28,15 @@ class Holdings:
     """Thread-safe; what is remembered is in the state of each BundleDeployment."""
 
     def __init__(
-        self, *, finder: Finder, revisions: RevisionStore, watches: Watches, discovery: Discovery, reader: ObjectReader
+        self,
+        *,
+        kept: KeptRevisions,
+        revisions: RevisionStore,
+        watches: Watches,
+        discovery: Discovery,
+        reader: ObjectReader,
     ) -> None:
-        self._finder, self._revisions, self._watches = finder, revisions, watches
+        self._kept, self._revisions, self._watches = kept, revisions, watches
         self._discovery, self._reader = discovery, reader
 
     def older(self, context: Context, revision: Revision) -> dict[ObjectKey, Named]:
@@ -65,13 +71,13 @@ class Holdings:
     def _read(self, context: Context) -> list[Revision]:
         name, status = context.name, context.status
         if context.state.kept is None and status.managed_state:
-            installed = self._finder.read(context, status.installed_revision)
+            installed = self._kept.read(context, status.installed_revision)
             if installed is None or MORE not in installed.terms.left:
                 context.state.kept = (status.installed_revision,)  # with nothing left to do, no other has objects
         if context.state.kept is None:
             context.state.kept = tuple(self._revisions.digests(name))
         digests = dict.fromkeys((*context.state.kept, *context.state.revisions))
-        found = [each for digest in digests if (each := self._finder.read(context, digest))]
+        found = [each for digest in digests if (each := self._kept.read(context, digest))]
         context.state.kept = tuple(each.digest for each in found)
         return found
 

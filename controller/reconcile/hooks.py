@@ -20,7 +20,8 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.account import account_of
-from controller.revisions.finder import Finder, Wanted
+from controller.revisions.finder import Wanted
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import Accounts
 
 Gate = Callable[[], BundleError | None]
@@ -31,9 +32,9 @@ class Hooks:
     """Runs the hooks of BundleDeployments when it is time."""
 
     def __init__(
-        self, *, runner: HookRunner, watches: Watches, finder: Finder, accounts: Accounts, retries: Retries
+        self, *, runner: HookRunner, watches: Watches, kept: KeptRevisions, accounts: Accounts, retries: Retries
     ) -> None:
-        self._runner, self._watches, self._finder = runner, watches, finder
+        self._runner, self._watches, self._kept = runner, watches, kept
         self._accounts, self._retries = accounts, retries
 
     def before_upgrade(self, context: Context, wanted: Wanted) -> Wanted:
@@ -50,7 +51,7 @@ class Hooks:
         error = self._run(revision, HookEvent.PRE_UPGRADE, context)
         if error is None:
             return wanted
-        last = self._finder.last_good(context)
+        last = self._kept.last_good(context)
         return replace(wanted, revision=last, current=False, failure=error, pending=revision.digest)
 
     def before_install(self, context: Context, revision: Revision, targets: TargetSet) -> Gate:
@@ -83,7 +84,7 @@ class Hooks:
 
         Raises: ApiError.
         """
-        revision = self._finder.last_good(context)
+        revision = self._kept.last_good(context)
         return self._run(revision, event, context) if revision else None
 
     def seconds_to_retry(self, context: Context) -> float:

@@ -32,6 +32,7 @@ from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
 from controller.retries import Retries
 from controller.revisions.finder import Finder
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.service_accounts import Accounts
 from controller.revisions.store import RevisionStore
@@ -46,6 +47,7 @@ class Parts:
     watches: Watches
     discovery: Discovery
     finder: Finder
+    kept: KeptRevisions
     revisions: RevisionStore
     large: LargeRevisions
     accounts: Accounts
@@ -69,12 +71,12 @@ def make_reconciler(parts: Parts) -> Reconciler:
     hooks = Hooks(
         runner=parts.hook_runner,
         watches=parts.watches,
-        finder=parts.finder,
+        kept=parts.kept,
         accounts=parts.accounts,
         retries=parts.retries,
     )
     holdings = Holdings(
-        finder=parts.finder,
+        kept=parts.kept,
         revisions=parts.revisions,
         watches=parts.watches,
         discovery=parts.discovery,
@@ -104,7 +106,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         settled=Settled(parts.watches, assessor, parts.publisher),
         planner=Planner(
             watches=parts.watches,
-            finder=parts.finder,
+            kept=parts.kept,
             hooks=hooks,
             holdings=holdings,
             accounts=parts.accounts,
@@ -146,7 +148,7 @@ def _make_installer(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: As
 def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings) -> Deleter:
     return Deleter(
         watches=parts.watches,
-        mandates=Mandates(watches=parts.watches, finder=parts.finder, accounts=parts.accounts, holdings=holdings),
+        mandates=Mandates(watches=parts.watches, kept=parts.kept, accounts=parts.accounts, holdings=holdings),
         hooks=hooks,
         remover=TeardownRemover(parts.remover, parts.publisher),
         publisher=parts.publisher,

@@ -4,6 +4,8 @@ In: a BundleDeployment and its state. Out: the wanted revision, or the one that 
 of a spec is left to `build`; slow work runs in the background, and its end brings the next pass.
 
     finder            START HERE: the wanted revision, or what stays instead
+    kept              the kept ones, read once while a pass works on them
+    making            resolving and building, and the book of what failed there
     state             what the finder remembers, and may lose
     store             rendered objects, kept in the cluster as Secrets
     background        resolving, fetching and rendering, off the reconcile workers

@@ -99,6 +99,10 @@ class Poller:
         """Ask nothing, and forget what was asked: somebody resolves anew, or the spec cannot be served."""
         self._drop_what_is_over(deployment, memory, "")
 
+    def retry(self, name: str) -> None:
+        """Let a poll that failed be tried at once."""
+        self._retries.succeeded(name, PURPOSE)
+
     def seconds_to_next(self, deployment: BundleDeployment, memory: PollMemory) -> float | None:
         """Return in how many seconds a source is due; None: an event comes first, or none is ever."""
         spec = deployment.spec

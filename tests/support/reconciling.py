@@ -39,7 +39,9 @@ from controller.reconcile.wiring import Parts, make_reconciler
 from controller.retries import Retries
 from controller.revisions.background import Place, Preparations
 from controller.revisions.finder import Finder
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
+from controller.revisions.making import Maker
 from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import Assistant, Attempt
@@ -238,23 +240,26 @@ class World:
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
+        kept = KeptRevisions(revisions, self.large)
         finder = Finder(
-            builder=builder,
-            preparations=preparations,
-            revisions=revisions,
-            discovery=discovery,
-            retries=self.retries,
-            assistant=assistant,
+            maker=Maker(
+                builder=builder,
+                discovery=discovery,
+                preparations=preparations,
+                assistant=assistant,
+                retries=self.retries,
+            ),
+            kept=kept,
             poller=Poller(builder, preparations, self.retries, assistant, clock=self.read_clock, now=self.read_clock),
             policy=self.policy,
             publisher=publisher,
-            large=self.large,
         )
         self.reconciler = make_reconciler(
             Parts(
                 watches=watches,
                 discovery=discovery,
                 finder=finder,
+                kept=kept,
                 revisions=revisions,
                 large=self.large,
                 accounts=accounts,
@@ -269,7 +274,7 @@ class World:
                 now=self.now,
             )
         )
-        self.finder = finder
+        self.finder, self.kept = finder, kept
 
     def now(self) -> datetime:
         """Return the time of day, as a test has set it."""

@@ -18,7 +18,9 @@ from controller.processes.supervision import Kind
 from controller.revisions.background import Preparations
 from controller.revisions.credentials import SecretReader
 from controller.revisions.finder import Finder
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
+from controller.revisions.making import Maker
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
 from controller.revisions.source_access import Assistant
@@ -32,6 +34,7 @@ class Building:
     """What finds the revision that a spec asks for, and removes those that nobody asks for."""
 
     finder: Finder
+    kept: KeptRevisions
     preparations: Preparations
     revisions: RevisionStore
     large: LargeRevisions
@@ -47,20 +50,23 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
     revisions = RevisionStore(cluster.client, settings.namespace, settings.revision_mebibytes << 20)
     assistant = _make_assistant(settings, resources, cluster)
     large = LargeRevisions(resources.admission, resources.limits, dispatcher.ended)
+    kept = KeptRevisions(revisions, large)
     finder = Finder(
-        builder=builder,
-        preparations=preparations,
-        revisions=revisions,
-        discovery=cluster.discovery,
-        retries=cluster.retries,
-        assistant=assistant,
+        maker=Maker(
+            builder=builder,
+            discovery=cluster.discovery,
+            preparations=preparations,
+            assistant=assistant,
+            retries=cluster.retries,
+        ),
+        kept=kept,
         poller=Poller(builder, preparations, cluster.retries, assistant),
         policy=settings.accounts(),
         publisher=cluster.publisher,
-        large=large,
     )
     return Building(
         finder=finder,
+        kept=kept,
         preparations=preparations,
         revisions=revisions,
         large=large,

@@ -31,6 +31,7 @@ def make_reconciler(cluster: Cluster, building: Building, applying: Applying, ob
             watches=cluster.watches,
             discovery=cluster.discovery,
             finder=building.finder,
+            kept=building.kept,
             revisions=building.revisions,
             large=building.large,
             accounts=applying.accounts,

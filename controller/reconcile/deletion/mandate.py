@@ -19,7 +19,7 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
 from controller.revisions.account import account_of
-from controller.revisions.finder import Finder
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import Accounts
 
 _LOST = "none of its revisions can be read, so that nothing says which objects it has installed"
@@ -44,8 +44,8 @@ class Mandate:
 class Mandates:
     """Finds out as whom objects are taken away."""
 
-    def __init__(self, *, watches: Watches, finder: Finder, accounts: Accounts, holdings: Holdings) -> None:
-        self._watches, self._finder, self._accounts, self._holdings = watches, finder, accounts, holdings
+    def __init__(self, *, watches: Watches, kept: KeptRevisions, accounts: Accounts, holdings: Holdings) -> None:
+        self._watches, self._kept, self._accounts, self._holdings = watches, kept, accounts, holdings
 
     def of(self, context: Context) -> Mandate:
         """Return as whom objects go, and which; what no watch sees has been read by then.
@@ -59,7 +59,7 @@ class Mandates:
 
     def _find(self, context: Context) -> Mandate:
         named = self._holdings.all(context)
-        revision = self._finder.last_good(context)
+        revision = self._kept.last_good(context)
         account = account_of(revision.terms) if revision else context.account
         hindrance = self._accounts.hindrance(context.deployment, account, [revision.terms] if revision else ())
         if context.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:

@@ -21,7 +21,8 @@ from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.retries import Retries
 from controller.revisions.account import account_of
-from controller.revisions.finder import Finder, Wanted
+from controller.revisions.finder import Wanted
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import OF_ABSENCE, Accounts
 from controller.status.report import Report
 
@@ -51,13 +52,13 @@ class Planner:
         self,
         *,
         watches: Watches,
-        finder: Finder,
+        kept: KeptRevisions,
         hooks: Hooks,
         holdings: Holdings,
         accounts: Accounts,
         retries: Retries,
     ) -> None:
-        self._watches, self._finder, self._hooks = watches, finder, hooks
+        self._watches, self._kept, self._hooks = watches, kept, hooks
         self._holdings, self._accounts, self._retries = holdings, accounts, retries
 
     def plan(self, context: Context, wanted: Wanted) -> Work | Report:
@@ -66,7 +67,7 @@ class Planner:
         Raises: ApiError.
         """
         # While paused what was applied last is compared: nothing else was applied.
-        revision = self._finder.last_good(context) if context.spec.paused else wanted.revision
+        revision = self._kept.last_good(context) if context.spec.paused else wanted.revision
         if revision is None:
             return wanted.report(context)
         targets, leftovers, warnings = self._targets(context, revision)
@@ -94,7 +95,7 @@ class Planner:
     def _targets(self, context: Context, revision: Revision) -> tuple[TargetSet, tuple[Target, ...], tuple[str, ...]]:
         """Return the targets of a revision, those that only the one before has, and warnings about the difference."""
         wanted = self._without_missing(context, self._target_set(context, revision))
-        before = self._finder.revision_before(context, revision.digest)
+        before = self._kept.revision_before(context, revision.digest)
         if before is None or before.digest == revision.digest:
             return wanted, (), ()
         others = self._without_missing(context, self._target_set(context, before))

@@ -12,7 +12,8 @@ from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision, Terms
 from controller.reconcile.state import State
 from controller.revisions import store as revisions
-from controller.revisions.finder import RESOLVING, WAITING, Wanted
+from controller.revisions.finder import Wanted
+from controller.revisions.making import RESOLVING, WAITING
 from controller.revisions.state import requested_at
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
@@ -393,7 +394,7 @@ def test_whose_objects_may_be_left_beside_the_wanted_ones(case: Before, search: 
         search.keep(digest)
     search.status(installedRevision=case.installed, managedState=case.managed_state)
     search.cluster.taken()
-    search.finder.revision_before(search.context(search.state), WANTED)
+    search.kept.revision_before(search.context(search.state), WANTED)
     asked = [request.rpartition("/")[2] for request in search.cluster.taken() if request.startswith("GET ")]
     assert asked == ([f"revision.{NAME}.{case.expect[7:23]}.0"] if case.expect else [])
 
@@ -402,7 +403,7 @@ def test_it_is_looked_for_once(search: Search) -> None:
     search.wish("v1")
     search.status(installedRevision=WANTED)
     for _ in range(3):
-        search.finder.revision_before(search.context(search.state), WANTED)
+        search.kept.revision_before(search.context(search.state), WANTED)
     assert search.requests() == ["LIST revision"]
 
 

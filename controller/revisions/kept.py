@@ -1,0 +1,116 @@
+"""The revisions of a BundleDeployment that are kept: read from the store once, while a pass works on them.
+
+A large one is in memory only while there is room (large.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.build.request import Request, terms_of
+from controller.build.revision import PackedRevision, Revision, measure
+from controller.revisions.identities import account_to_keep
+from controller.revisions.large import LargeRevisions
+from controller.revisions.state import RevisionContext
+from controller.revisions.store import RevisionStore, unpack_whole
+
+
+class KeptRevisions:
+    """Thread-safe; what was read is in the state of each BundleDeployment."""
+
+    def __init__(self, store: RevisionStore, large: LargeRevisions) -> None:
+        self._store, self._large = store, large
+
+    def read(self, context: RevisionContext, digest: str) -> Revision | None:
+        """Return a revision from the store; None if there is none, or none that is whole.
+
+        Raises: ApiError.
+        """
+        if digest and digest not in context.state.revisions:
+            packed = self._store.read_packed(context.name, digest)
+            kept = self._unpack(context, packed) if packed else None
+            if kept is None:
+                return None
+            context.state.revisions[digest] = kept
+        return context.state.revisions.get(digest)
+
+    def _unpack(self, context: RevisionContext, packed: PackedRevision) -> Revision | None:
+        """Return a revision; None if it is not as it was written.
+
+        Raises: CrowdedError where it is large, and there is no room for it now.
+        """
+        try:
+            size = measure(packed.objects)
+        except ValueError:
+            return None
+        if self._large.enter(context.name, context.state.share, size):
+            context.state.packed[packed.digest] = packed
+        return unpack_whole(packed)
+
+    def last_good(self, context: RevisionContext) -> Revision | None:
+        """Return what was applied last: from its first write on that is the revision in status (rule 6).
+
+        Raises: ApiError.
+        """
+        status = context.status
+        # What was only prepared, since it is paused, has no kinds yet: these are written before the first apply.
+        begun = status.revision and status.managed_kinds and not status.managed_state
+        return self.read(context, status.revision if begun else status.installed_revision)
+
+    def revision_before(self, context: RevisionContext, wanted: str) -> Revision | None:
+        """Return the revision whose objects may be left beside the wanted one's (rule 6).
+
+        Raises: ApiError.
+        """
+        state, status = context.state, context.status
+        if status.installed_revision != wanted:
+            state.before[wanted] = status.installed_revision
+        elif status.managed_state:
+            return None
+        elif wanted not in state.before:  # since a restart
+            state.kept = tuple(self._store.digests(context.name)) if state.kept is None else state.kept
+            state.before[wanted] = next((each for each in state.kept if each != wanted), "")
+        return self.read(context, state.before[wanted])
+
+    def revise(self, context: RevisionContext, request: Request, kept: Revision) -> Revision:
+        """Return a revision as the spec wants it treated now; what has changed is kept before it is acted upon.
+
+        Objects and their digest stay: account, drift rules and optional kinds make no other revision (rule 2).
+
+        Raises: BundleError where it cannot be kept, ApiError.
+        """
+        terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
+        terms = replace(terms, left=kept.terms.left, account=account_to_keep(context.deployment, kept.terms))
+        if terms == kept.terms:
+            return kept
+        revised = replace(kept, terms=terms)
+        self._store.write(request.name, revised, context.metadata.uid)
+        context.state.learn(revised)
+        return revised
+
+    def write(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | PackedRevision:
+        """Keep what was made; the same objects may have been made before, and others be left of older ones.
+
+        Returns: what was made, with the terms that stay.
+        Raises: BundleError where it cannot be kept, ApiError.
+        """
+        status = context.status
+        is_midway = status.managed_kinds and not status.managed_state  # it may be one of several that are kept
+        same: Revision | PackedRevision | None = context.state.revisions.get(made.digest)
+        if same is None and is_midway:
+            same = self._store.read_packed(context.name, made.digest)
+        account = account_to_keep(context.deployment, same.terms if same else None)
+        made = replace(made, terms=replace(made.terms, account=account, left=same.terms.left if same else ()))
+        self._store.write(context.name, made, context.metadata.uid)
+        return made
+
+    def learn(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | None:
+        """Take over a revision that was written.
+
+        Raises: CrowdedError where it is large, and there is no room for it now; ApiError.
+        """
+        if isinstance(made, PackedRevision):
+            context.state.dropped.add(made.digest)  # should there be no room for it now
+            return self.read(context, made.digest)
+        context.state.learn(made)
+        return made
