@@ -1,7 +1,9 @@
 """What the fields of the API are made of: the model base, constrained strings, CEL rules, durations.
 
 Every string, list and map has a maximum: without one the API server estimates CEL rules as too expensive. Patterns are
-RE2. Rules speak to whoever runs `kubectl apply`, so each names a field by `fieldPath` or stands on the field itself.
+read by the API server (RE2) and by pydantic (Rust): classes such as backslash-s, which hold other characters there, are
+spelled out. Rules speak to whoever runs `kubectl apply`, so each names a field by `fieldPath` or stands on the field
+itself.
 """
 
 from __future__ import annotations

@@ -26,11 +26,12 @@ _BLOCKS = ("image", "git", "http")
 # user:password@ in a URL; a user alone stands in the clone URLs of some forges.
 _FULL_USER_INFO = "^[a-z]+://[^/@]*:[^/@]*@"
 
-_SCHEME_URL = r"^(https?|ssh)://[^\s/-]\S*$"
+# Every character is spelled out: \s and \S mean other characters to the API server (RE2) than to pydantic (Rust).
+_SCHEME_URL = r"^(https?|ssh)://[!-,.0-~][!-~]*$"
 # [user@]host:path; a second colon would be a remote helper (ext::), two slashes another scheme (file://).
-_SCP_LIKE = r"^([A-Za-z0-9._~-]+@)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?:/?[^\s/:-]\S*$"
+_SCP_LIKE = r"^([A-Za-z0-9._~-]+@)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?:/?[!-,.0-9;-~][!-~]*$"
 # What git check-ref-format refuses, as far as a pattern can say it; and what git would take for an option.
-_REF = r"^[^\s~^:?*\[\\-][^\s~^:?*\[\\]*$"
+_REF = r"^[^\x00-\x20\x7f-\xa0~^:?*\[\\-][^\x00-\x20\x7f-\xa0~^:?*\[\\]*$"
 
 
 class SecretReference(Api):
@@ -86,7 +87,7 @@ class _Block(Api):
 class ImageSource(_Block):
     """An OCI or Docker image, or an OCI artifact, in a registry."""
 
-    ref: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\S+$")]
+    ref: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")]
     """Image reference: a tag (quay.io/foo/bar:v1) or a digest (quay.io/foo/bar@sha256:…). A tag is resolved to a digest
     once, and that digest stays installed until the spec changes or a new resolution is asked for."""
     platform: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9._]+)?$")] = "linux/amd64"
@@ -145,7 +146,7 @@ class HttpSource(_Block):
             rule(f"!self.url.matches('{_FULL_USER_INFO}')", "must not hold a password: name a Secret in auth", ".url")
         )
     )
-    url: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[^\s/]\S*$")]
+    url: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[!-.0-~][!-~]*$")]
     """URL of an archive (.tar, .tar.gz, .tgz, .tar.zst, .zip), which is unpacked, or of one YAML or JSON file, which
     keeps the last element of the path as its name."""
     sha256: Annotated[str, Field(max_length=64, pattern=r"^([0-9a-f]{64})?$")] = ""

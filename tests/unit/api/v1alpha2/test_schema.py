@@ -111,3 +111,23 @@ def test_what_has_no_structural_form_is_an_error_rather_than_lost(model: type[Ba
 def test_a_single_value_is_an_enum_of_one() -> None:
     member = structural(Single.model_json_schema(), {})["properties"]["member"]
     assert member == {"type": "string", "enum": ["only"]}
+
+
+def test_no_pattern_means_other_characters_to_pydantic_than_to_the_api_server() -> None:
+    rules = [rule["rule"] for node in OURS.values() for rule in node.get("x-kubernetes-validations", [])]
+    patterns = [node["pattern"] for node in OURS.values() if "pattern" in node]
+    assert len(patterns) > 10
+    assert [text for text in (*patterns, *rules) if re.search(r"\\[sSwWdDbBpP]|\[\[:|\(\?", text)] == []
+
+
+BLANKS = [chr(code) for code in range(0x3001) if chr(code).isspace()]
+
+
+@pytest.mark.parametrize("blank", BLANKS, ids=ascii)
+def test_a_url_or_reference_with_any_blank_is_refused_by_both(blank: str) -> None:
+    members = open_api_schema()["properties"]["spec"]["properties"]["sources"]["items"]["properties"]
+    taken = {("http", "url"): "http://127.0.0.1:9/a", ("image", "ref"): "quay.io/foo/bar:v1"}
+    for (block, field), text in taken.items():
+        pattern = members[block]["properties"][field]["pattern"]
+        assert re.search(pattern, text, re.ASCII)
+        assert not re.search(pattern, text + blank + "a", re.ASCII)
