@@ -353,6 +353,8 @@ DO_NOT_MOVE = {
     "process_max_fds": "a limit of the process",
     "process_start_time_seconds": "when the process began",
     "rukpak_build_info": "always 1: its label is what it tells",
+    "rukpak_confinement": "what the kernel has",
+    "rukpak_thread_deaths_total": "counts bugs, of which the run is to have none",
 }
 FEW = frozenset({"kind", "outcome", "phase", "result", "state"})
 """Labels each value of which is there from the start: for each something has to have happened."""
@@ -363,6 +365,9 @@ def movements(name: str) -> Iterator[str]:
     described = DESCRIBED.get(name)
     if name == "rukpak_bundledeployment_condition":  # its series come and go
         yield f"changes(count({name})[1h:1s])"
+        return
+    if name == "rukpak_preparations":  # with as few as here none has to wait for its turn
+        yield f'max by (state) (max_over_time({name}{{state="active"}}[1h]))'
         return
     shown = f"{name}_count" if described and described.type == "histogram" else name
     for label in sorted(FEW.intersection(described.labels if described else ())) or ["job"]:

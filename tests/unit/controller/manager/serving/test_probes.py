@@ -87,7 +87,7 @@ def test_a_kind_that_is_new_does_not_make_it_less_ready() -> None:
     assert probes.find_readiness_problems() == []
 
 
-def test_the_pulse_tells_answers_from_attempts() -> None:
+def test_activity_tells_answers_from_attempts() -> None:
     now = [0.0]
     activity = Activity(lambda: now[0])
     now[0] = 20
