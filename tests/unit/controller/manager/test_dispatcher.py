@@ -23,7 +23,7 @@ class Noted(WorkQueue):
 class Waiting:
     """A reconciler of which two BundleDeployments wait."""
 
-    def end_waits(self) -> list[str]:
+    def cluster_changed(self) -> list[str]:
         return ["a", "b"]
 
 
