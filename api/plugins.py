@@ -259,6 +259,8 @@ class Means:
     """What one run of a program may write."""
     programs: Mapping[str, str] = field(default_factory=dict)
     """Where the administrator says that programs are, by name; others are looked for."""
+    tenant: str = ""
+    """For whom it is rendered: where only a few may do something at the same time, tenants take turns."""
     confinement_required: bool = True
     """Whether a program must not be started where the kernel cannot keep it from other files and the network."""
 

@@ -127,6 +127,7 @@ class Builder:
             self._settings.means,
             scratch=scratch,
             cancelled=call.cancelled,
+            tenant=call.context.tenant,
             limits=self._settings.limits,
             occupy=call.use.occupy,
             inline=True,

@@ -34,7 +34,11 @@ class State(RevisionState):
     older: frozenset[ObjectKey] = frozenset()
     """Objects that only older revisions name, and that are left."""
     strays: frozenset[ObjectKey] = frozenset()
-    """Objects that carry our marks though no revision names them, and of which that was told."""
+    """Objects that carry our marks though no revision names them."""
+    strays_told: frozenset[ObjectKey] = frozenset()
+    """Those of them that an Event was about."""
+    strays_quiet_until: float = 0.0
+    """When there may be another such Event, in monotonic seconds."""
     drift: DriftCounter = field(default_factory=DriftCounter)
     hooks: HookMemory = field(default_factory=HookMemory)
     abandoned: set[ObjectKey] = field(default_factory=set)

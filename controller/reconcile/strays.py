@@ -15,13 +15,16 @@ from controller.reconcile.context import Context
 from controller.status.notes import NAMED
 from controller.status.texts import list_some
 
+QUIET_SECONDS = 300
+"""For so long after an Event about strays there is no other: anybody may plant many of them, one after the other."""
+
 
 def tell_strays(
     context: Context,
     observed: Mapping[ObjectKey, Record],
     *known: Collection[ObjectKey],
 ) -> list[Note]:
-    """Return what to say about strays that are new, once for all of them; the state says then which there are.
+    """Return what to say about strays that are new, once for all of them; the state says from then on which there are.
 
     Args:
         context: of the BundleDeployment whose marks they carry; its state has those that were told of.
@@ -29,9 +32,13 @@ def tell_strays(
         known: what its revisions name.
     """
     found = find_strays(observed, *known, owner=context.owner, orphan=context.orphan)
-    news = [record.key for record in found if record.key not in context.state.strays]
-    context.state.strays = frozenset(record.key for record in found)
-    return [Note(type="Warning", reason="Stray", action="Compare", text=describe_strays(news))] if news else []
+    state, keys = context.state, frozenset(record.key for record in found)
+    news = [record.key for record in found if record.key not in state.strays_told]
+    state.strays, state.strays_told = keys, state.strays_told & keys
+    if not news or state.clock() < state.strays_quiet_until:
+        return []
+    state.strays_told, state.strays_quiet_until = keys, state.clock() + QUIET_SECONDS
+    return [Note(type="Warning", reason="Stray", action="Compare", text=describe_strays(news))]
 
 
 def describe_strays(keys: Collection[ObjectKey]) -> str:

@@ -1,8 +1,9 @@
 """Memory that is held before it is used: what renders, runs git or works on a large revision waits until there is room.
 
 Sizes are estimates that are never too small (formats/budget.py). Shares take turns, each one's requests in their order.
-While others wait a share gets no more than half, but for a single request that is larger: that one waits until there is
-enough, and what comes later waits behind it, so that it gets its turn. Nobody polls: whoever is granted is called.
+A share that holds some gets more only while more is free than it holds, so that there is room for whoever comes next,
+and while others wait no more than half. A single request that is larger waits until there is enough, and what comes
+later waits behind it, so that it gets its turn. Nobody polls: whoever is granted is called.
 
 Not here: what a share is (`accounts.tenant_of`), how large anything is.
 """
@@ -128,7 +129,7 @@ class Admission:
             free = self.total - self._held.total()
             for share, line in self._lines.items():
                 request = line[0]
-                if self._has_enough(request):
+                if self._has_enough(request, free):
                     continue
                 if request.size > free:
                     return None  # nobody overtakes it, or it would never have its turn
@@ -140,10 +141,11 @@ class Admission:
                 return request
         return None
 
-    def _has_enough(self, request: _Request) -> bool:
-        """Whether a share has to leave the rest to others that wait."""
+    def _has_enough(self, request: _Request, free: int) -> bool:
+        """Whether a share has to leave the rest to others that wait, or come."""
         held = self._held[request.share]
-        return len(self._lines) > 1 and held > 0 and held + request.size > self.total // 2
+        while_others_wait = len(self._lines) > 1 and held + request.size > self.total // 2
+        return held > 0 and (held >= free or while_others_wait)
 
     def _leave_line(self, request: _Request) -> None:
         line = self._lines[request.share]

@@ -11,9 +11,7 @@ Not here: running hooks and keeping what `helm.sh/resource-policy` keeps (contro
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from api.errors import BundleError
@@ -36,12 +34,12 @@ from controller.formats.helm.program import Finder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
 from controller.processes.memory_limit import RESERVED_BYTES
+from controller.sharing.places import Places
 
 LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, and some."""
 _CHART, _OUTPUT = "chart", "output"
 """The folder of the chart in the scratch folder, and what Helm made of it, where that is kept."""
-_TURN_SECONDS = 0.1
 _AT_ONCE = 4
 """Children, each of which may take two processors: with more of them all would take longer than they may."""
 _VERSIONS_AT_ONCE = 200
@@ -54,7 +52,7 @@ class HelmFormat:
 
     def __init__(self) -> None:
         self._finder = Finder()
-        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+        self._places = Places(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with `spec.config`."""
@@ -110,20 +108,11 @@ class HelmFormat:
         return result.output
 
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> Result:
-        with self._turn(means):
+        with self._places.place(means.tenant, means.cancelled) as is_our_turn:
+            if not is_our_turn:
+                raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
             helm = self._finder.find(means)
             return run_guarded([str(helm), *arguments], values, means, chart)
-
-    @contextmanager
-    def _turn(self, means: Means) -> Iterator[None]:
-        """Wait until few enough others render."""
-        while not self._turns.acquire(timeout=_TURN_SECONDS):
-            if means.cancelled.is_set():
-                raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
-        try:
-            yield
-        finally:
-            self._turns.release()
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:

@@ -1182,6 +1182,17 @@ def test_what_no_revision_names_is_told_of_once_and_left_alone(stray: Json, worl
     assert world.cluster.objects[path] == before
 
 
+def test_strays_that_are_planted_one_after_the_other_are_no_flood_of_events(world: World) -> None:
+    installed(world)
+    for index in range(3):
+        forged(world, config_map(f"stray-{index}"))
+        world.settle()
+    assert len(told(world, "Stray")) == 1
+    world.restart()
+    world.settle()
+    assert [text.partition(":")[0].count("stray-") for text in told(world, "Stray")] == [1, 3]
+
+
 def test_what_several_upgrades_left_goes_with_the_last_of_them(world: World) -> None:
     """Of three revisions none is healthy; each names what the one before lacks."""
     installed(world)

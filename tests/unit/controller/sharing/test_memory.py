@@ -84,22 +84,25 @@ def test_what_never_fits_fails_at_once_and_says_what_to_do() -> None:
     assert "takes up to 101 MiB of memory, and there are 100 MiB for it; split the bundle, or" in caught.value.message
 
 
-def test_a_share_has_all_while_nobody_else_waits() -> None:
+def test_a_share_leaves_room_for_whoever_comes_next() -> None:
     line = Line(100)
-    assert [line.ask(f"a{index}", 20) for index in range(6)] == [True] * 5 + [False]
+    assert [line.ask(f"a{index}", 20) for index in range(6)] == [True] * 3 + [False] * 3
+    assert [line.ask("b0", 20), line.ask("c0", 20)] == [True, True]
 
 
-def test_of_what_is_given_back_a_share_gets_no_more_than_half_while_others_wait() -> None:
+def test_what_is_given_back_goes_to_who_holds_less_than_is_free() -> None:
     line = Line(100)
-    for index in range(10):
-        line.ask(f"a{index}", 20)
-    line.ask("b0", 20)
-    line.ask("b1", 20)
-    line.ask("c0", 20)
+    for name in ("a0", "a1", "a2", "a3", "b0", "b1", "c0", "c1"):
+        line.ask(name, 20)
+    assert [line.release(name) for name in ("a0", "b0", "c0", "a1")] == [[], ["b1"], ["c1"], ["a3"]]
+
+
+def test_while_others_wait_a_share_gets_no_more_than_half() -> None:
+    line = Line(100)
+    line.ask("a0", 30)
+    line.ask("b0", 80)
+    assert line.ask("a1", 30) is False
     assert line.release("a0") == ["b0"]
-    assert line.release("a1") == ["c0"]
-    assert line.release("a2") == ["b1"]
-    assert line.release("a3", "b1") == ["a5", "a6"]
 
 
 def test_shares_take_turns_whatever_they_ask_for() -> None:
