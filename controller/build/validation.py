@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from controller.build.plugins import format_of, source_of
 
 LEVELS = 100
 """Of nesting in a config, or in the parameters of a source."""
+CONFIG_BYTES = 256 << 10
+"""Of JSON."""
 
 
 def check(spec: Spec) -> None:
@@ -20,6 +23,7 @@ def check(spec: Spec) -> None:
     Raises: BundleError (UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
     """
     _check_nesting(spec.config, "spec.config", Reason.INVALID_CONFIG)
+    _check_size(spec.config)
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
         _check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
@@ -35,6 +39,14 @@ def _check_nesting(value: Any, path: str, reason: Reason) -> None:
         if not layer:
             return
     raise BundleError(reason, f"{path}: nested deeper than {LEVELS} levels; make it flatter")
+
+
+def _check_size(config: Mapping[str, Any]) -> None:
+    size = len(json.dumps(config, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+    if size > CONFIG_BYTES:
+        problem = f"spec.config: is larger than {CONFIG_BYTES >> 10} KiB of JSON"
+        remedy = "put the values into a file of the content, and name it in valuesFiles"
+        raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
 
 
 def _items(value: Any) -> Iterable[Any]:

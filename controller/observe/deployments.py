@@ -1,11 +1,16 @@
 """BundleDeployments as they were seen last, those that this release cannot read among them.
 
+What is large is kept compressed: as Python objects small values take thirty times what they take in etcd, and whoever
+may write BundleDeployments may write many. What is asked for often reads an outline that is never large.
+
 Not here: what a change of one leads to (watches.py).
 """
 
 from __future__ import annotations
 
 import logging
+import marshal
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +21,13 @@ from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import Client
 from controller.kube.resources import DEPLOYMENTS
-from controller.kube.watch import Reflector
+from controller.kube.watch import Pace, Reflector
 
 log = logging.getLogger(__name__)
+LARGE_BYTES = 16 << 10
+"""Of a spec: more is kept compressed."""
+PAGE_ITEMS = 20
+"""BundleDeployments in one answer: all of it is in memory at the same time."""
 
 HealthCheck = Mapping[str, Any]
 """One of `spec.healthChecks` as it is written."""
@@ -26,14 +35,25 @@ HealthCheck = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDeployment:
-    """A BundleDeployment as it was seen last; `deployment` is None where this release cannot read it."""
+    """A BundleDeployment as it was seen last; `outline` is None where this release cannot read it."""
 
     name: str
     uid: str
     resource_version: str
-    deployment: BundleDeployment | None
+    outline: BundleDeployment | None
+    """All of it, or, where its spec is large, what is left without `config` and the parameters of sources."""
+    packed: bytes = b""
+    """The whole, where that is more than the outline."""
     checks: tuple[HealthCheck, ...] = ()
     namespace: str = ""
+
+    @property
+    def deployment(self) -> BundleDeployment | None:
+        """All of it, unpacked each time: hold it no longer than it is needed."""
+        if not self.packed:
+            return self.outline
+        # Our own bytes. JSON would not do: what is nested deeply can be read, but not written.
+        return BundleDeployment.model_validate(marshal.loads(zlib.decompress(self.packed)))  # noqa: S302
 
 
 class SeenDeployments:
@@ -52,16 +72,21 @@ class SeenDeployments:
     ) -> None:
         self._client = client
         self.reflector = Reflector[SeenDeployment](
-            client, DEPLOYMENTS.path(), project=see, on_change=changed, on_synced=synced
+            client,
+            DEPLOYMENTS.path(),
+            project=see,
+            on_change=changed,
+            on_synced=synced,
+            pace=Pace(page=PAGE_ITEMS),
         )
 
     def get(self, name: str) -> SeenDeployment | None:
         """Return a BundleDeployment; None if there is none."""
         return self.reflector.get(("", name))
 
-    def readable(self) -> list[BundleDeployment]:
-        """Return all that can be read, in no order."""
-        return [seen.deployment for seen in self.reflector.records() if seen.deployment]
+    def outlines(self) -> list[BundleDeployment]:
+        """Return the outlines of all that can be read, in no order."""
+        return [seen.outline for seen in self.reflector.records() if seen.outline]
 
     def names(self) -> set[str]:
         """Return the names of all, of unreadable ones, too."""
@@ -94,7 +119,7 @@ class SeenDeployments:
 
         Raises: ApiError.
         """
-        for manifest in self._client.list(DEPLOYMENTS.path()):
+        for manifest in self._client.list(DEPLOYMENTS.path(), limit=PAGE_ITEMS):
             self.learn(manifest)
 
 
@@ -102,21 +127,33 @@ def see(manifest: dict[str, Any]) -> SeenDeployment:
     """Return what is kept of a BundleDeployment as the API server sent it; logs why one cannot be read."""
     metadata = manifest["metadata"]
     try:
-        deployment = BundleDeployment.model_validate(manifest)
+        outline, packed = _outline(BundleDeployment.model_validate(manifest), manifest)
     except ValidationError as error:
         details = error.errors(include_input=False, include_url=False)
         log.warning(
             "BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": str(details[0])}
         )
-        deployment = None
-    checks = deployment.spec.health_checks if deployment else ()
+        outline, packed = None, b""
+    checks = outline.spec.health_checks if outline else ()
     return SeenDeployment(
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
-        deployment=deployment,
+        outline=outline,
+        packed=packed,
         checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
     )
+
+
+def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple[BundleDeployment, bytes]:
+    """Return what is kept of a BundleDeployment, and what it lacks, if it is large."""
+    if len(marshal.dumps(manifest["spec"])) <= LARGE_BYTES:
+        return deployment, b""
+    metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
+    packed = zlib.compress(marshal.dumps({**manifest, "metadata": metadata}), level=1)
+    sources = tuple(source.model_copy(update={"parameters": None}) for source in deployment.spec.sources)
+    spec = deployment.spec.model_copy(update={"config": {}, "sources": sources})
+    return deployment.model_copy(update={"spec": spec}), packed
 
 
 def asks_for_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
@@ -125,8 +162,8 @@ def asks_for_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> boo
 
 
 def _pass_inputs(seen: SeenDeployment) -> tuple[object, ...]:
-    if seen.deployment is None:
+    if seen.outline is None:
         return (seen.uid,)
-    metadata = seen.deployment.metadata
+    metadata = seen.outline.metadata
     orders = tuple(metadata.annotations.get(name) for name in names.ORDERS)
     return (seen.uid, metadata.generation, orders, tuple(metadata.finalizers), metadata.deletion_timestamp is None)

@@ -92,9 +92,14 @@ class Watches:
         seen = self._deployments.get(name)
         return seen.deployment if seen else None
 
-    def deployments(self) -> list[BundleDeployment]:
-        """Return all BundleDeployments that can be read, in no order."""
-        return self._deployments.readable()
+    def outline(self, name: str) -> BundleDeployment | None:
+        """Return the same, without `config` and parameters if it is large: for what is asked often."""
+        seen = self._deployments.get(name)
+        return seen.outline if seen else None
+
+    def outlines(self) -> list[BundleDeployment]:
+        """Return the outlines of all BundleDeployments that can be read, in no order."""
+        return self._deployments.outlines()
 
     def deployment_names(self) -> set[str]:
         """Return the names of all BundleDeployments, of unreadable ones, too."""
@@ -213,8 +218,8 @@ class Watches:
             self._listener.deployment_changed(name)
 
     def _deployment_changed(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
-        if new and new.deployment:
-            recorded = [GroupVersionKind.parse(text) for text in new.deployment.status.managed_kinds]
+        if new and new.outline:
+            recorded = [GroupVersionKind.parse(text) for text in new.outline.status.managed_kinds]
             with suppress(ApiError):  # of discovery: a pass asks again
                 self._kinds.prepare(new.name, recorded)  # later, passes say what is required
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))

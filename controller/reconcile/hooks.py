@@ -105,7 +105,7 @@ class Hooks:
             wish=context.spec_version,
             collision_protection=context.spec.collision_protection,
             install_namespace=make_install_namespace(revision),
-            proceed=lambda: event.is_of_teardown or context.is_same_spec(self._watches.deployment(name)),
+            proceed=lambda: event.is_of_teardown or context.is_same_spec(self._watches.outline(name)),
             memory=context.state.hooks,
         )
         return self._runner.run(revision, event, options)

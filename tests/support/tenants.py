@@ -55,10 +55,15 @@ class Tenants:
 
     def apply(self, who: tuple[str, ...], name: str, ref: str = "", **spec: Any) -> Deployed:
         """Apply a BundleDeployment as somebody."""
-        spec = {"format": "plain", "sources": [image(ref or self.push(name, config_map("settings")))], **spec}
-        manifest = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
-        self._kubectl("apply", *who, "-f", "-", input=json.dumps({**manifest, "spec": spec}))
+        manifest = self.manifest(name, ref or self.push(name, config_map("settings")), **spec)
+        self._kubectl("apply", *who, "-f", "-", input=manifest)
         return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)
+
+    def manifest(self, name: str, ref: str, **spec: Any) -> str:
+        """Return the JSON of a BundleDeployment."""
+        spec = {"format": "plain", "sources": [image(ref)], **spec}
+        about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+        return json.dumps({**about, "spec": spec})
 
     def push(self, name: str, *objects: Manifest) -> str:
         self.world.registry.push_image(f"tenants/{name}", "v1", [bundle_of(*objects)])

@@ -42,7 +42,7 @@ class Cluster:
 
 def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluster:
     """Make the queue, and the watches, not started, which have the dispatcher fill it."""
-    queue = _make_queue(settings, metrics, lambda name: watches.deployment(name))  # noqa: PLW0108 - made below
+    queue = _make_queue(settings, metrics, lambda name: watches.outline(name))  # noqa: PLW0108 - made below
     discovery, dispatcher = Discovery(client), Dispatcher(queue)
     watches = Watches(client, discovery, dispatcher)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")

@@ -34,7 +34,7 @@ def make_process_state(
         queue=cluster.queue.stats,
         workers=settings.workers,
         leading=leadership.elected.is_set,
-        deployments=cluster.watches.deployments,
+        deployments=cluster.watches.outlines,
         store_bytes=resources.store.bytes_used,
         preparations=building.preparations.counts,
         version=version("rukpak"),

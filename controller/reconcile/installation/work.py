@@ -138,6 +138,6 @@ class Planner:
             ledger=context.state.ledger,
             exists=self._watches.exists,
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
-            proceed=lambda: context.is_same_spec(self._watches.deployment(context.name)),
+            proceed=lambda: context.is_same_spec(self._watches.outline(context.name)),
             gate=self._hooks.before_install(context, revision, targets),
         )

@@ -53,5 +53,13 @@ def test_what_is_nested_too_deeply_is_refused_before_anything_works_on_it(levels
         check(spec(plugged))
 
 
+def test_a_config_that_is_too_large_is_refused_and_told_where_to_put_its_values() -> None:
+    problem = "InvalidConfig: spec.config: is larger than 256 KiB of JSON"
+    remedy = "put the values into a file of the content, and name it in valuesFiles"
+    with pytest.raises(BundleError, match=f"^{problem}; {remedy}$"):
+        check(spec(format="helm", config={"values": {"a": [{}] * 90_000}}))
+    check(spec(format="helm", config={"values": {"a": [{}] * 80_000}}))
+
+
 def test_what_can_be_served_is_not_refused() -> None:
     check(spec())

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
+import tracemalloc
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
 from api import names
+from api.v1alpha2.types import BundleDeployment
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.deployments import SeenDeployment, see
 from tests.support.deployments import manifest
 from tests.support.watching import DEPLOYMENTS, World
 
@@ -111,3 +115,64 @@ def test_who_has_objects_of_a_kind_that_cannot_be_looked_up_is_told_of_neverthel
     monkeypatch.setattr(world.cluster, "resource", resource)
     world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
     world.hear("deployment shop")
+
+
+LARGE: dict[str, Any] = {"values": {"a": [{}] * 100_000}}
+
+
+def seen(number: int, **spec: Any) -> SeenDeployment:
+    """See one as it comes from the API server: with objects of its own."""
+    return see(json.loads(json.dumps(manifest(f"shop-{number}", spec=spec))))
+
+
+FAT: list[tuple[str, dict[str, Any]]] = [
+    ("a config of many small values", {"config": LARGE}),
+    ("a config of many names", {"config": {"values": {f"name-{number}": 1 for number in range(30_000)}}}),
+    ("parameters of a plug-in", {"sources": [{"kind": "example.com/s3", "parameters": {"a": [{}] * 100_000}}]}),
+]
+
+
+@pytest.mark.parametrize(("_name", "spec"), FAT, ids=[name for name, _ in FAT])
+def test_the_heap_stays_small_for_large_specs(_name: str, spec: dict[str, Any]) -> None:
+    seen(0, **spec)
+    tracemalloc.start()
+    try:
+        kept = [seen(number, **spec) for number in range(3)]
+        resident, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 3
+    assert resident < 1 << 20
+
+
+def test_a_large_spec_is_whole_when_a_pass_asks_and_its_outline_has_all_that_is_small(world: World) -> None:
+    whole = manifest(spec={"config": LARGE, "paused": True}, status={"revision": "sha256:" + "b" * 64})
+    world.deployment(spec=whole["spec"], status=whole["status"])
+    world.start()
+    found, outline = world.watches.deployment("shop"), world.watches.outline("shop")
+    assert found is not None
+    assert outline is not None
+    expect = BundleDeployment.model_validate(whole)
+    assert (found.spec, found.status) == (expect.spec, expect.status)
+    assert found.metadata == outline.metadata
+    assert (outline.spec.paused, outline.spec.config, outline.status) == (True, {}, expect.status)
+    assert [source.kind for source in outline.spec.sources] == ["image"]
+    assert world.watches.outlines() == [outline]
+
+
+def test_what_is_small_is_kept_as_it_is() -> None:
+    small = see(manifest(spec={"config": {"values": {"a": 1}}}))
+    assert small.deployment is small.outline
+    assert small.outline is not None
+    assert small.outline.spec.config == {"values": {"a": 1}}
+
+
+def test_another_large_config_asks_for_a_pass(world: World) -> None:
+    world.deployment(spec={"config": LARGE})
+    world.start()
+    world.hear("deployment shop")
+    world.deployment(spec={"config": {"values": {"a": [{}] * 50_000}}}, metadata={"generation": 2})
+    world.hear("deployment shop")
+    found = world.watches.deployment("shop")
+    assert found is not None
+    assert len(found.spec.config["values"]["a"]) == 50_000

@@ -1,0 +1,48 @@
+"""A tenant who wants the controller's memory by the size of BundleDeployments alone: admission refuses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hack.control_plane.kubectl import KubectlError
+from tests.support.tenants import ANN, OWN, Tenants
+
+pytestmark = pytest.mark.timeout(300)
+TOO_LARGE: dict[str, tuple[dict[str, Any], str]] = {
+    "many small values": (
+        {"format": "helm", "config": {"values": {"a": [{}] * 100_000}}},
+        "spec.config: is larger than 256 KiB; put the values into a file of the content",
+    ),
+    "a long text": ({"format": "helm", "config": {"values": "a" * (300 << 10)}}, "spec.config: is larger than 256 KiB"),
+    "large parameters": (
+        {"sources": [{"kind": "example.com/s3", "parameters": {"a": [{}] * 10_000}}]},
+        "the parameters of a source are larger than 16 KiB",
+    ),
+}
+ADMITTED: dict[str, dict[str, Any]] = {
+    "many values": {"format": "helm", "config": {"values": {"a": [{}] * 60_000}}},
+    "many names": {"format": "helm", "config": {"values": {f"name-{number}": "value" for number in range(10_000)}}},
+    "a long text": {"format": "helm", "config": {"values": "a" * (240 << 10)}},
+    "no config": {},
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_is_too_large_is_refused(tenants: Tenants, name: str) -> None:
+    spec, message = TOO_LARGE[name]
+    with pytest.raises(KubectlError) as caught:
+        create(tenants, spec)
+    assert message in caught.value.stderr
+
+
+@pytest.mark.parametrize("name", ADMITTED)
+def test_what_is_large_is_admitted(tenants: Tenants, name: str) -> None:
+    create(tenants, ADMITTED[name])
+
+
+def create(tenants: Tenants, spec: dict[str, Any]) -> None:
+    """Have it judged, and stored nowhere; `apply` would need all of it in an annotation."""
+    manifest = tenants.manifest("large", "registry.example.com/large:v1", **OWN, paused=True, **spec)
+    tenants.world.cluster.kubectl("create", *ANN, "--dry-run=server", "-f", "-", input=manifest)
