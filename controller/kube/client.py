@@ -29,7 +29,7 @@ from controller.kube.encoding import (
 from controller.kube.errors import ApiError, Cause, ConfigurationError
 from controller.kube.fence import Fence
 from controller.kube.impersonation import User
-from controller.kube.replies import LineStream, Response, read_whole
+from controller.kube.replies import TOO_LARGE, LineStream, Response, read_whole
 from controller.kube.transport import Request, RequestHook, Timeout, Transport
 from controller.processes.supervision import Supervisor
 
@@ -43,6 +43,7 @@ __all__ = [
     "MERGE_PATCH",
     "METADATA",
     "METADATA_LIST",
+    "TOO_LARGE",
     "ApiError",
     "Cause",
     "Client",
@@ -133,15 +134,17 @@ class Client:
         timeout: Timeout = DEFAULT_TIMEOUT,
         user: User | None = None,
         if_none_match: str = "",
+        max_bytes: int | None = None,
     ) -> Response:
         """Send one request and read the whole reply.
 
         `path` has every segment quoted, as `Resource.path` does it. `body` is JSON, or bytes that go out as they are.
         `timeout` is seconds to connect, and seconds of silence. `user` is whom to act as, by default the one of
         `acting_as`, else of the configuration.
-        `if_none_match` is an ETag: if it still holds, the response has status 304 and no value.
+        `if_none_match` is an ETag: if it still holds, the response has status 304 and no value. Of a reply with more
+        than `max_bytes` no more is read.
 
-        Raises: ApiError; ValueError for a body that is no JSON.
+        Raises: ApiError, with reason TOO_LARGE for such a reply; ValueError for a body that is no JSON.
         """
         user = user or self._user
         headers = [("Accept", accept)]
@@ -159,7 +162,7 @@ class Client:
                 timeout=timeout,
             )
         )
-        return read_whole(reply)
+        return read_whole(reply, max_bytes)
 
     def stream(
         self,
@@ -229,10 +232,11 @@ class Client:
         field_selector: str = "",
         limit: int = PAGE_ITEMS,
         user: User | None = None,
+        max_bytes: int | None = None,
     ) -> Iterator[Page]:
         """Yield the pages of a collection. If the list expires on the way, a last page has all of it.
 
-        Raises: ApiError, also while iterating.
+        Raises: ApiError, also while iterating; with reason TOO_LARGE for a page of more than `max_bytes`.
         """
         accept = METADATA_LIST if metadata else JSON
         query = _selectors(label_selector, field_selector)
@@ -240,12 +244,15 @@ class Client:
         while True:
             paging: Query = [] if restarted else [("limit", limit), *([("continue", token)] if token else [])]
             try:
-                value = self.request("GET", path, query=[*query, *paging], accept=accept, user=user).value
+                reply = self.request(
+                    "GET", path, query=[*query, *paging], accept=accept, user=user, max_bytes=max_bytes
+                )
             except ApiError as error:
                 if error.status != HTTPStatus.GONE or not token or restarted:
                     raise
                 restarted = True
                 continue
+            value = reply.value
             about = value["metadata"]
             token = "" if restarted else about.get("continue") or ""
             yield Page(value.get("items") or [], about.get("resourceVersion", ""), bool(token), restarted)
@@ -253,13 +260,20 @@ class Client:
                 return
 
     def list_page(
-        self, path: str, *, metadata: bool = False, label_selector: str = "", limit: int = PAGE_ITEMS
+        self,
+        path: str,
+        *,
+        metadata: bool = False,
+        label_selector: str = "",
+        limit: int = PAGE_ITEMS,
+        max_bytes: int | None = None,
     ) -> tuple[Objects, bool]:
         """Return at most `limit` objects of a collection, and whether there are more.
 
-        Raises: ApiError.
+        Raises: ApiError, with reason TOO_LARGE if they take more than `max_bytes`.
         """
-        page = next(self.pages(path, metadata=metadata, label_selector=label_selector, limit=limit))
+        pages = self.pages(path, metadata=metadata, label_selector=label_selector, limit=limit, max_bytes=max_bytes)
+        page = next(pages)
         return page.items, page.more
 
     def apply(

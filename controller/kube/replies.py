@@ -20,6 +20,8 @@ from controller.kube.errors import ApiError, unanswered
 
 LINE_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 10
+TOO_LARGE = "TooLarge"
+"""Reason of an error for what is larger than its reader bears."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,16 @@ class Response:
     headers: Mapping[str, str]
 
 
-def read_whole(reply: urllib3.BaseHTTPResponse) -> Response:
+def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int | None = None) -> Response:
     """Read a reply to its end, and give its connection back.
 
-    Raises: ApiError.
+    Raises: ApiError, with reason TOO_LARGE for a reply of more than `max_bytes`, of which no more is read.
     """
     try:
-        data = reply.read()
+        data = reply.read(None if max_bytes is None else max_bytes + 1)
+        if max_bytes is not None and len(data) > max_bytes:
+            reply.close()  # the rest of it is not waited for
+            raise ApiError(0, TOO_LARGE, f"the answer is larger than {max_bytes} bytes")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         reply.close()
         raise unanswered(error) from error
@@ -109,7 +114,7 @@ class LineStream:
 
     def _check(self, line: bytearray) -> None:
         if len(line) > self._line_bytes:
-            raise ApiError(0, "TooLarge", f"an event is larger than {self._line_bytes} bytes")
+            raise ApiError(0, TOO_LARGE, f"an event is larger than {self._line_bytes} bytes")
 
     def close(self) -> None:
         """End the stream; returns at once. A reader that waits sees its end."""

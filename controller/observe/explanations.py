@@ -2,7 +2,8 @@
 
 Never on a reconcile worker, never about what is healthy, and rarely: about one object after 15 s in trouble, then every
 30 s, and less and less often while the answer stays the same; about one BundleDeployment a few at a time, since status
-names a few. Answers are judged by health/explain.py.
+names a few. What is read of an answer is bounded: whoever owns the pods decides how large they are. Answers are judged
+by health/explain.py.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
-from controller.kube.client import ApiError, Client
+from controller.kube.client import TOO_LARGE, ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
 from controller.observe.health import State, Verdict, explain, explain_namespace
 from controller.observe.records import ObjectKey, Record
@@ -29,6 +31,10 @@ AGAIN_SECONDS = 30.0
 SELDOM_SECONDS = 300.0
 FACTOR = 2.0
 PODS = 50
+FEW_PODS = 5
+"""Asked for where `PODS` are too large; the worst of these is named then."""
+ANSWER_BYTES = 2 << 20
+"""Of JSON, which may take thirty times as much memory: fifty pods have a tenth of it."""
 MOST = 10
 """Inquiries about the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
@@ -148,8 +154,17 @@ class Explainer:
         key = record.key
         if not record.pods:
             return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value)
-        pods, _ = self._client.list_page(_PODS.path(key.namespace), label_selector=record.pods, limit=PODS)
-        return explain(pods)
+        try:
+            return explain(self._list_pods(record, PODS))
+        except ApiError as error:
+            if error.reason != TOO_LARGE:
+                raise
+        return explain(self._list_pods(record, FEW_PODS))
+
+    def _list_pods(self, record: Record, limit: int) -> list[dict[str, Any]]:
+        path = _PODS.path(record.key.namespace)
+        pods, _ = self._client.list_page(path, label_selector=record.pods, limit=limit, max_bytes=ANSWER_BYTES)
+        return pods
 
 
 def may_explain(record: Record) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 from controller.observe.explanations import (
     AGAIN_SECONDS,
+    ANSWER_BYTES,
+    FEW_PODS,
     MOST,
     NOTHING,
     PODS,
@@ -205,3 +208,30 @@ def test_after_the_end_nothing_is_asked_and_a_pass_goes_on(world: World) -> None
     world.explainer.stop()
     assert world.explainer.explain("shop", [workload()]).known == {}
     assert not world.api.received
+
+
+def test_pods_that_are_too_large_are_given_up_in_little_memory_and_the_next_are_explained(world: World) -> None:
+    body = b'{"metadata":{},"items":[{"spec":{"tolerations":[' + b"{}," * (100 << 20 >> 2) + b"{}]}}]}"
+    world.api.faults = [Fault(200, {}, body), Fault(200, {}, body)]
+    tracemalloc.start()
+    try:
+        world.ask()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * ANSWER_BYTES
+    assert [request.query["limit"] for request in world.api.received] == [str(PODS), str(FEW_PODS)]
+    assert (world.answer(), world.woken) == ("", 0)
+    world.pod("ImagePullBackOff")
+    world.ask(workload("other"))
+    assert world.answer(workload("other")) == "Progressing ImagePullBackOff"
+
+
+def test_of_pods_that_are_too_large_together_a_few_are_explained(world: World) -> None:
+    status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}
+    for number in range(PODS):
+        spec: dict[str, Any] = {"tolerations": [{}] * (ANSWER_BYTES // 4 // 20)}
+        world.api.put(POD_PATH, f"web-{number}", spec=spec, status=status)
+    world.ask()
+    assert world.answer() == "Progressing ImagePullBackOff"
+    assert world.asked == 2
