@@ -103,7 +103,7 @@ class Reason(str, Enum):
     APPLYING = "Applying", Retry.NONE, "the wanted revision is being applied"
     NO_CONTENT = "NoContent", Retry.PERMANENT, "the content holds no manifests where the format looks for them", "put them where the message says, or correct format and destination"
     INVALID_BUNDLE = "InvalidBundle", Retry.PERMANENT, "a file of the bundle is not what the format demands", "correct the file and line that the message names"
-    INVALID_CONFIG = "InvalidConfig", Retry.PERMANENT, "spec.config is not what the format accepts", "correct the key that the message names"
+    INVALID_CONFIG = "InvalidConfig", Retry.PERMANENT, "spec.config is not what the format accepts, or the spec is not what this release reads", "correct the key that the message names"
     RENDER_FAILED = "RenderFailed", Retry.PERMANENT, "the format could not render the content", "correct the bundle or the config as the message says"
     RENDER_LIMIT_EXCEEDED = "RenderLimitExceeded", Retry.PERMANENT, "rendering took more time, memory or output than allowed", "make the bundle smaller, or raise the limit"
     QUARANTINED = "Quarantined", Retry.SLOW, "the controller died twice while it prepared the bundle, and tries no more until something has changed", "make the bundle smaller, or raise the controller's memory limit; then change the spec or the annotation"

@@ -13,6 +13,8 @@ from api.v1alpha2.fields import Api, Digest, Timestamp, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
 DISPLAY_LENGTH = 1024
+REASON_LENGTH = 1024
+NOT_READY_LENGTH = 4096
 NAME_LENGTH = 253
 NOT_READY_ITEMS = 10
 WARNING_ITEMS = 20
@@ -115,9 +117,9 @@ class NotReady(Api):
     """Namespace of the object; empty if its kind has none."""
     name: Annotated[str, Field(max_length=NAME_LENGTH)]
     """Name of the object."""
-    reason: Annotated[str, Field(max_length=1024)]
+    reason: Annotated[str, Field(max_length=REASON_LENGTH)]
     """Why it is not healthy, in one word."""
-    message: Annotated[str, Field(max_length=4096)] = ""
+    message: Annotated[str, Field(max_length=NOT_READY_LENGTH)] = ""
     """Why it is not healthy, in one line."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from api.v1alpha2.fields import (
     QUALIFIED_NAME,
@@ -188,3 +188,15 @@ class BundleDeployment(Api):
     """What to install, and how to treat it."""
     status: Status = Status()
     """What the controller says about it; written by the controller alone."""
+    _problem: str = PrivateAttr("")
+
+    @property
+    def problem(self) -> str:
+        """What of the spec cannot be read, and why; empty if all of it can. See reading.py."""
+        return self._problem
+
+    def with_problem(self, problem: str) -> BundleDeployment:
+        """Return the same, of whose spec something cannot be read."""
+        made = self.model_copy()
+        made._problem = problem  # noqa: SLF001 - its own class
+        return made

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from api.errors import BundleError
-from controller.cli.command import FAILED, MISUSE, MisuseError
+from controller.cli.command import FAILED, MISUSE, MisuseError, tell
 from controller.kube.errors import ApiError, ConfigurationError
 
 INTERRUPTED = 130
@@ -57,13 +57,14 @@ def _carry_out(verb: str, arguments: Sequence[str]) -> int:
         status = VERBS[verb][0](arguments)
         sys.stdout.flush()
     except BundleError as error:
-        print(*(f"{error.reason.value}: {line}" for line in error.message.splitlines()), sep="\n", file=sys.stderr)
+        for line in error.message.splitlines():
+            tell(f"{error.reason.value}: {line}")
         return FAILED
     except (ApiError, ConfigurationError) as error:
-        print(f"rukpak {verb}: {error}", file=sys.stderr)
+        tell(f"rukpak {verb}: {error}")
         return FAILED
     except MisuseError as error:
-        print(f"rukpak {verb}: {error}", file=sys.stderr)
+        tell(f"rukpak {verb}: {error}")
         return MISUSE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end

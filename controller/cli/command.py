@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from controller.content.limits import visible
 from controller.options import add_options
 
 if TYPE_CHECKING:
@@ -67,4 +68,4 @@ def read_file(name: str) -> bytes:
 
 def tell(line: str) -> None:
     """Say something that is no result."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)

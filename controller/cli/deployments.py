@@ -10,9 +10,10 @@ from http import HTTPStatus
 from typing import Any
 
 from api import names
+from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, add_cluster_options, add_output, connect, make_parser, tell
-from controller.cli.output import list_of, name_of, to_json, to_yaml
+from controller.cli.output import list_of, name_of, one_line, to_json, to_yaml
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS
@@ -166,7 +167,7 @@ def wait(deployments: Deployments, value: Manifest, awaits: Changed, seconds: fl
     """
     name, line = value["metadata"]["name"], ProgressLine()
     deadline = time.monotonic() + seconds
-    while awaited := awaits(BundleDeployment.model_validate(value)):
+    while awaited := _awaited(value, awaits):
         if time.monotonic() >= deadline:
             line.end()
             tell(f"{name}: not in time: {awaited}")
@@ -176,6 +177,11 @@ def wait(deployments: Deployments, value: Manifest, awaits: Changed, seconds: fl
         value = deployments.get(name) or value
     line.end()
     return value, True
+
+
+def _awaited(value: Manifest, awaits: Changed) -> str:
+    deployment, problem = try_to_read(value)
+    return f"cannot be read: {problem}" if deployment is None else awaits(deployment)
 
 
 class ProgressLine:
@@ -190,7 +196,7 @@ class ProgressLine:
             return
         self._last = text
         if sys.stderr.isatty():
-            print(f"{_CLEAR}{text[:120]}", end="", file=sys.stderr, flush=True)
+            print(f"{_CLEAR}{one_line(text)[:120]}", end="", file=sys.stderr, flush=True)
         else:
             tell(text)
 

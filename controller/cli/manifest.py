@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import describe
 from api.v1alpha2.schema import open_api_schema
 from api.v1alpha2.types import BundleDeployment
 from controller.formats.yaml.manifests import read_documents
@@ -37,7 +38,7 @@ def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployme
     try:
         deployment = BundleDeployment.model_validate(value)
     except ValidationError as error:
-        problems += [_describe(each) for each in error.errors(include_url=False, include_input=False)]
+        problems += [describe(each) for each in error.errors(include_url=False, include_input=False)]
     if problems:
         raise _invalid("\n".join(f"{file}: {problem}" for problem in problems))
     return deployment
@@ -49,12 +50,6 @@ def _is_one(value: Any) -> bool:
 
 def _invalid(message: str) -> BundleError:
     return BundleError(Reason.INVALID_CONFIG, message)
-
-
-def _describe(problem: Mapping[str, Any]) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    return f"{path}: {message[:1].lower()}{message[1:]}"
 
 
 def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from controller.content.limits import visible
+
 # Words, paths and versions with a letter in front: no number, date or sign of YAML begins like that.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 _RESERVED = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -60,9 +62,14 @@ def name_of(manifest: Mapping[str, Any]) -> str:
     return f"{kind}.{group}/{manifest['metadata']['name']}" if slash else f"{kind}/{manifest['metadata']['name']}"
 
 
+def one_line(text: str) -> str:
+    """Return a text from outside as a terminal may have it: on one line, its control characters written out."""
+    return visible(text.replace("\n", " "))
+
+
 def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as kubectl writes it: the last column is as wide as it likes."""
-    lines = [heading, *rows]
+    lines = [[one_line(cell) for cell in line] for line in (heading, *rows)]
     widths = [max(len(line[column]) for line in lines) + 3 for column in range(len(heading) - 1)]
     padded = ("".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines)
     return "".join(f"{line.rstrip()}\n" for line in padded)

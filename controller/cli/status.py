@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Condition
 from controller.cli.command import FAILED, add_cluster_options, add_output, connect, make_parser, tell
 from controller.cli.deployments import Deployments, Manifest, add_timeout, show, wait
-from controller.cli.output import to_table
+from controller.cli.output import one_line, to_table
 from controller.cli.pause import awaits_ready
 
 _HEADING = ("NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "DRIFTED", "AGE", "MESSAGE")
@@ -44,11 +45,25 @@ def main(arguments: Sequence[str]) -> int:
 def _form(values: Sequence[Manifest], output: str, *, described: bool) -> str:
     if output:
         return show(values, output)
-    deployments = [BundleDeployment.model_validate(value) for value in values]
     if described:
-        return "\n".join("".join(f"{line}\n" for line in describe(deployment)) for deployment in deployments)
+        return "\n".join("".join(f"{one_line(line)}\n" for line in _describe(value)) for value in values)
     now = datetime.now(UTC)
-    return to_table(_HEADING, (row(deployment, now) for deployment in deployments)) if deployments else ""
+    return to_table(_HEADING, (_row(value, now) for value in values)) if values else ""
+
+
+def _row(value: Manifest, now: datetime) -> tuple[str, ...]:
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return (value["metadata"]["name"], "", "", "Unknown", "", "", "", "", f"cannot be read: {problem}")
+    return row(deployment, now)
+
+
+def _describe(value: Manifest) -> Iterator[str]:
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        yield f"{value['metadata']['name']}: cannot be read: {problem}"
+        return
+    yield from describe(deployment)
 
 
 def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
@@ -64,7 +79,7 @@ def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
         status.display.objects,
         str(status.objects.drifted),
         _age((now - created).total_seconds()) if created else "",
-        ready.message if ready else "",
+        f"cannot be read: {deployment.problem}" if deployment.problem else ready.message if ready else "",
     )
 
 
@@ -72,6 +87,8 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     """Yield the lines about one."""
     status, ready = deployment.status, deployment.status.condition("Ready")
     yield f"{deployment.metadata.name}: {_verdict(ready)}"
+    if deployment.problem:
+        yield f"Spec:      cannot be read: {deployment.problem}"
     yield from _revisions(deployment)
     yield from _section("Sources", ("DESTINATION", "KIND", "RESOLVED", "DIGEST"), _sources(deployment))
     yield f"Objects:   {status.display.objects or '0/0'} healthy, {_counts(deployment)}"

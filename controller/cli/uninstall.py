@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 from api import names
+from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.schema import crd
-from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, add_cluster_options, connect, make_parser, tell
-from controller.cli.deployments import POLL_SECONDS, Deployments, NoApiError, ProgressLine, add_timeout
+from controller.cli.deployments import POLL_SECONDS, Deployments, Manifest, NoApiError, ProgressLine, add_timeout
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
@@ -84,9 +84,9 @@ def _end_all(client: Client, options: argparse.Namespace) -> str:
     """Carry all BundleDeployments to their end; returns what is left when the time is over."""
     deployments = Deployments(client)
     try:
-        found = _read(deployments)
-        for deployment in found:
-            _ask_to_go(deployments, deployment, keep=not options.delete)
+        found = deployments.all()
+        for value in found:
+            _ask_to_go(deployments, value, keep=not options.delete)
         if not found:
             return ""
         with _controller(options):
@@ -98,7 +98,7 @@ def _end_all(client: Client, options: argparse.Namespace) -> str:
 def _wait(deployments: Deployments, seconds: float) -> str:
     line, deadline = ProgressLine(), time.monotonic() + seconds
     try:
-        while left := _read(deployments):
+        while left := deployments.all():
             text = f"{len(left)} BundleDeployments are left; {_describe(left[0])}"
             if time.monotonic() >= deadline:
                 return text
@@ -109,13 +109,13 @@ def _wait(deployments: Deployments, seconds: float) -> str:
     return ""
 
 
-def _read(deployments: Deployments) -> list[BundleDeployment]:
-    return [BundleDeployment.model_validate(value) for value in deployments.all()]
-
-
-def _describe(deployment: BundleDeployment) -> str:
+def _describe(value: Manifest) -> str:
+    name = value["metadata"]["name"]
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return f"{name}: cannot be read: {problem}"
     ready = deployment.status.condition("Ready")
-    return f"{deployment.metadata.name}: {ready.message if ready else 'waits for a controller'}"
+    return f"{name}: {ready.message if ready else 'waits for a controller'}"
 
 
 @contextmanager
@@ -141,9 +141,9 @@ def _controller(options: argparse.Namespace) -> Iterator[None]:
             runner.join(STOP_SECONDS)
 
 
-def _ask_to_go(deployments: Deployments, deployment: BundleDeployment, *, keep: bool) -> None:
-    name = deployment.metadata.name
-    if keep and deployment.spec.deletion_policy != "Orphan":
+def _ask_to_go(deployments: Deployments, value: Manifest, *, keep: bool) -> None:
+    name = value["metadata"]["name"]
+    if keep and value["spec"].get("deletionPolicy") != "Orphan":
         deployments.change(name, {"spec": {"deletionPolicy": "Orphan"}})
     deployments.delete(name)
     print(f"bundledeployment.{names.GROUP}/{name} deleted", flush=True)

@@ -19,6 +19,9 @@ from api.v1alpha2.conditions import Reason
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 _NAME_BYTES = 255  # NAME_MAX of every file system that a store may stand on
+# C0 but tab and line feed, DEL and C1, separators, what turns the direction of writing, and halves of characters.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,120}")
 _SHOWN = 120  # characters of a name in a message
 
 
@@ -34,6 +37,16 @@ def quote(name: str) -> str:
     """Return a name from outside in double quotes, on one line and of bearable length."""
     text = name if len(name) <= _SHOWN else name[:_SHOWN] + "…"
     return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are written out: none of them reaches a terminal. Line breaks stay."""
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def name_key(path: str, key: str) -> str:
+    """Return the path of a key from outside: foo.bar, or foo["…"] where it is no plain word."""
+    return f"{path}.{key}" if _PLAIN_KEY.fullmatch(key) else f"{path}[{quote(key)}]"
 
 
 def describe_bytes(count: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import ContentTree, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
+from controller.content.limits import name_key, quote
 from controller.formats.budget import TextBudget
 from controller.formats.objects import as_mapping, collect_objects
 from controller.formats.recognition import (
@@ -46,7 +46,8 @@ class PlainFormat:
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return an error for each key of `spec.config`."""
         return [
-            f'spec.config.{key}: unknown key; the format "plain" takes no config, remove it' for key in sorted(config)
+            f'{name_key("spec.config", key)}: unknown key; the format "plain" takes no config, remove it'
+            for key in sorted(config)
         ]
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Literal
 
+from controller.content.limits import visible
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
@@ -145,7 +146,7 @@ class EventRecorder:
             "type": note.type,
             "reason": note.reason,
             "action": note.action,
-            "note": note.text[:NOTE_CHARACTERS],
+            "note": visible(note.text)[:NOTE_CHARACTERS],
             "regarding": {
                 "apiVersion": regarding.api_version,
                 "kind": regarding.kind,

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from api import names
+from api.v1alpha2.reading import read, try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import Client
 from controller.kube.resources import DEPLOYMENTS
@@ -35,7 +34,7 @@ HealthCheck = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDeployment:
-    """A BundleDeployment as it was seen last; `outline` is None where this release cannot read it."""
+    """A BundleDeployment as it was seen last; `outline` is None where not only a part of its spec is unreadable."""
 
     name: str
     uid: str
@@ -53,7 +52,7 @@ class SeenDeployment:
         if not self.packed:
             return self.outline
         # Our own bytes. JSON would not do: what is nested deeply can be read, but not written.
-        return BundleDeployment.model_validate(marshal.loads(zlib.decompress(self.packed)))  # noqa: S302
+        return read(marshal.loads(zlib.decompress(self.packed)))  # noqa: S302
 
 
 class SeenDeployments:
@@ -126,14 +125,10 @@ class SeenDeployments:
 def see(manifest: dict[str, Any]) -> SeenDeployment:
     """Return what is kept of a BundleDeployment as the API server sent it; logs why one cannot be read."""
     metadata = manifest["metadata"]
-    try:
-        outline, packed = _outline(BundleDeployment.model_validate(manifest), manifest)
-    except ValidationError as error:
-        details = error.errors(include_input=False, include_url=False)
-        log.warning(
-            "BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": str(details[0])}
-        )
-        outline, packed = None, b""
+    deployment, problem = try_to_read(manifest)
+    if problem:
+        log.warning("BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": problem})
+    outline, packed = _outline(deployment, manifest) if deployment else (None, b"")
     checks = outline.spec.health_checks if outline else ()
     return SeenDeployment(
         name=metadata["name"],

@@ -83,6 +83,8 @@ class Reconciler:
     def _advance(self, context: Context) -> Requeue:
         """Find, plan, apply, report, and write status."""
         steps = self._steps
+        if context.deployment.problem:
+            return steps.reporter.refuse_spec(context)
         if self._watches.need(context.name, context.recorded_kinds):  # nothing is said until they are known
             return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
         try:

@@ -12,7 +12,7 @@ from controller.kube.client import ApiError
 from controller.reconcile.context import Context
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
-from controller.status.report import UNKNOWN_SECONDS, Report, Requeue
+from controller.status.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.status.summary import summarize
 from controller.status.writer import Publisher
 
@@ -49,12 +49,23 @@ class Reporter:
         if error.transient or error.status in _OVERTAKEN:
             raise error
         reason = Reason.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else Reason.API_UNAVAILABLE
-        failure = BundleError(reason, f"the controller cannot read or write its own state: {error}")
+        self._fail(context, BundleError(reason, f"the controller cannot read or write its own state: {error}"))
+        return Requeue(after=error.retry_after, failed=True, cause="the API server refuses the controller")
+
+    def refuse_spec(self, context: Context) -> Requeue:
+        """Say what of a spec cannot be read; what is installed stays as it is until the spec is another.
+
+        Raises: ApiError.
+        """
+        problem = f"{context.deployment.problem}; correct it, or install a release of RukPak that reads it"
+        self._fail(context, BundleError(Reason.INVALID_CONFIG, problem))
+        return NEVER
+
+    def _fail(self, context: Context, failure: BundleError) -> None:
         status = context.status
         self.publish(
             context, Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)
         )
-        return Requeue(after=error.retry_after, failed=True, cause="the API server refuses the controller")
 
     def forget(self, name: str) -> None:
         """Watch nothing for a BundleDeployment that is gone."""

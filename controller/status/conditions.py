@@ -14,6 +14,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
 from api.v1alpha2.types import BundleDeployment, Condition
+from controller.content.limits import visible
 from controller.status.report import Deletion, Report
 from controller.status.texts import list_some, short
 
@@ -222,7 +223,7 @@ def _condition(finding: Finding, last: Condition | None, generation: int, now: d
         type=finding.type.value,
         status=finding.status,
         reason=finding.reason.value,
-        message=" ".join(finding.message.split())[:CONDITION_MESSAGE_LENGTH],
+        message=visible(" ".join(finding.message.split()))[:CONDITION_MESSAGE_LENGTH],
         observed_generation=generation,
         last_transition_time=now if changed or last is None else last.last_transition_time,
     )

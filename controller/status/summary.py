@@ -9,8 +9,17 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 
-from api.v1alpha2.status import DISPLAY_LENGTH, NAME_LENGTH, NOT_READY_ITEMS, WARNING_ITEMS, WARNING_LENGTH
+from api.v1alpha2.status import (
+    DISPLAY_LENGTH,
+    NAME_LENGTH,
+    NOT_READY_ITEMS,
+    NOT_READY_LENGTH,
+    REASON_LENGTH,
+    WARNING_ITEMS,
+    WARNING_LENGTH,
+)
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, SourcePin, Status
+from controller.content.limits import visible
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health import Health
 from controller.observe.records import ObjectKey
@@ -87,12 +96,12 @@ def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple
             kind=key.kind,
             namespace=key.namespace,
             name=key.name[:NAME_LENGTH],  # that of an object which the API server refuses may be longer
-            reason=reason,
-            message=message,
+            reason=visible(reason)[:REASON_LENGTH],
+            message=visible(message)[:NOT_READY_LENGTH],
         )
 
     return tuple(item(key, verdict.reason, verdict.message) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
 
 
 def _warnings(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(text[:WARNING_LENGTH] for text in islice(texts, WARNING_ITEMS))
+    return tuple(visible(text)[:WARNING_LENGTH] for text in islice(texts, WARNING_ITEMS))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from api import names
+from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment, Status, dump
 from controller.apply.ownership import API_VERSION
 from controller.kube.client import Client
@@ -39,7 +40,7 @@ class Publisher:
         reply = self._client.merge_patch(path, body, manager=names.STATUS_MANAGER).value
         self._watches.learn_deployment(reply)
         self.say(deployment, notes(deployment.status, status))
-        return deployment.model_copy(update={"status": BundleDeployment.model_validate(reply).status})
+        return deployment.model_copy(update={"status": read(reply).status})
 
     def say(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
         """Say something in Events, soon."""
@@ -71,7 +72,7 @@ class Publisher:
             self._watches.learn_deployment(reply)
         else:
             self._watches.forget_deployment(deployment.metadata.name, deployment.metadata.uid)
-        return BundleDeployment.model_validate(reply)
+        return read(reply)
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from api import names
 from api.plugins import Capabilities
+from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import Client, Page, Response, User
 from controller.kube.discovery import Discovery
@@ -308,7 +309,7 @@ class FakeWatches:
 
     def deployment(self, name: str) -> BundleDeployment | None:
         value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
-        return BundleDeployment.model_validate(value) if value else None
+        return read(value) if value else None
 
     def deployment_names(self) -> set[str]:
         return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.plugins import Limits
-from controller.content.limits import Rejection, check_path
+from controller.content.limits import Rejection, check_path, name_key
 from controller.formats.helm.values import read_values
 from controller.formats.objects import describe_type
 
@@ -70,7 +70,7 @@ def _problems_of(key: str, value: Any) -> Iterator[str]:
     check = _CHECKS.get(key)
     if check is None:
         known = ", ".join(sorted(_CHECKS))
-        yield f'{_PATH}.{key}: unknown key; the format "helm" takes {known}'
+        yield f'{name_key(_PATH, key)}: unknown key; the format "helm" takes {known}'
     elif value is not None:
         yield from (f"{_PATH}.{key}{problem}" for problem in check(value))
 

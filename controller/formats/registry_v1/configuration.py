@@ -14,6 +14,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
 from controller.formats.registry_v1.certificates import PROVIDERS
 from controller.formats.registry_v1.deployment_config import SECTION, DeploymentConfig, read_deployment_config
 from controller.formats.registry_v1.deployment_config_schema import find_errors, wrong_type
@@ -89,7 +90,7 @@ def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: st
         errors.append(f'fields "{_ONE}" and "{_SEVERAL}" exclude each other')
     for key in sorted(checks.keys() & config.keys()):
         errors += checks[key](config[key])
-    return [*errors, *(f'unknown field "{key}"' for key in sorted(config.keys() - checks.keys()))]
+    return [*errors, *(f"unknown field {quote(key)}" for key in sorted(config.keys() - checks.keys()))]
 
 
 class _OneNamespace:

@@ -221,3 +221,56 @@ def test_the_definition_is_the_one_of_config(form: str, capsys: pytest.CaptureFi
     assert main(["crd", "-o", form]) == 0
     (document,) = read_documents(capsys.readouterr().out.encode(), "crd")
     assert document.value == json.loads(json.dumps(crd()))
+
+
+# one that cannot be read
+
+BAD_URL = {"sources": [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:9/a"}}]}
+
+
+@pytest.fixture
+def odd(cluster: FakeCluster) -> FakeCluster:
+    """The same cluster with one whose spec, and one whose status cannot be read."""
+    cluster.put(manifest("odd", spec=BAD_URL))
+    cluster.put(manifest("odder", status={"managedKinds": 3}))
+    return cluster
+
+
+def test_one_that_cannot_be_read_is_listed_with_the_others(
+    odd: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [odd.objects[DEPLOYMENTS.path(name=name)] for name in ("odd", "odder", "shop")]
+    monkeypatch.setattr(deployments.Deployments, "all", lambda _self: found)
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "odd", "odder", "shop"]
+    assert "cannot be read: spec.sources[0].http.url: " in lines[1]
+    assert "cannot be read: status.managedKinds: " in lines[2]
+
+
+@pytest.mark.parametrize("name", ["odd", "odder"])
+def test_one_that_cannot_be_read_is_described(name: str, odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", name]) == 0
+    assert "cannot be read: s" in capsys.readouterr().out
+
+
+def test_one_that_cannot_be_read_is_waited_for_in_vain(odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pause", "odder", "--wait", "--timeout=1ms"]) == 1
+    assert "odder: not in time: cannot be read: status.managedKinds: " in capsys.readouterr().err
+
+
+# control characters
+
+HOSTILE = "\x1b[2J\x1b]0;pwn\x07 \u009b31m \u202egpj\nshop True"
+WRITTEN_OUT = "\\u001b[2J\\u001b]0;pwn\\u0007 \\u009b31m \\u202egpj shop True"
+
+
+@pytest.mark.parametrize("words", [["status", "shop"], ["status", "shop", "--wait", "--timeout=1ms"]], ids=str)
+def test_no_control_character_reaches_the_terminal(
+    words: list[str], cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(manifest(status={"conditions": [condition("Ready", "False", "InvalidConfig", HOSTILE)]}))
+    main(words)
+    out, err = capsys.readouterr()
+    assert WRITTEN_OUT in out
+    assert not set("\x1b\x07\u009b\u202e") & set(out + err)

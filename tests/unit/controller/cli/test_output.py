@@ -72,3 +72,8 @@ def test_columns_of_a_table_are_as_wide_as_their_widest_cell() -> None:
     assert (
         to_table(("A", "B", "C"), [("long", "", "x y"), ("s", "b", "")]) == "A      B   C\nlong       x y\ns      b\n"
     )
+
+
+def test_a_cell_is_on_one_line_and_its_control_characters_are_written_out() -> None:
+    table = to_table(("NAME", "MESSAGE"), [("a\x1b[2J", "b\nc\u202ed\x7f")])
+    assert table.splitlines()[1] == "a\\u001b[2J   b c\\u202ed\\u007f"

@@ -326,3 +326,9 @@ def test_config_takes_no_keys() -> None:
 
 def test_the_namespace_is_the_one_that_kubectl_takes(tmp_path: Path) -> None:
     assert FORMAT.suggest_namespace(ContentTree(root=tmp_path, destinations=("",)), {}) == "default"
+
+
+def test_a_key_that_is_no_word_is_quoted() -> None:
+    assert FORMAT.validate({"\x1b[2J": 1}) == [
+        'spec.config["\\u001b[2J"]: unknown key; the format "plain" takes no config, remove it'
+    ]

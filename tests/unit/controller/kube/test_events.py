@@ -87,3 +87,8 @@ def test_missing_rights_are_told_once(api: FakeApi, recorder: EventRecorder, cap
     say(recorder, api)
     recorder.stop(5)
     assert [each.levelno for each in caplog.records if each.message == "Event not sent"] == [logging.WARNING]
+
+
+def test_control_characters_are_written_out(api: FakeApi, recorder: EventRecorder) -> None:
+    say(recorder, api, Note(type="Warning", reason="Failed", action="Reconcile", text="a\x1b[2J\u202eb"))
+    assert json.loads(api.received[0].body)["note"] == "a\\u001b[2J\\u202eb"

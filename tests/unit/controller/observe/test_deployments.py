@@ -31,7 +31,7 @@ CHANGES = [
     ),
     Change("so does a finalizer", {"metadata": {"finalizers": ["orphan"]}}, told=True),
     Change("so does a deletion", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, told=True),
-    Change("so does what cannot be read any more", {"spec": {"format": 3}}, told=True),
+    Change("so does what cannot be read any more", {"status": {"managedKinds": 3}}, told=True),
     Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, told=False),
     Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, told=False),
     Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, told=False),
@@ -67,13 +67,18 @@ def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
 
 def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
     world.deployment("odd", spec={"sources": "none"})
+    world.deployment("odder", status={"managedKinds": "none"})
     world.deployment("good")
     world.start()
-    assert world.watches.deployment("odd") is None
-    assert world.watches.deployment("good") is not None
-    assert world.watches.deployment_names() == {"odd", "good"}
-    assert world.watches.exists("odd", "uid-odd")
-    assert not world.watches.exists("odd", "another")
+    odd, good = world.watches.deployment("odd"), world.watches.deployment("good")
+    assert odd is not None
+    assert odd.problem.startswith("spec.sources: ")
+    assert good is not None
+    assert not good.problem
+    assert world.watches.deployment("odder") is None
+    assert world.watches.deployment_names() == {"odd", "odder", "good"}
+    assert world.watches.exists("odder", "uid-odder")
+    assert not world.watches.exists("odder", "another")
 
 
 def test_the_kinds_that_status_records_are_watched_from_the_start(world: World) -> None:

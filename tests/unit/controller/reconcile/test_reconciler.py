@@ -1548,3 +1548,35 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     world.seconds += RIGHTS_SECONDS
     world.settle()
     assert (world.grants.lacking, world.conditions) == (set(), READY)
+
+
+# a spec that cannot be read
+
+UNREADABLE = [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:9/a"}}]
+
+
+def test_a_new_spec_that_cannot_be_read_is_told_in_status(world: World) -> None:
+    world.wish("v1", sources=UNREADABLE)
+    world.settle()
+    assert world.conditions["Ready"] == "False InvalidConfig"
+    assert "spec.sources[0].http.url: " in world.message("Ready")
+    assert world.shelf.calls == []
+
+
+def test_what_is_installed_stays_while_the_spec_cannot_be_read_and_is_not_called_ready(world: World) -> None:
+    installed(world)
+    world.wish("v1", sources=UNREADABLE)
+    assert world.reconcile() == NEVER
+    assert world.conditions["Ready"] == "False InvalidConfig"
+    assert {A, OLD} <= world.cluster.objects.keys()
+    installed(world)
+    assert world.conditions == READY
+
+
+def test_the_deletion_of_one_that_cannot_be_read_goes_on(world: World) -> None:
+    installed(world)
+    world.wish("v1", sources=UNREADABLE)
+    world.settle()
+    world.delete()
+    world.settle()
+    assert not {A, OLD, PATH} & world.cluster.objects.keys()

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Status, dump
 from controller.observe.health import State, Verdict
 from controller.status.report import Report
@@ -123,3 +125,14 @@ def test_warnings_of_the_last_apply_stay_until_something_is_sent_again() -> None
 def test_an_unchanged_pass_changes_nothing() -> None:
     first = after(DONE, deployment(), NOW)
     assert dump(after(DONE, first, LATER).status) == dump(first.status)
+
+
+def test_control_characters_of_others_are_written_out_in_all_that_is_said() -> None:
+    hostile = "a\x1b[2J\u202eb\x7f"
+    failure = BundleError(Reason.INVALID_CONFIG, hostile)
+    found = progress((KEY, Verdict(State.FAILED, hostile, hostile)))
+    made = summarize(deployment(), replace(DONE, failure=failure, progress=found, warnings=(hostile,)), NOW)
+    texts = [*(each.message for each in made.conditions), *made.warnings]
+    texts += [text for each in made.not_ready for text in (each.reason, each.message)]
+    assert texts.count("a\\u001b[2J\\u202eb\\u007f") >= 4
+    assert not set("\x1b\u202e\x7f") & set("".join(texts))

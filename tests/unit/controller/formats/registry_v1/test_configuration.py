@@ -139,6 +139,7 @@ class Message(NamedTuple):
 
 PATTERN = 'field "watchNamespace" must match pattern "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"'
 MESSAGES = [
+    Message("a key that is no word", {**ONE, "\x1b[2J": 1}, 'unknown field "\\u001b[2J"'),
     Message("an unknown key", {**ONE, "foo": 1}, 'unknown field "foo"'),
     Message("an unknown key of deploymentConfig", {**ONE, "deploymentConfig": {"foo": 1}}, 'unknown field "foo"'),
     Message("the selector that OLM v0 had", {"deploymentConfig": {"selector": {}}}, 'unknown field "selector"', "A"),
