@@ -167,99 +167,61 @@ def accepted(reply: Reply) -> bool:
     return reply.status == 201
 
 
+# fmt: off
 CORRECTED = [
     Row("a uid", make("ConfigMap", metadata={"uid": "u"}), lambda reply: reply.status == 409),
-    Row(
-        "managedFields",
-        make("ConfigMap", metadata={"managedFields": [{"manager": "x"}]}),
-        lambda reply: reply.status == 400,
-    ),
-    Row(
-        "generateName",
-        make("ConfigMap", metadata={"generateName": "a-"}),
-        lambda reply: reply.claims("f:metadata", "f:generateName"),
-    ),
-    Row(
-        "an ownerReference to nothing",
-        make(
-            "ConfigMap", metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "x", "uid": "u"}]}
-        ),
-        lambda reply: reply.claims("f:metadata", "f:ownerReferences"),
-    ),
-    Row(
-        "last-applied-configuration",
-        make("ConfigMap", metadata={"annotations": {LAST_APPLIED: "{}"}}),
-        lambda reply: LAST_APPLIED in reply.metadata["annotations"],
-    ),
+    Row("managedFields", make("ConfigMap", metadata={"managedFields": [{"manager": "x"}]}),
+         lambda reply: reply.status == 400),
+    Row("generateName", make("ConfigMap", metadata={"generateName": "a-"}),
+         lambda reply: reply.claims("f:metadata", "f:generateName")),
+    Row("an ownerReference to nothing",
+         make("ConfigMap", metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "x",
+         "uid": "u"}]}), lambda reply: reply.claims("f:metadata", "f:ownerReferences")),
+    Row("last-applied-configuration", make("ConfigMap", metadata={"annotations": {LAST_APPLIED: "{}"}}),
+         lambda reply: LAST_APPLIED in reply.metadata["annotations"]),
     Row("status where the kind has none", make("ConfigMap", status={}), lambda reply: reply.status == 500),
     Row("a null in a ConfigMap", make("ConfigMap", data={"a": None}), lambda reply: reply.stored["data"] == {"a": ""}),
     Row("a null in a Secret", make("Secret", data={"a": None}), lambda reply: reply.stored["data"] == {"a": ""}),
-    Row(
-        "a null label",
-        make("ConfigMap", metadata={"labels": {"a": None}}),
-        lambda reply: reply.claims("f:metadata", "f:labels", "f:a"),
-    ),
+    Row("a null label", make("ConfigMap", metadata={"labels": {"a": None}}),
+         lambda reply: reply.claims("f:metadata", "f:labels", "f:a")),
     Row("a null field", make("ConfigMap", immutable=None), lambda reply: reply.claims("f:immutable")),
-    Row(
-        "stringData",
-        make("Secret", stringData={"a": "b"}),
-        lambda reply: reply.claims("f:stringData") and not reply.claims("f:data"),
-    ),
-    Row(
-        "rules of an aggregated ClusterRole",
-        make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule=AGGREGATION, rules=RULES),
-        lambda reply: reply.claims("f:rules"),
-    ),
-    Row(
-        "caBundle beside an inject annotation",
-        make("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", INJECT, webhooks=[WEBHOOK]),
-        lambda reply: reply.claims("f:webhooks", 'k:{"name":"a.b.c"}', "f:clientConfig", "f:caBundle"),
-    ),
-    Row(
-        "the namespace of a cluster-scoped object",
-        make("ClusterRole", "rbac.authorization.k8s.io/v1", {"namespace": "default"}, rules=RULES),
-        lambda reply: "namespace" not in reply.metadata,
-    ),
+    Row("stringData", make("Secret", stringData={"a": "b"}),
+         lambda reply: reply.claims("f:stringData") and not reply.claims("f:data")),
+    Row("rules of an aggregated ClusterRole",
+         make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule=AGGREGATION, rules=RULES),
+         lambda reply: reply.claims("f:rules")),
+    Row("caBundle beside an inject annotation",
+         make("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", INJECT, webhooks=[WEBHOOK]),
+         lambda reply: reply.claims("f:webhooks", 'k:{"name":"a.b.c"}', "f:clientConfig", "f:caBundle")),
+    Row("the namespace of a cluster-scoped object",
+         make("ClusterRole", "rbac.authorization.k8s.io/v1", {"namespace": "default"}, rules=RULES),
+         lambda reply: "namespace" not in reply.metadata),
 ]
+# fmt: on
 
 
+# fmt: off
 HARMLESS = [
-    Row(
-        "a resourceVersion, while the object is absent", make("ConfigMap", metadata={"resourceVersion": "1"}), accepted
-    ),
-    Row(
-        "creationTimestamp is not tracked",
-        make("ConfigMap", metadata={"creationTimestamp": "2020-01-01T00:00:00Z"}),
-        accepted,
-    ),
+    Row("a resourceVersion, while the object is absent", make("ConfigMap", metadata={"resourceVersion": "1"}),
+         accepted),
+    Row("creationTimestamp is not tracked", make("ConfigMap", metadata={"creationTimestamp": "2020-01-01T00:00:00Z"}),
+         accepted),
     Row("a null in a list key", pods(ports=[{"containerPort": 80, "protocol": None}]), accepted),
     Row("a null in an atomic list", pods(args=["a", None]), accepted),
     Row("an empty atomic list", pods(args=[]), accepted),
     Row("an empty keyed list", pods(env=[]), accepted),
-    Row(
-        "quantities as they are written",
-        pods(resources={"limits": {"cpu": "1000m", "memory": "1024Mi"}}),
-        accepted,
-    ),
+    Row("quantities as they are written", pods(resources={"limits": {"cpu": "1000m", "memory": "1024Mi"}}), accepted),
     Row("a fraction of a core", pods(resources={"limits": {"cpu": "0.5"}}), accepted),
-    Row(
-        "a port by number and by name",
-        pods(
-            ports=[{"name": "web", "containerPort": 80}],
-            readinessProbe={"httpGet": {"port": 80}},
-            livenessProbe={"httpGet": {"port": "web"}},
-        ),
-        accepted,
-    ),
+    Row("a port by number and by name",
+         pods(ports=[{"name": "web", "containerPort": 80}], readinessProbe={"httpGet": {"port": 80}},
+         livenessProbe={"httpGet": {"port": "web"}}), accepted),
     Row("an empty text", make("ConfigMap", data={"a": ""}), accepted),
     Row("an empty map", pods(securityContext={}, resources={}), accepted),
-    Row(
-        "a Service with its status",
-        make("Service", spec={"ports": [{"port": 80}]}, status={"loadBalancer": {}}),
-        accepted,
-    ),
+    Row("a Service with its status", make("Service", spec={"ports": [{"port": 80}]}, status={"loadBalancer": {}}),
+         accepted),
     Row("binary data", make("ConfigMap", binaryData={"a": "eA==", "b": None}), accepted),
 ]
+# fmt: on
 
 
 ROWS = [*CORRECTED, *HARMLESS]
@@ -279,33 +241,24 @@ def test_made_applicable_a_second_apply_changes_nothing(row: Row, server: Server
     assert first_uncovered(first.fields, item) == ""
 
 
+# fmt: off
 REFUSED = [
     Row("a number in a ConfigMap", make("ConfigMap", data={"a": 1}), lambda reply: "expected string" in reply.message),
-    Row(
-        "a boolean as a label",
-        make("ConfigMap", metadata={"labels": {"a": True}}),
-        lambda reply: "expected string" in reply.message,
-    ),
+    Row("a boolean as a label", make("ConfigMap", metadata={"labels": {"a": True}}),
+         lambda reply: "expected string" in reply.message),
     Row("a number in env", pods(env=[{"name": "A", "value": 1}]), lambda reply: "expected string" in reply.message),
     Row("a number in args", pods(args=[1]), lambda reply: "expected string" in reply.message),
     Row("two env of one name", pods(env=[{"name": "A"}] * 2), lambda reply: "duplicate entries" in reply.message),
-    Row(
-        "two equal ports, one by default",
-        pods(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]),
-        lambda reply: "duplicate entries" in reply.message,
-    ),
-    Row(
-        "two equal finalizers",
-        make("ConfigMap", metadata={"finalizers": ["a/b"] * 2}),
-        lambda reply: "duplicate entries" in reply.message,
-    ),
+    Row("two equal ports, one by default",
+         pods(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]),
+         lambda reply: "duplicate entries" in reply.message),
+    Row("two equal finalizers", make("ConfigMap", metadata={"finalizers": ["a/b"] * 2}),
+         lambda reply: "duplicate entries" in reply.message),
     Row("a null in a keyed list", pods(env=[None]), lambda reply: "may not have a null element" in reply.message),
-    Row(
-        "a null finalizer",
-        make("ConfigMap", metadata={"finalizers": [None]}),
-        lambda reply: "explicit null" in reply.message,
-    ),
+    Row("a null finalizer", make("ConfigMap", metadata={"finalizers": [None]}),
+         lambda reply: "explicit null" in reply.message),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=attrgetter("name"))

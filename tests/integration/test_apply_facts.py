@@ -159,36 +159,22 @@ def _workload(**pod: Any) -> Manifest:
 
 SIDECAR = [{"name": "main", "image": "example.com/main:1"}, {"name": "sidecar", "image": "example.com/s:1"}]
 RESTARTED = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
+# fmt: off
 EDITS = [
     Edit("a label of somebody else's", config_map("a"), {"metadata": {"labels": {"x": "y"}}}, drift=False),
     Edit("the same value again", config_map("a"), {"data": {"color": "blue"}}, drift=False),
     Edit("kubectl rollout restart", deployment("a"), _template(**RESTARTED), False, APPS, "deployments"),
     Edit("secrets of a ServiceAccount", _account(), {"secrets": [{"name": "x"}]}, False, plural="serviceaccounts"),
-    Edit(
-        "pull secrets of a ServiceAccount",
-        _account(imagePullSecrets=[{"name": "a"}]),
-        {"imagePullSecrets": [{"name": "a"}, {"name": "b"}]},
-        True,
-        plural="serviceaccounts",
-    ),
+    Edit("pull secrets of a ServiceAccount", _account(imagePullSecrets=[{"name": "a"}]),
+         {"imagePullSecrets": [{"name": "a"}, {"name": "b"}]}, True, plural="serviceaccounts"),
     Edit("a selector", service("a"), {"spec": {"selector": {"app": "a", "x": "y"}}}, True, plural="services"),
-    Edit(
-        "a toleration",
-        _workload(tolerations=[{"key": "a", "operator": "Exists"}]),
-        _template(spec={"tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]}),
-        True,
-        APPS,
-        "deployments",
-    ),
-    Edit(
-        "a node selector",
-        _workload(nodeSelector={"a": "b"}),
-        _template(spec={"nodeSelector": {"c": "d"}}),
-        True,
-        APPS,
-        "deployments",
-    ),
+    Edit("a toleration", _workload(tolerations=[{"key": "a", "operator": "Exists"}]),
+         _template(spec={"tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]}),
+         True, APPS, "deployments"),
+    Edit("a node selector", _workload(nodeSelector={"a": "b"}), _template(spec={"nodeSelector": {"c": "d"}}), True,
+         APPS, "deployments"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", EDITS, ids=attrgetter("name"))

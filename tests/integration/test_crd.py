@@ -454,6 +454,7 @@ def test_wait_sees_that_it_is_ready(cluster: Cluster, made: Callable[..., str]) 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6789, tzinfo=UTC)
 DIGEST = f"sha256:{'1f2e3d4c' * 8}"
 
+# fmt: off
 FULL_STATUS = Status(
     observed_generation=1,
     last_handled_reconcile_at="2026-01-02",
@@ -470,14 +471,8 @@ FULL_STATUS = Status(
         for kind in ConditionType
     ),
     sources=(
-        SourcePin(
-            destination="foo/bar",
-            kind="image",
-            resolved=f"foo/bar@{DIGEST}",
-            digest=DIGEST,
-            spec_digest=f"v1:{DIGEST}",
-            resolved_at=NOW,
-        ),
+        SourcePin(destination="foo/bar", kind="image", resolved=f"foo/bar@{DIGEST}", digest=DIGEST,
+             spec_digest=f"v1:{DIGEST}", resolved_at=NOW),
     ),
     revision=DIGEST,
     installed_revision=DIGEST,
@@ -492,3 +487,4 @@ FULL_STATUS = Status(
     not_ready_truncated=True,
     warnings=("deprecated",),
 )
+# fmt: on

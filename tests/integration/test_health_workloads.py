@@ -87,47 +87,27 @@ class Trouble(NamedTuple):
 
 
 NOWHERE = {"example.com/nowhere": "true"}
+# fmt: off
 TROUBLES = [
     Trouble("crashing pods fail it", [waiting("CrashLoopBackOff")], "Deployment web", "CrashLoopBackOff", "Failed"),
-    Trouble(
-        "so does an impossible image", [waiting("InvalidImageName")], "Deployment web", "InvalidImageName", "Failed"
-    ),
-    Trouble(
-        "an image that is not there may come",
-        [waiting("ImagePullBackOff")],
-        "Deployment web",
-        "ImagePullBackOff",
-        says='container "main"; Available: 0/1',
-    ),
-    Trouble(
-        "so may a node",
-        [web(template=labelled_template(nodeSelector=NOWHERE))],
-        "Deployment web",
-        "Unschedulable",
-        says="no node can take it; Available: 0/1",
-    ),
-    Trouble(
-        "a quota is named, and no pod that it refused",
-        [make("v1", "ResourceQuota", "none", spec=NO_PODS), web()],
-        "Deployment web",
-        "FailedCreate",
-        says="pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0",
-    ),
-    Trouble(
-        "a rollout that is stuck has failed when its controller says so",
-        [web(progressDeadlineSeconds=5, template=labelled_template(nodeSelector=NOWHERE))],
-        "Deployment web",
-        "ProgressDeadlineExceeded",
-        "ProgressDeadlineExceeded",
-    ),
-    Trouble(
-        "a Service waits for its load balancer",
-        [make("v1", "Service", "front", spec={"type": "LoadBalancer", "ports": [{"port": 80}]})],
-        "Service front",
-        "LoadBalancerPending",
-    ),
+    Trouble("so does an impossible image", [waiting("InvalidImageName")], "Deployment web", "InvalidImageName",
+         "Failed"),
+    Trouble("an image that is not there may come", [waiting("ImagePullBackOff")], "Deployment web", "ImagePullBackOff",
+         says='container "main"; Available: 0/1'),
+    Trouble("so may a node", [web(template=labelled_template(nodeSelector=NOWHERE))], "Deployment web", "Unschedulable",
+         says="no node can take it; Available: 0/1"),
+    Trouble("a quota is named, and no pod that it refused", [make("v1", "ResourceQuota", "none", spec=NO_PODS), web()],
+         "Deployment web", "FailedCreate",
+         says="pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0"),
+    Trouble("a rollout that is stuck has failed when its controller says so",
+         [web(progressDeadlineSeconds=5, template=labelled_template(nodeSelector=NOWHERE))], "Deployment web",
+         "ProgressDeadlineExceeded", "ProgressDeadlineExceeded"),
+    Trouble("a Service waits for its load balancer",
+         [make("v1", "Service", "front", spec={"type": "LoadBalancer", "ports": [{"port": 80}]})], "Service front",
+         "LoadBalancerPending"),
     Trouble("a paused Deployment for somebody", [web(paused=True)], "Deployment web", "DeploymentPaused"),
 ]
+# fmt: on
 
 
 @pytest.fixture(scope="module")

@@ -106,28 +106,16 @@ def _add(path: str, value: object) -> Manifest:
 
 
 TWO_VARIABLES = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+# fmt: off
 HARMLESS = [
-    Edit(
-        "a variable of somebody else's",
-        workload(env=TWO_VARIABLES),
-        [_add("/spec/template/spec/containers/0/env/-", {"name": "C", "value": "3"})],
-        "deployments",
-        APPS,
-    ),
-    Edit(
-        "a port of somebody else's",
-        service("a"),
-        [_add("/spec/ports/-", {"name": "more", "port": 81})],
-        "services",
-    ),
-    Edit(
-        "another order",
-        workload(env=TWO_VARIABLES),
-        [{"op": "replace", "path": "/spec/template/spec/containers/0/env", "value": TWO_VARIABLES[::-1]}],
-        "deployments",
-        APPS,
-    ),
+    Edit("a variable of somebody else's", workload(env=TWO_VARIABLES),
+         [_add("/spec/template/spec/containers/0/env/-", {"name": "C", "value": "3"})], "deployments", APPS),
+    Edit("a port of somebody else's", service("a"), [_add("/spec/ports/-", {"name": "more", "port": 81})], "services"),
+    Edit("another order", workload(env=TWO_VARIABLES),
+         [{"op": "replace", "path": "/spec/template/spec/containers/0/env", "value": TWO_VARIABLES[::-1]}],
+         "deployments", APPS),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", HARMLESS, ids=attrgetter("name"))

@@ -165,90 +165,39 @@ class Refused(NamedTuple):
 
 BIG = "x" * (1 << 20)
 
+# fmt: off
 REFUSED = [
-    Refused(
-        "an unknown field",
-        _workload(imagee=PLANTED),
-        Reason.REFUSED,
-        'spec.template.spec.containers[name="c"].imagee: field not declared in schema',
-    ),
-    Refused(
-        "a wrong type",
-        _workload(args=PLANTED),
-        Reason.REFUSED,
-        'spec.template.spec.containers[name="c"].args: expected list',
-    ),
+    Refused("an unknown field", _workload(imagee=PLANTED), Reason.REFUSED,
+         'spec.template.spec.containers[name="c"].imagee: field not declared in schema'),
+    Refused("a wrong type", _workload(args=PLANTED), Reason.REFUSED,
+         'spec.template.spec.containers[name="c"].args: expected list'),
     Refused("a number for a text", _config_map(data={"a": 5}), Reason.REFUSED, "data.a: expected string"),
-    Refused(
-        "an environment variable twice",
-        _workload(env=[{"name": "A", "value": PLANTED}, {"name": "A"}]),
-        Reason.REFUSED,
-        'spec.template.spec.containers[name="c"].env: duplicate entries for key [name="A"]',
-    ),
-    Refused(
-        "data that is not base64",
-        _secret(data={"a": f"{PLANTED}!"}),
-        Reason.REFUSED,
-        "a value cannot be read: illegal base64 data at input byte",
-    ),
-    Refused(
-        "a quantity that is none",
-        _workload(resources={"limits": {"cpu": PLANTED}}),
-        Reason.REFUSED,
-        "a value cannot be read: quantities must match the regular expression",
-    ),
-    Refused(
-        "a ConfigMap over 1 MiB",
-        _config_map(data={"a": f"{BIG}y"}),
-        Reason.TOO_LARGE,
-        "may not be more than 1048576 bytes; split it",
-    ),
-    Refused(
-        "annotations over 256 KiB",
-        _config_map(metadata={"annotations": {"a": BIG[: 300 << 10]}}),
-        Reason.TOO_LARGE,
-        "metadata.annotations: may not be more than 262144 bytes; split it",
-    ),
-    Refused(
-        "a request over 3 MiB",
-        _config_map(data={"a": BIG * 3 + "y" * 200}),
-        Reason.TOO_LARGE,
-        "is larger than the API server takes",
-    ),
-    Refused(
-        "a required field",
-        _workload(image=""),
-        Reason.REFUSED,
-        "spec.template.spec.containers[0].image: required value",
-    ),
-    Refused(
-        "a number out of range",
-        _workload(ports=[{"containerPort": 99999}]),
-        Reason.REFUSED,
-        "spec.template.spec.containers[0].ports[0].containerPort: must be between 1 and 65535, inclusive",
-    ),
-    Refused(
-        "a word that is not one of some",
-        _workload(imagePullPolicy=PLANTED),
-        Reason.REFUSED,
-        'spec.template.spec.containers[0].imagePullPolicy: supported values: "Always", "IfNotPresent", "Never"',
-    ),
-    Refused(
-        "a label with a space",
-        _config_map(metadata={"labels": {"a": f"{PLANTED} x"}}),
-        Reason.REFUSED,
-        "metadata.labels: a valid label must be",
-    ),
-    Refused(
-        "a Secret that is not what its type says",
-        _secret(
-            type="kubernetes.io/dockerconfigjson",
-            data={".dockerconfigjson": base64.b64encode(PLANTED.encode()).decode()},
-        ),
-        Reason.REFUSED,
-        "data[.dockerconfigjson]: invalid character",
-    ),
+    Refused("an environment variable twice", _workload(env=[{"name": "A", "value": PLANTED}, {"name": "A"}]),
+         Reason.REFUSED, 'spec.template.spec.containers[name="c"].env: duplicate entries for key [name="A"]'),
+    Refused("data that is not base64", _secret(data={"a": f"{PLANTED}!"}), Reason.REFUSED,
+         "a value cannot be read: illegal base64 data at input byte"),
+    Refused("a quantity that is none", _workload(resources={"limits": {"cpu": PLANTED}}), Reason.REFUSED,
+         "a value cannot be read: quantities must match the regular expression"),
+    Refused("a ConfigMap over 1 MiB", _config_map(data={"a": f"{BIG}y"}), Reason.TOO_LARGE,
+         "may not be more than 1048576 bytes; split it"),
+    Refused("annotations over 256 KiB", _config_map(metadata={"annotations": {"a": BIG[: 300 << 10]}}),
+         Reason.TOO_LARGE, "metadata.annotations: may not be more than 262144 bytes; split it"),
+    Refused("a request over 3 MiB", _config_map(data={"a": BIG * 3 + "y" * 200}), Reason.TOO_LARGE,
+         "is larger than the API server takes"),
+    Refused("a required field", _workload(image=""), Reason.REFUSED,
+         "spec.template.spec.containers[0].image: required value"),
+    Refused("a number out of range", _workload(ports=[{"containerPort": 99999}]), Reason.REFUSED,
+         "spec.template.spec.containers[0].ports[0].containerPort: must be between 1 and 65535, inclusive"),
+    Refused("a word that is not one of some", _workload(imagePullPolicy=PLANTED), Reason.REFUSED,
+         'spec.template.spec.containers[0].imagePullPolicy: supported values: "Always", "IfNotPresent", "Never"'),
+    Refused("a label with a space", _config_map(metadata={"labels": {"a": f"{PLANTED} x"}}), Reason.REFUSED,
+         "metadata.labels: a valid label must be"),
+    Refused("a Secret that is not what its type says",
+         _secret(type="kubernetes.io/dockerconfigjson",
+         data={".dockerconfigjson": base64.b64encode(PLANTED.encode()).decode()}), Reason.REFUSED,
+         "data[.dockerconfigjson]: invalid character"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
@@ -306,50 +255,29 @@ def _pod(value: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "spec": _pod_spec(env=[{"name": "A", "value": value}])}
 
 
+# fmt: off
 CHANGES = [
     Change("the selector of a Deployment", _workload(), _workload(label="b"), "spec.selector: field is immutable"),
     Change("the template of a Job", _job("i"), _job("j"), "spec.template.spec: field is immutable"),
     Change("the completions of a Job", _job("i"), _job("i", 2), "spec.completions: field is immutable"),
-    Change(
-        "the provisioner of a StorageClass",
-        _storage_class("a/b"),
-        _storage_class("a/c"),
-        "provisioner: field is immutable",
-    ),
-    Change(
-        "the type of a Secret",
-        _secret(type="Opaque"),
-        _secret(type="example.com/other"),
-        "type: field is immutable",
-    ),
-    Change(
-        "an immutable ConfigMap",
-        _config_map(immutable=True, data={"a": "1"}),
-        _config_map(immutable=True, data={"a": PLANTED}),
-        "data: field is immutable when `immutable` is set",
-    ),
-    Change(
-        "the spec of a StatefulSet",
-        _workload("StatefulSet", spec={"serviceName": "a", "replicas": 0}),
-        _workload("StatefulSet", spec={"serviceName": "b", "replicas": 0}),
-        "spec: updates to statefulset spec for fields other than",
-    ),
+    Change("the provisioner of a StorageClass", _storage_class("a/b"), _storage_class("a/c"),
+         "provisioner: field is immutable"),
+    Change("the type of a Secret", _secret(type="Opaque"), _secret(type="example.com/other"),
+         "type: field is immutable"),
+    Change("an immutable ConfigMap", _config_map(immutable=True, data={"a": "1"}),
+         _config_map(immutable=True, data={"a": PLANTED}), "data: field is immutable when `immutable` is set"),
+    Change("the spec of a StatefulSet", _workload("StatefulSet", spec={"serviceName": "a", "replicas": 0}),
+         _workload("StatefulSet", spec={"serviceName": "b", "replicas": 0}),
+         "spec: updates to statefulset spec for fields other than"),
     Change("the spec of a Pod", _pod("a"), _pod(PLANTED), "spec: pod updates may not change fields other than"),
-    Change(
-        "the spec of a PVC",
-        _claim("ReadWriteOnce"),
-        _claim("ReadWriteMany"),
-        "spec: spec is immutable after creation except",
-    ),
-    Change(
-        "the source of a PV",
-        _volume("/a"),
-        _volume(f"/{PLANTED}"),
-        "spec.persistentvolumesource: spec.persistentvolumesource is immutable after creation",
-    ),
+    Change("the spec of a PVC", _claim("ReadWriteOnce"), _claim("ReadWriteMany"),
+         "spec: spec is immutable after creation except"),
+    Change("the source of a PV", _volume("/a"), _volume(f"/{PLANTED}"),
+         "spec.persistentvolumesource: spec.persistentvolumesource is immutable after creation"),
     Change("the role of a RoleBinding", _binding("a"), _binding("b"), "roleRef: cannot change roleRef"),
     Change("the value of a PriorityClass", _priority(5), _priority(6), "value: may not be changed in an update"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CHANGES, ids=attrgetter("name"))

@@ -21,39 +21,22 @@ class Case:
     ref: str = ""
 
 
+# fmt: off
 CASES = [
     # Left out of account, each of these would apply more, or with more rights, than the spec says.
-    Case(
-        name="config that nobody reads",
-        spec={"config": {"values": {}}},
-        reason="InvalidConfig",
-        saying="spec.config.values",
-    ),
-    Case(
-        name="a format of a plug-in that is not installed",
-        spec={"format": "example.com/jsonnet"},
-        reason="UnknownFormat",
-        saying="example.com/jsonnet",
-    ),
-    Case(
-        name="a source of a plug-in that is not installed",
-        spec={"sources": [{"kind": "example.com/s3", "parameters": {"bucket": "b"}}]},
-        reason="UnknownSourceKind",
-        saying="example.com/s3",
-    ),
-    Case(
-        name="the address of a cloud's metadata",
-        ref="169.254.169.254/latest/meta-data:v1",
-        reason="InsecureRefused",
-        saying="spec.sources[0].image",
-    ),
-    Case(
-        name="a reference that cannot be one",
-        ref="example.com/UPPER:v1",
-        reason="InvalidReference",
-        saying="spec.sources[0].image.ref",
-    ),
+    Case(name="config that nobody reads", spec={"config": {"values": {}}}, reason="InvalidConfig",
+         saying="spec.config.values"),
+    Case(name="a format of a plug-in that is not installed", spec={"format": "example.com/jsonnet"},
+         reason="UnknownFormat", saying="example.com/jsonnet"),
+    Case(name="a source of a plug-in that is not installed",
+         spec={"sources": [{"kind": "example.com/s3", "parameters": {"bucket": "b"}}]}, reason="UnknownSourceKind",
+         saying="example.com/s3"),
+    Case(name="the address of a cloud's metadata", ref="169.254.169.254/latest/meta-data:v1", reason="InsecureRefused",
+         saying="spec.sources[0].image"),
+    Case(name="a reference that cannot be one", ref="example.com/UPPER:v1", reason="InvalidReference",
+         saying="spec.sources[0].image.ref"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

@@ -35,6 +35,7 @@ class Fitting(NamedTuple):
     """Where and why it does not fit; nothing if it does."""
 
 
+# fmt: off
 CASES = [
     # types
     Fitting("a text", TEXT, "a"),
@@ -48,89 +49,60 @@ CASES = [
     Fitting("an object that has to be a list", LIST, {}, ": has to be of type array"),
     Fitting("int-or-string with a number", {"x-kubernetes-int-or-string": True}, 1),
     Fitting("int-or-string with a text", {"x-kubernetes-int-or-string": True}, "50%"),
-    Fitting(
-        "int-or-string with a flag", {"x-kubernetes-int-or-string": True}, True, ": has to be an integer or a string"
-    ),
+    Fitting("int-or-string with a flag", {"x-kubernetes-int-or-string": True}, True,
+         ": has to be an integer or a string"),
     Fitting("int-or-string with half", {"x-kubernetes-int-or-string": True}, 0.5, ": has to be an integer or a string"),
     # null
     Fitting("null where it may be", {**TEXT, "nullable": True}, None),
-    Fitting(
-        "null where it may be, and values are enumerated",
-        {**TEXT, "nullable": True, "enum": ["a"]},
-        None,
-        ': is none of ["a"]',
-    ),
-    Fitting(
-        "null where it may be and is enumerated",
-        {**TEXT, "nullable": True, "enum": ["a", None]},
-        None,
-        ': is none of ["a" null]',
-    ),
+    Fitting("null where it may be, and values are enumerated", {**TEXT, "nullable": True, "enum": ["a"]}, None,
+         ': is none of ["a"]'),
+    Fitting("null where it may be and is enumerated", {**TEXT, "nullable": True, "enum": ["a", None]}, None,
+         ': is none of ["a" null]'),
     Fitting("null where it may not be is as nothing", TEXT, None),
     Fitting("null in a list", LIST, ["a", None], "[1]: has to be of type string"),
     Fitting("null in a map is as nothing", MAP, {"a": None}),
-    Fitting(
-        "null in a map where it may be",
-        {"type": "object", "additionalProperties": {**TEXT, "nullable": True}, "minProperties": 1},
-        {"a": None},
-    ),
+    Fitting("null in a map where it may be",
+         {"type": "object", "additionalProperties": {**TEXT, "nullable": True}, "minProperties": 1}, {"a": None}),
     # what is set
     Fitting("a field that is required", fields("a", a=TEXT), {}, ".a: is required"),
     Fitting("a field that is required and has a default", fields("a", a={**TEXT, "default": "x"}), {}),
-    Fitting(
-        "null for a field that is required and has a default", fields("a", a={**TEXT, "default": "x"}), {"a": None}
-    ),
+    Fitting("null for a field that is required and has a default", fields("a", a={**TEXT, "default": "x"}),
+         {"a": None}),
     Fitting("null for a field that is required", fields("a", a=TEXT), {"a": None}, ".a: is required"),
     Fitting("a field that is not known", fields(a=TEXT), {"b": 1}),
     Fitting("a default with a default in it", fields("a", a={**fields(b={**TEXT, "default": "x"}), "default": {}}), {}),
     Fitting("a field that is kept, whatever it is", PRESERVE, {"b": [1, None]}),
-    Fitting(
-        "a known field beside those that are kept",
-        {**PRESERVE, "properties": {"a": TEXT}},
-        {"a": 1, "b": 2},
-        ".a: has to be of type string",
-    ),
+    Fitting("a known field beside those that are kept", {**PRESERVE, "properties": {"a": TEXT}}, {"a": 1, "b": 2},
+         ".a: has to be of type string"),
     Fitting("a value of a map", MAP, {"a": "b"}),
     Fitting("a wrong value of a map", MAP, {"x.y": 1}, ".x.y: has to be of type string"),
-    Fitting(
-        "a field in an item of a list",
-        {"type": "array", "items": fields("a", a=TEXT)},
-        [{"a": "x"}, {}],
-        "[1].a: is required",
-    ),
+    Fitting("a field in an item of a list", {"type": "array", "items": fields("a", a=TEXT)}, [{"a": "x"}, {}],
+         "[1].a: is required"),
     # values
     Fitting("a value that is enumerated", {**NUMBER, "enum": [1, 2]}, 1.0),
     Fitting("a value that is not enumerated", {**TEXT, "enum": ["b", "a"]}, "c", ': is none of ["a" "b"]'),
     Fitting("as much as may be", {**NUMBER, "maximum": 5}, 5),
     Fitting("more than may be", {**NUMBER, "maximum": 5}, 5.5, ": is above the maximum 5"),
-    Fitting(
-        "as much as may be, exclusively", {**NUMBER, "maximum": 5, "exclusiveMaximum": True}, 5, ": is not below 5"
-    ),
+    Fitting("as much as may be, exclusively", {**NUMBER, "maximum": 5, "exclusiveMaximum": True}, 5,
+         ": is not below 5"),
     Fitting("as little as may be", {**NUMBER, "minimum": 5}, 5),
     Fitting("less than may be", {**NUMBER, "minimum": 5}, 4, ": is below the minimum 5"),
-    Fitting(
-        "as little as may be, exclusively", {**NUMBER, "minimum": 5, "exclusiveMinimum": True}, 5, ": is not above 5"
-    ),
+    Fitting("as little as may be, exclusively", {**NUMBER, "minimum": 5, "exclusiveMinimum": True}, 5,
+         ": is not above 5"),
     Fitting("a multiple", {**NUMBER, "multipleOf": 0.1}, 0.3),
     Fitting("no multiple", {**NUMBER, "multipleOf": 2}, 3, ": is no multiple of 2"),
     Fitting("a text of three letters", {**TEXT, "maxLength": 3, "minLength": 3}, "äöü"),
     Fitting("a text that is too long", {**TEXT, "maxLength": 3}, "abcd", ": has more than 3 characters"),
     Fitting("a text that is too short", {**TEXT, "minLength": 3}, "ab", ": has less than 3 characters"),
     Fitting("a pattern that is somewhere in a text", {**TEXT, "pattern": "b+"}, "abc"),
-    Fitting(
-        "a pattern that is not in a text", {**TEXT, "pattern": "^b+$"}, "abc", ': does not match the pattern "^b+$"'
-    ),
+    Fitting("a pattern that is not in a text", {**TEXT, "pattern": "^b+$"}, "abc",
+         ': does not match the pattern "^b+$"'),
     Fitting("a line end behind the end", {**TEXT, "pattern": "^b$"}, "b\n", ': does not match the pattern "^b$"'),
     Fitting("a pattern of RE2", {**TEXT, "pattern": r"^[[:alpha:]]\pL\z"}, "aé"),
-    Fitting(
-        "a digit of another script", {**TEXT, "pattern": r"^\d$"}, "\u0663", r': does not match the pattern "^\\d$"'
-    ),
-    Fitting(
-        "a pattern that takes others for ever",
-        {**TEXT, "pattern": "^(a+)+$"},
-        "a" * 50 + "b",
-        ': does not match the pattern "^(a+)+$"',
-    ),
+    Fitting("a digit of another script", {**TEXT, "pattern": r"^\d$"}, "\u0663",
+         r': does not match the pattern "^\\d$"'),
+    Fitting("a pattern that takes others for ever", {**TEXT, "pattern": "^(a+)+$"}, "a" * 50 + "b",
+         ': does not match the pattern "^(a+)+$"'),
     # lists and objects
     Fitting("as many items as may be", {**LIST, "maxItems": 1, "minItems": 1}, ["a"]),
     Fitting("too many items", {**LIST, "maxItems": 1}, ["a", "b"], ": has more than 1 items"),
@@ -138,46 +110,28 @@ CASES = [
     Fitting("an item twice in a list", LIST, ["a", "a"]),
     Fitting("an item twice in a set", {**LIST, "x-kubernetes-list-type": "set"}, ["a", "a"], ": has an item twice"),
     Fitting("two items of a map by other keys", KEYED, [{"name": "a"}, {"name": "b"}]),
-    Fitting(
-        "two items of a map by the same key",
-        KEYED,
-        [{"name": "a"}, {"name": "a"}],
-        ": has two items with the same name",
-    ),
+    Fitting("two items of a map by the same key", KEYED, [{"name": "a"}, {"name": "a"}],
+         ": has two items with the same name"),
     Fitting("too many fields", {**MAP, "maxProperties": 1}, {"a": "", "b": ""}, ": has more than 1 fields"),
     Fitting("too few fields", {**MAP, "minProperties": 1}, {}, ": has less than 1 fields"),
-    Fitting(
-        "an object in an object", EMBEDDED, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}
-    ),
+    Fitting("an object in an object", EMBEDDED,
+         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}),
     Fitting("an object in an object without its kind", EMBEDDED, {"apiVersion": "v1"}, ".kind: is required"),
     # several schemas
     Fitting("all of several", {**TEXT, "allOf": [{"minLength": 1}, {"pattern": "a"}]}, "a"),
-    Fitting(
-        "not all of several",
-        {**TEXT, "allOf": [{"minLength": 1}, {"pattern": "a"}]},
-        "b",
-        ': does not match the pattern "a"',
-    ),
+    Fitting("not all of several", {**TEXT, "allOf": [{"minLength": 1}, {"pattern": "a"}]}, "b",
+         ': does not match the pattern "a"'),
     Fitting("one of several", {**TEXT, "anyOf": [{"minLength": 5}, {"pattern": "a"}]}, "a"),
     Fitting("none of several", {**TEXT, "anyOf": [{"minLength": 5}, {"pattern": "a"}]}, "b", ": fits none of anyOf"),
     Fitting("exactly one of several", {**TEXT, "oneOf": [{"minLength": 5}, {"pattern": "a"}]}, "a"),
-    Fitting(
-        "two where it may be one", {**TEXT, "oneOf": [{"minLength": 1}, {"pattern": "a"}]}, "a", ": fits 2 of oneOf"
-    ),
-    Fitting(
-        "none where it has to be one",
-        {**TEXT, "oneOf": [{"minLength": 5}, {"pattern": "a"}]},
-        "b",
-        ": fits none of oneOf",
-    ),
+    Fitting("two where it may be one", {**TEXT, "oneOf": [{"minLength": 1}, {"pattern": "a"}]}, "a",
+         ": fits 2 of oneOf"),
+    Fitting("none where it has to be one", {**TEXT, "oneOf": [{"minLength": 5}, {"pattern": "a"}]}, "b",
+         ": fits none of oneOf"),
     Fitting("what is not excluded", {**TEXT, "not": {"pattern": "a"}}, "b"),
     Fitting("what is excluded", {**TEXT, "not": {"pattern": "a"}}, "a", ": fits what not excludes"),
-    Fitting(
-        "one of two fields",
-        {**fields(a=TEXT, b=TEXT), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        {"a": "x", "b": "y"},
-        ": fits 2 of oneOf",
-    ),
+    Fitting("one of two fields", {**fields(a=TEXT, b=TEXT), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+         {"a": "x", "b": "y"}, ": fits 2 of oneOf"),
     # formats
     Fitting("a format that nobody knows", formatted("x"), "anything"),
     Fitting("a number of 32 bits", {"type": "integer", "format": "int32"}, -(2**31)),
@@ -259,3 +213,4 @@ CASES = [
         ]
     ),
 ]
+# fmt: on

@@ -16,6 +16,7 @@ class Case(NamedTuple):
     expect: dict[str, Any]
 
 
+# fmt: off
 CASES = [
     Case("nothing said: the defaults", [], {}, {}),
     Case("a flag", ["--workers", "2"], {}, {"workers": 2}),
@@ -23,16 +24,13 @@ CASES = [
     Case("a flag wins over its variable", ["--workers=2"], {"RUKPAK_WORKERS": "3"}, {"workers": 2}),
     Case("words of a name are joined by dashes", ["--log-format=text"], {}, {"log_format": "text"}),
     Case("a switch", ["--require-service-account"], {}, {"require_service_account": True}),
-    Case(
-        "a switch before another flag",
-        ["--require-service-account", "--workers=2"],
-        {},
-        {"require_service_account": True, "workers": 2},
-    ),
+    Case("a switch before another flag", ["--require-service-account", "--workers=2"], {},
+         {"require_service_account": True, "workers": 2}),
     Case("a switch by variable", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "true"}, {"require_service_account": True}),
     Case("a switch that is off", ["--require-service-account=false"], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "true"}, {}),
     Case("variables of others say nothing", [], {"WORKERS": "3", "RUKPAK_OTHER": "3"}, {}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -47,6 +45,7 @@ class Mistake(NamedTuple):
     expect: str
 
 
+# fmt: off
 MISTAKES = [
     Mistake("a flag that does not exist", ["--wrokers=2"], {}, "unrecognized arguments: --wrokers=2"),
     Mistake("a word where a number belongs", ["--workers=many"], {}, '--workers: "many" is not a whole number above 0'),
@@ -55,53 +54,31 @@ MISTAKES = [
     Mistake("a number in another script", ["--workers=²"], {}, '--workers: "²" is not a whole number above 0'),
     Mistake("a choice that is none", ["--log-level=loud"], {}, '--log-level: "loud" is not one of debug, info'),
     Mistake("the same by variable", [], {"RUKPAK_LOG_FORMAT": "xml"}, '--log-format: "xml" is not one of json, text'),
-    Mistake(
-        "a mirror of nothing",
-        ["--registry-mirror=mirror.example.com"],
-        {},
-        '--registry-mirror: "mirror.example.com" is not HOST=MIRROR',
-    ),
-    Mistake(
-        "a mirror with a scheme",
-        ["--registry-mirror=docker.io=https://mirror"],
-        {},
-        '--registry-mirror: "docker.io=https://mirror" is not HOST=MIRROR',
-    ),
+    Mistake("a mirror of nothing", ["--registry-mirror=mirror.example.com"], {},
+         '--registry-mirror: "mirror.example.com" is not HOST=MIRROR'),
+    Mistake("a mirror with a scheme", ["--registry-mirror=docker.io=https://mirror"], {},
+         '--registry-mirror: "docker.io=https://mirror" is not HOST=MIRROR'),
     Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),
-    Mistake(
-        "no network to deny", ["--denied-networks=x"], {}, '--denied-networks: "x" is not a network like 10.0.0.0/8'
-    ),
-    Mistake(
-        "no host", ["--allowed-hosts=a,https://b"], {}, '--allowed-hosts: "https://b" is not a host like example.com'
-    ),
+    Mistake("no network to deny", ["--denied-networks=x"], {},
+         '--denied-networks: "x" is not a network like 10.0.0.0/8'),
+    Mistake("no host", ["--allowed-hosts=a,https://b"], {},
+         '--allowed-hosts: "https://b" is not a host like example.com'),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
     Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false ('),
     Mistake("no account", ["--default-service-account=a:b"], {}, '--default-service-account: "a:b" cannot be the name'),
     Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
-    Mistake(
-        "a leader that would give up after others may begin",
-        ["--lease-duration=10", "--renew-deadline=15"],
-        {},
-        "--lease-duration, --renew-deadline, --retry-period: the lease duration has to be longer",
-    ),
-    Mistake(
-        "a certificate without a key", ["--metrics-certificate=a.pem"], {}, "and --metrics-key: give both, or none"
-    ),
+    Mistake("a leader that would give up after others may begin", ["--lease-duration=10", "--renew-deadline=15"], {},
+         "--lease-duration, --renew-deadline, --retry-period: the lease duration has to be longer"),
+    Mistake("a certificate without a key", ["--metrics-certificate=a.pem"], {},
+         "and --metrics-key: give both, or none"),
     Mistake("an address without a port", ["--metrics-address=localhost"], {}, '--metrics-address: "localhost" is not'),
     Mistake("a port that is none", ["--probe-address=:65536"], {}, '--probe-address: ":65536" is not HOST:PORT'),
-    Mistake(
-        "a number by variable",
-        [],
-        {"RUKPAK_WORKERS": "0"},
-        '--workers: "0" is not a whole number above 0 (RUKPAK_WORKERS)\n',
-    ),
-    Mistake(
-        "a flag beside a variable",
-        ["--workers=x"],
-        {"RUKPAK_WORKERS": "0"},
-        '--workers: "x" is not a whole number above 0\n',
-    ),
+    Mistake("a number by variable", [], {"RUKPAK_WORKERS": "0"},
+         '--workers: "0" is not a whole number above 0 (RUKPAK_WORKERS)\n'),
+    Mistake("a flag beside a variable", ["--workers=x"], {"RUKPAK_WORKERS": "0"},
+         '--workers: "x" is not a whole number above 0\n'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", MISTAKES, ids=attrgetter("name"))

@@ -64,42 +64,24 @@ class Way(NamedTuple):
     expect: Network
 
 
+# fmt: off
 WAYS = [
     Way("loopback is let through at a desk", [], False, Network(allow_loopback=True)),
     Way("and not in a pod", [], True, Network(allow_loopback=False)),
     Way("unless it is asked for", ["--allow-loopback=yes"], True, Network(allow_loopback=True)),
     Way("nobody has to have it", ["--allow-loopback=no"], False, Network(allow_loopback=False)),
-    Way(
-        "networks that the guard would refuse",
-        ["--allowed-networks=10.0.0.0/8, fd00::/8"],
-        False,
-        Network(allowed_networks=("10.0.0.0/8", "fd00::/8")),
-    ),
-    Way(
-        "networks that no source may be in",
-        ["--denied-networks=10.0.0.0/8,fd00::/8"],
-        False,
-        Network(denied_networks=("10.0.0.0/8", "fd00::/8")),
-    ),
-    Way(
-        "hosts that sources may name",
-        ["--allowed-hosts=Example.com, *.example.org:5000"],
-        False,
-        Network(allowed_hosts=("example.com", "*.example.org:5000")),
-    ),
-    Way(
-        "how slow a server may be",
-        ["--fetch-idle-timeout=10", "--min-fetch-rate=1"],
-        False,
-        Network(idle_seconds=10, bytes_per_second=1024),
-    ),
-    Way(
-        "registries that are asked instead",
-        ["--registry-mirror=docker.io=mirror.example.com/hub,quay.io=other:5000"],
-        False,
-        Network(registry_mirrors={"docker.io": "mirror.example.com/hub", "quay.io": "other:5000"}),
-    ),
+    Way("networks that the guard would refuse", ["--allowed-networks=10.0.0.0/8, fd00::/8"], False,
+         Network(allowed_networks=("10.0.0.0/8", "fd00::/8"))),
+    Way("networks that no source may be in", ["--denied-networks=10.0.0.0/8,fd00::/8"], False,
+         Network(denied_networks=("10.0.0.0/8", "fd00::/8"))),
+    Way("hosts that sources may name", ["--allowed-hosts=Example.com, *.example.org:5000"], False,
+         Network(allowed_hosts=("example.com", "*.example.org:5000"))),
+    Way("how slow a server may be", ["--fetch-idle-timeout=10", "--min-fetch-rate=1"], False,
+         Network(idle_seconds=10, bytes_per_second=1024)),
+    Way("registries that are asked instead", ["--registry-mirror=docker.io=mirror.example.com/hub,quay.io=other:5000"],
+         False, Network(registry_mirrors={"docker.io": "mirror.example.com/hub", "quay.io": "other:5000"})),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", WAYS, ids=attrgetter("name"))

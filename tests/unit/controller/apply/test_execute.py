@@ -179,32 +179,20 @@ def unlabel(bench: Bench) -> None:
     bench.cluster.patch(MAP_PATH, {"metadata": {"labels": {names.OWNER_LABEL: None}}})
 
 
+# fmt: off
 ROWS = [
-    Row(
-        "somebody has changed a field of ours: it is put back",
-        lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}),
-        [f"APPLY {MAP_PATH}"],
-    ),
-    Row(
-        "somebody has added a field: it is left alone",
-        lambda bench: bench.cluster.edit(MAP_PATH, extra="x"),
-        [],
-    ),
-    Row(
-        "somebody has deleted it: it is made again",
-        lambda bench: bench.cluster.remove(MAP_PATH),
-        [f"GET {MAP_PATH}", f"TRY {MAP_PATH}"],
-    ),
-    Row(
-        "it is being deleted: that is awaited",
-        lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": HOLD}),
-        [],
-        Reason.APPLYING,
-    ),
+    Row("somebody has changed a field of ours: it is put back",
+         lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}), [f"APPLY {MAP_PATH}"]),
+    Row("somebody has added a field: it is left alone", lambda bench: bench.cluster.edit(MAP_PATH, extra="x"), []),
+    Row("somebody has deleted it: it is made again", lambda bench: bench.cluster.remove(MAP_PATH),
+         [f"GET {MAP_PATH}", f"TRY {MAP_PATH}"]),
+    Row("it is being deleted: that is awaited", lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": HOLD}), [],
+         Reason.APPLYING),
     Row("after a restart it is compared, and left alone", forget, ["LIST /api/v1/configmaps"]),
     Row("our label was taken off: it is found and taken back", unlabel, [f"GET {MAP_PATH}", f"APPLY {MAP_PATH}"]),
     Row("another controller has taken it: it is refused", take, [], Reason.COLLISION),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", ROWS, ids=attrgetter("name"))
@@ -529,6 +517,7 @@ class Survey(NamedTuple):
     drifted: bool
 
 
+# fmt: off
 SURVEYS = [
     Survey("as we left it", lambda bench: None, drifted=False),
     Survey("after a restart", forget, drifted=False),
@@ -536,12 +525,11 @@ SURVEYS = [
     Survey("removed", lambda bench: bench.cluster.remove(MAP_PATH), drifted=True),
     Survey("being deleted", lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": HOLD}), drifted=True),
     Survey("without our label", unlabel, drifted=True),
-    Survey(
-        "without our other mark",
-        lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": {"annotations": {names.OWNER_UID: None}}}),
-        drifted=True,
-    ),
+    Survey("without our other mark",
+         lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": {"annotations": {names.OWNER_UID: None}}}),
+         drifted=True),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", SURVEYS, ids=attrgetter("name"))

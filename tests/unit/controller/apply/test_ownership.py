@@ -65,84 +65,47 @@ class Case(NamedTuple):
     carries: bool = True
 
 
+# fmt: off
 PREVENTED = [
     Case("an object that is not there is absent", None, Situation.ABSENT),
     Case("an object with all our marks is ours", OURS, Situation.OURS),
-    Case(
-        "one that by its kind carries no reference is ours without it",
-        replace(OURS, **NO_CONTROLLER),
-        Situation.OURS,
-        False,
-    ),
+    Case("one that by its kind carries no reference is ours without it", replace(OURS, **NO_CONTROLLER), Situation.OURS,
+         False),
     Case("one that lost our reference is taken back", replace(OURS, **NO_CONTROLLER), Situation.TAKE_BACK),
     Case("one that lost our label is taken back", replace(OURS, owner=""), Situation.TAKE_BACK),
     Case("one that lost our UID is taken back", replace(OURS, owner_uid=""), Situation.TAKE_BACK),
     Case("one that we released is taken back", replace(NOBODYS, released_from="foo"), Situation.TAKE_BACK),
-    Case(
-        "a kept one that Helm made first is taken back, too",
-        replace(NOBODYS, released_from="foo", marks="Helm"),
-        Situation.TAKE_BACK,
-    ),
-    Case(
-        "one that was restored without references is taken back",
-        replace(OURS, owner_uid="old", **NO_CONTROLLER),
-        Situation.TAKE_BACK,
-    ),
-    Case(
-        "one of an owner of our name that is gone is taken back",
-        replace(OURS, owner_uid="old", controller_uid="old"),
-        Situation.TAKE_BACK,
-    ),
-    Case(
-        "one that we released and another controls is refused",
-        replace(CONTROLLED, released_from="foo"),
-        Situation.COLLISION,
-    ),
-    Case(
-        "one that we released and another bundle has is refused",
-        replace(THEIRS, released_from="foo"),
-        Situation.COLLISION,
-    ),
+    Case("a kept one that Helm made first is taken back, too", replace(NOBODYS, released_from="foo", marks="Helm"),
+         Situation.TAKE_BACK),
+    Case("one that was restored without references is taken back", replace(OURS, owner_uid="old", **NO_CONTROLLER),
+         Situation.TAKE_BACK),
+    Case("one of an owner of our name that is gone is taken back", replace(OURS, owner_uid="old", controller_uid="old"),
+         Situation.TAKE_BACK),
+    Case("one that we released and another controls is refused", replace(CONTROLLED, released_from="foo"),
+         Situation.COLLISION),
+    Case("one that we released and another bundle has is refused", replace(THEIRS, released_from="foo"),
+         Situation.COLLISION),
     Case("a child that an operator gave our label is refused", replace(CONTROLLED, owner="foo"), Situation.COLLISION),
     Case("our label alone proves nothing", replace(NOBODYS, owner="foo"), Situation.COLLISION),
     Case("one released by another bundle is refused", replace(NOBODYS, released_from="bar"), Situation.COLLISION),
-    Case(
-        "a controller of our name and another group is another",
-        replace(
-            CONTROLLED,
-            owner="foo",
-            applied_digest="x",
-            controller_kind=names.KIND,
-            controller_group="fleet.cattle.io",
-            controller_name="foo",
-        ),
-        Situation.COLLISION,
-    ),
+    Case("a controller of our name and another group is another",
+         replace(CONTROLLED, owner="foo", applied_digest="x", controller_kind=names.KIND,
+         controller_group="fleet.cattle.io", controller_name="foo"), Situation.COLLISION),
     Case("an object that another controls is refused", CONTROLLED, Situation.COLLISION),
-    Case(
-        "ours with another's controller reference is refused",
-        replace(OURS, controller_kind="Cache", controller_uid="c"),
-        Situation.COLLISION,
-    ),
+    Case("ours with another's controller reference is refused",
+         replace(OURS, controller_kind="Cache", controller_uid="c"), Situation.COLLISION),
     Case("one of another bundle is refused", THEIRS, Situation.COLLISION),
     Case("one that nobody has is refused", NOBODYS, Situation.COLLISION),
     Case("a namespace that is not ours is used", replace(NOBODYS, key=NAMESPACE), Situation.USED, False),
-    Case(
-        "a namespace of another bundle is used", replace(THEIRS, key=NAMESPACE, **NO_CONTROLLER), Situation.USED, False
-    ),
+    Case("a namespace of another bundle is used", replace(THEIRS, key=NAMESPACE, **NO_CONTROLLER), Situation.USED,
+         False),
     Case("our namespace is ours", replace(OURS, key=NAMESPACE, **NO_CONTROLLER), Situation.OURS, False),
-    Case(
-        "a namespace that we released is taken back",
-        replace(NOBODYS, key=NAMESPACE, released_from="foo"),
-        Situation.TAKE_BACK,
-        False,
-    ),
-    Case(
-        "a kind of that name and another group is no namespace",
-        replace(NOBODYS, key=ObjectKey("x.io", "Namespace", "", "a")),
-        Situation.COLLISION,
-    ),
+    Case("a namespace that we released is taken back", replace(NOBODYS, key=NAMESPACE, released_from="foo"),
+         Situation.TAKE_BACK, False),
+    Case("a kind of that name and another group is no namespace",
+         replace(NOBODYS, key=ObjectKey("x.io", "Namespace", "", "a")), Situation.COLLISION),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", PREVENTED, ids=attrgetter("name"))

@@ -46,55 +46,35 @@ class Case(NamedTuple):
     """How the ledger says that the object was left."""
 
 
+# fmt: off
 SITUATIONS = [
     Case("an object that the watches do not know is looked at", None, Action.READ),
     Case("one that was there before, too: somebody may have taken the label off", None, Action.READ, AS_LEFT),
     Case("one as we left it is not touched", OURS, Action.NONE, AS_LEFT),
     Case("one of an earlier revision is applied", replace(OURS, applied_digest="old"), Action.APPLY),
-    Case(
-        "one of an earlier revision is applied, also if it was left so",
-        replace(OURS, applied_digest="old"),
-        Action.APPLY,
-        {KEY: Left("old", "h1")},
-    ),
+    Case("one of an earlier revision is applied, also if it was left so", replace(OURS, applied_digest="old"),
+         Action.APPLY, {KEY: Left("old", "h1")}),
     Case("one whose digest somebody changed is repaired", replace(OURS, applied_digest="x"), Action.REPAIR, AS_LEFT),
     Case("one that this process never left is compared", OURS, Action.COMPARE),
-    Case(
-        "one that was left for an earlier revision is compared: another process applied it",
-        OURS,
-        Action.COMPARE,
-        {KEY: Left("old", "h0")},
-    ),
+    Case("one that was left for an earlier revision is compared: another process applied it", OURS, Action.COMPARE,
+         {KEY: Left("old", "h0")}),
     Case("one of which somebody took a field is repaired", replace(OURS, entry_hash="h2"), Action.REPAIR, AS_LEFT),
     Case("one that lost our entry is repaired", replace(OURS, entry_hash=""), Action.REPAIR, AS_LEFT),
-    Case(
-        "one that lost all entries is compared: that is no drift by itself",
-        replace(OURS, entry_hash="", wiped=True),
-        Action.COMPARE,
-        AS_LEFT,
-    ),
-    Case(
-        "one that lost all entries and was found to be as wanted is left alone",
-        replace(OURS, entry_hash="generation 2", wiped=True),
-        Action.NONE,
-        {KEY: Left("new", "generation 2")},
-    ),
-    Case(
-        "one that lost all entries and has changed since is compared again",
-        replace(OURS, entry_hash="generation 3", wiped=True),
-        Action.COMPARE,
-        {KEY: Left("new", "generation 2")},
-    ),
+    Case("one that lost all entries is compared: that is no drift by itself", replace(OURS, entry_hash="", wiped=True),
+         Action.COMPARE, AS_LEFT),
+    Case("one that lost all entries and was found to be as wanted is left alone",
+         replace(OURS, entry_hash="generation 2", wiped=True), Action.NONE, {KEY: Left("new", "generation 2")}),
+    Case("one that lost all entries and has changed since is compared again",
+         replace(OURS, entry_hash="generation 3", wiped=True), Action.COMPARE, {KEY: Left("new", "generation 2")}),
     Case("one that is being deleted is awaited", replace(OURS, deleting=True), Action.AWAIT, AS_LEFT),
     Case("one that lost our reference is taken back", replace(OURS, controller_uid=""), Action.TAKE_BACK, AS_LEFT),
     Case("one that we released is taken back", replace(NOBODYS, released_from="foo"), Action.TAKE_BACK),
     Case("one that is nobody's is refused", NOBODYS, Action.REFUSE),
-    Case(
-        "one of somebody else's is refused, also while it is being deleted",
-        replace(NOBODYS, controller_uid="rs", controller_kind="ReplicaSet", controller_name="web", deleting=True),
-        Action.REFUSE,
-    ),
+    Case("one of somebody else's is refused, also while it is being deleted",
+         replace(NOBODYS, controller_uid="rs", controller_kind="ReplicaSet", controller_name="web", deleting=True),
+         Action.REFUSE),
 ]
+# fmt: on
 
 
 def decided(record: Record | None, wanted: Target, ledger: Ledger, protection: str = "Prevent") -> Task:
@@ -216,18 +196,16 @@ def test_what_is_done_about_a_job_that_is_gone(case: Finished) -> None:
 
 
 CLAIM = KEY._replace(kind="PersistentVolumeClaim")
+# fmt: off
 SURPLUS = [
     Case("an object of ours goes", OURS, Action.NONE),
     Case("one that by its kind carries no reference goes", replace(OURS, key=CLAIM, controller_uid=""), Action.NONE),
-    Case(
-        "one that was kept by a mark goes",
-        replace(OURS, controller_uid="", prune="false"),
-        Action.NONE,
-    ),
+    Case("one that was kept by a mark goes", replace(OURS, controller_uid="", prune="false"), Action.NONE),
     Case("a child that got our label from its operator stays", replace(OURS, owner_uid=""), Action.REFUSE),
     Case("one that copied label and UID, too", replace(OURS, controller_uid="rs"), Action.REFUSE),
     Case("one that is being deleted goes by itself", replace(OURS, deleting=True), Action.REFUSE),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", SURPLUS, ids=attrgetter("name"))

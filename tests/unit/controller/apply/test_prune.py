@@ -32,37 +32,24 @@ class Case(NamedTuple):
     marks: Mapping[str, Any] = {}
 
 
+# fmt: off
 CASES = [
     Case("an ordinary object is deleted", CONFIG, Disposal.DELETE, Disposal.DELETE),
     Case("a claim keeps its data", CLAIM, Disposal.RELEASE, Disposal.RELEASE),
     Case("a claim that may be pruned is deleted", CLAIM, Disposal.DELETE, Disposal.DELETE, {"prune": "true"}),
     Case("a claim that must not is kept", CLAIM, Disposal.RELEASE, Disposal.RELEASE, {"prune": "false"}),
     Case("a definition goes with the bundle, if nobody uses it", DEFINITION, Disposal.RELEASE, Disposal.DELETE_UNUSED),
-    Case(
-        "a definition that may be pruned goes with its revision",
-        DEFINITION,
-        Disposal.DELETE,
-        Disposal.DELETE_UNUSED,
-        {"prune": "true"},
-    ),
+    Case("a definition that may be pruned goes with its revision", DEFINITION, Disposal.DELETE, Disposal.DELETE_UNUSED,
+         {"prune": "true"}),
     Case("a Namespace goes if nobody uses it", NAMESPACE, Disposal.DELETE_UNUSED, Disposal.DELETE_UNUSED),
     Case("what our annotation keeps is kept", CONFIG, Disposal.RELEASE, Disposal.RELEASE, {"prune": "false"}),
-    Case(
-        "what Helm's annotation keeps is kept, as loosely as Helm reads it",
-        CONFIG,
-        Disposal.RELEASE,
-        Disposal.RELEASE,
-        KEEP,
-    ),
+    Case("what Helm's annotation keeps is kept, as loosely as Helm reads it", CONFIG, Disposal.RELEASE,
+         Disposal.RELEASE, KEEP),
     Case("a kept Namespace is kept", NAMESPACE, Disposal.RELEASE, Disposal.RELEASE, KEEP),
-    Case(
-        "another policy of Helm's keeps nothing",
-        CONFIG,
-        Disposal.DELETE,
-        Disposal.DELETE,
-        {"resource_policy": "delete"},
-    ),
+    Case("another policy of Helm's keeps nothing", CONFIG, Disposal.DELETE, Disposal.DELETE,
+         {"resource_policy": "delete"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -225,13 +212,11 @@ class Use(NamedTuple):
 
 
 SHARED = manifest("ConfigMap", "b", labels={names.OWNER_LABEL: "bar"}, ownerReferences=[{"name": "bar"}])
+# fmt: off
 NAMESPACES = [
     Use("an empty one goes", (), ""),
-    Use(
-        "what the server puts there is nobody's",
-        (manifest("ConfigMap", "kube-root-ca.crt"), manifest("Event", "web.17")),
-        "",
-    ),
+    Use("what the server puts there is nobody's",
+         (manifest("ConfigMap", "kube-root-ca.crt"), manifest("Event", "web.17")), ""),
     Use("what goes anyway does not hold it", (manifest("Secret", "s", deletionTimestamp="2026-01-01T00:00:00Z"),), ""),
     Use("what its owner in it takes along does not", (manifest("Secret", "s", ownerReferences=[{"name": "x"}]),), ""),
     Use("somebody's object keeps it", (manifest("Secret", "s"),), "kept, since Secret shop/s is left"),
@@ -240,6 +225,7 @@ NAMESPACES = [
     Use("objects elsewhere do not", (manifest("Secret", "s", "elsewhere"),), ""),
     Use("a custom resource keeps it", (manifest("Widget", "w", group="example.com"),), "Widget shop/w is left"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", NAMESPACES, ids=attrgetter("name"))

@@ -63,25 +63,18 @@ class Case(NamedTuple):
     """Kind and whether it is bare."""
 
 
+# fmt: off
 CASES = [
-    Case(
-        "the install namespace comes first where objects need it",
-        (CONFIG_MAP,),
-        [("Namespace", True), ("ConfigMap", False)],
-    ),
-    Case(
-        "one that the bundle brings is applied instead",
-        (CONFIG_MAP, NAMESPACE),
-        [("ConfigMap", False), ("Namespace", False)],
-    ),
+    Case("the install namespace comes first where objects need it", (CONFIG_MAP,),
+         [("Namespace", True), ("ConfigMap", False)]),
+    Case("one that the bundle brings is applied instead", (CONFIG_MAP, NAMESPACE),
+         [("ConfigMap", False), ("Namespace", False)]),
     Case("objects of the cluster need none", (ROLE,), [("ClusterRole", False)]),
-    Case(
-        "objects of another namespace need none",
-        ({**CONFIG_MAP, "metadata": {"name": "a", "namespace": "elsewhere"}},),
-        [("ConfigMap", False)],
-    ),
+    Case("objects of another namespace need none",
+         ({**CONFIG_MAP, "metadata": {"name": "a", "namespace": "elsewhere"}},), [("ConfigMap", False)]),
     Case("an empty revision has no targets", (), []),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

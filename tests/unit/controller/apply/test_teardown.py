@@ -45,23 +45,19 @@ class Case(NamedTuple):
     awaited: tuple[Record, ...] = ()
 
 
+# fmt: off
 TIERS = [
-    Case(
-        "custom resources go first, while their operator still runs",
-        (NAMESPACE, DEFINITION, WORKLOAD, CONFIG, WIDGET),
-        (WIDGET,),
-    ),
+    Case("custom resources go first, while their operator still runs",
+         (NAMESPACE, DEFINITION, WORKLOAD, CONFIG, WIDGET), (WIDGET,)),
     Case("while one of them goes nothing else does", (WORKLOAD, DEFINITION, GOING), (), (GOING,)),
     Case("then everything else together", (NAMESPACE, DEFINITION, WORKLOAD, CONFIG), (WORKLOAD, CONFIG)),
     Case("then what defines kinds", (NAMESPACE, DEFINITION), (DEFINITION,)),
     Case("Namespaces go last", (NAMESPACE,), (NAMESPACE,)),
-    Case(
-        "a custom kind that is called Namespace is a custom resource",
-        (NAMESPACE, ours("example.com", "Namespace", "x")),
-        (ours("example.com", "Namespace", "x"),),
-    ),
+    Case("a custom kind that is called Namespace is a custom resource",
+         (NAMESPACE, ours("example.com", "Namespace", "x")), (ours("example.com", "Namespace", "x"),)),
     Case("nothing is left", (), ()),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", TIERS, ids=attrgetter("name"))

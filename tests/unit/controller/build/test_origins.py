@@ -39,6 +39,7 @@ def secret(name: str, **namespace: str) -> dict[str, Any]:
     return {"secret": {"name": name, **namespace}}
 
 
+# fmt: off
 CASES = [
     Case("another tag of a repository", IMAGE, changed(IMAGE, ref="registry.example.com/shop/app:v2"), same=True),
     Case("a digest in it", IMAGE, changed(IMAGE, ref=f"registry.example.com/shop/app@sha256:{'a' * 64}"), same=True),
@@ -52,18 +53,10 @@ CASES = [
     Case("another authority", changed(IMAGE, certificateData=OWN), changed(IMAGE, certificateData=OTHER), same=False),
     Case("a Secret, which may name an authority", IMAGE, changed(IMAGE, auth=secret("s")), same=False),
     Case("another Secret", changed(IMAGE, auth=secret("s")), changed(IMAGE, auth=secret("t")), same=False),
-    Case(
-        "a Secret of this name elsewhere",
-        changed(IMAGE, auth=secret("s")),
-        changed(IMAGE, auth=secret("s", namespace="other")),
-        same=False,
-    ),
-    Case(
-        "its namespace written out",
-        changed(IMAGE, auth=secret("s")),
-        changed(IMAGE, auth=secret("s", namespace="shop")),
-        same=True,
-    ),
+    Case("a Secret of this name elsewhere", changed(IMAGE, auth=secret("s")),
+         changed(IMAGE, auth=secret("s", namespace="other")), same=False),
+    Case("its namespace written out", changed(IMAGE, auth=secret("s")),
+         changed(IMAGE, auth=secret("s", namespace="shop")), same=True),
     Case("what is expected of a file", HTTP, changed(HTTP, sha256="a" * 64), same=True),
     Case("the host in capitals", HTTP, changed(HTTP, url="https://EXAMPLE.com/a.tar?file=a"), same=True),
     Case("another query", HTTP, changed(HTTP, url="https://example.com/a.tar?file=b"), same=False),
@@ -75,6 +68,7 @@ CASES = [
     Case("the same over ssh", GIT, changed(GIT, repository="ssh://git@example.com/shop/app"), same=False),
     Case("another kind", IMAGE, GIT, same=False),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

@@ -64,12 +64,10 @@ def cyclic() -> list[tuple[str, Value]]:
     return [("a/f", b"1"), ("a/up", Link("..")), ("a/self", Link("self")), ("x", Link("y")), ("y", Link("x"))]
 
 
+# fmt: off
 WRITTEN = [
-    Written(
-        "files and folders",
-        [[("a/x", b"1"), ("./a/y", b"2"), ("d/", None)]],
-        {"a": None, "a/x": b"1", "a/y": b"2", "d": None},
-    ),
+    Written("files and folders", [[("a/x", b"1"), ("./a/y", b"2"), ("d/", None)]],
+         {"a": None, "a/x": b"1", "a/y": b"2", "d": None}),
     Written("an empty file", [[("x", b"")]], {"x": b""}),
     Written("the root itself", [[("./", None), ("x", b"1")]], {"x": b"1"}),
     Written("paths that differ in case", [[("a", b"1"), ("A", b"2")]], {"a": b"1", "A": b"2"}),
@@ -78,84 +76,48 @@ WRITTEN = [
     Written("a file in place of a folder", [[("a/b", b"1"), ("a", b"2")]], {"a": b"2"}),
     Written("a file in place of a link", [[("x", b"1"), ("l", Link("x")), ("l", b"2")]], {"x": b"1", "l": b"2"}),
     Written("a link in place of a folder", [[("x", b"1"), ("l/f", b"2"), ("l", Link("x"))]], {"x": b"1", "l": b"1"}),
-    Written(
-        "a link to a file",
-        [[("d/x", b"1"), ("d/l", Link("x")), ("m", Link("d/x"))]],
-        {"d": None, "d/x": b"1", "d/l": b"1", "m": b"1"},
-    ),
+    Written("a link to a file", [[("d/x", b"1"), ("d/l", Link("x")), ("m", Link("d/x"))]],
+         {"d": None, "d/x": b"1", "d/l": b"1", "m": b"1"}),
     Written("a link before its target", [[("l", Link("x")), ("x", b"1")]], {"x": b"1", "l": b"1"}),
     Written("a link to a link", [[("x", b"1"), ("l", Link("m")), ("m", Link("x"))]], {"x": b"1", "l": b"1", "m": b"1"}),
-    Written(
-        "a link to a folder with a link",
-        [[("d/e/x", b"1"), ("d/l", Link("e/x")), ("c", Link("d"))]],
-        {"d": None, "d/e": None, "d/e/x": b"1", "d/l": b"1", "c": None, "c/e": None, "c/e/x": b"1", "c/l": b"1"},
-    ),
-    Written(
-        "a link through a link",
-        [[("d/x", b"1"), ("c", Link("d")), ("l", Link("c/x"))]],
-        {"d": None, "d/x": b"1", "c": None, "c/x": b"1", "l": b"1"},
-    ),
-    Written(
-        "a link up and down inside",
-        [[("a/b/l", Link("../../x")), ("x", b"1")]],
-        {"a": None, "a/b": None, "a/b/l": b"1", "x": b"1"},
-    ),
-    Written(
-        "no dangling link", [[("l", Link("nowhere")), ("m", Link("x/y")), ("x", b"1"), ("n", Link(""))]], {"x": b"1"}
-    ),
+    Written("a link to a folder with a link", [[("d/e/x", b"1"), ("d/l", Link("e/x")), ("c", Link("d"))]],
+         {"d": None, "d/e": None, "d/e/x": b"1", "d/l": b"1", "c": None, "c/e": None, "c/e/x": b"1", "c/l": b"1"}),
+    Written("a link through a link", [[("d/x", b"1"), ("c", Link("d")), ("l", Link("c/x"))]],
+         {"d": None, "d/x": b"1", "c": None, "c/x": b"1", "l": b"1"}),
+    Written("a link up and down inside", [[("a/b/l", Link("../../x")), ("x", b"1")]],
+         {"a": None, "a/b": None, "a/b/l": b"1", "x": b"1"}),
+    Written("no dangling link", [[("l", Link("nowhere")), ("m", Link("x/y")), ("x", b"1"), ("n", Link(""))]],
+         {"x": b"1"}),
     Written("no link that leads into itself", [cyclic()], {"a": None, "a/f": b"1"}),
     Written("a hard link", [[("x", b"1"), ("l", Link("x", hard=True))]], {"x": b"1", "l": b"1"}),
     Written("a hard link before its target", [[("l", Link("x", hard=True)), ("x", b"1")]], {"x": b"1", "l": b"1"}),
-    Written(
-        "a hard link keeps what it linked",
-        [[("x", b"1"), ("l", Link("x", hard=True)), ("x", b"2")]],
-        {"x": b"2", "l": b"1"},
-    ),
+    Written("a hard link keeps what it linked", [[("x", b"1"), ("l", Link("x", hard=True)), ("x", b"2")]],
+         {"x": b"2", "l": b"1"}),
     Written("a hard link to itself", [[("x", b"1"), ("x", Link("x", hard=True))]], {"x": b"1"}),
     Written("a hard link below its target", [[("a", b"1"), ("a/b", Link("a", hard=True))]], {"a": None, "a/b": b"1"}),
     Written("a hard link above its target", [[("a/b", b"1"), ("a", Link("a/b", hard=True))]], {"a": b"1"}),
-    Written(
-        "a hard link to a symbolic one",
-        [[("d/x", b"1"), ("d/l", Link("x")), ("m", Link("d/l", hard=True))]],
-        {"d": None, "d/x": b"1", "d/l": b"1", "m": b"1"},
-    ),
-    Written(
-        "absolute links of a layer",
-        [[("d/x", b"1"), ("d/l", Link("/d/x")), ("h", Link("/d/x", hard=True))]],
-        {"d": None, "d/x": b"1", "d/l": b"1", "h": b"1"},
-    ),
-    Written(
-        "an entry below a link, not through it",
-        [[("s/x", b"1"), ("l", Link("s")), ("l/y", b"2")]],
-        {"s": None, "s/x": b"1", "l": None, "l/y": b"2"},
-    ),
+    Written("a hard link to a symbolic one", [[("d/x", b"1"), ("d/l", Link("x")), ("m", Link("d/l", hard=True))]],
+         {"d": None, "d/x": b"1", "d/l": b"1", "m": b"1"}),
+    Written("absolute links of a layer", [[("d/x", b"1"), ("d/l", Link("/d/x")), ("h", Link("/d/x", hard=True))]],
+         {"d": None, "d/x": b"1", "d/l": b"1", "h": b"1"}),
+    Written("an entry below a link, not through it", [[("s/x", b"1"), ("l", Link("s")), ("l/y", b"2")]],
+         {"s": None, "s/x": b"1", "l": None, "l/y": b"2"}),
     Written("no whited-out file", [[("m/a", b"1"), ("m/b", b"1")], [("m/.wh.b", b"")]], {"m": None, "m/a": b"1"}),
     Written("no whited-out folder", [[("m/a", b"1"), ("x", b"1")], [(".wh.m", b"")]], {"x": b"1"}),
     Written("no whited-out link", [[("x", b"1"), ("l", Link("x"))], [(".wh.l", b"")]], {"x": b"1"}),
-    Written(
-        "what a whiteout's own layer brings",
-        [[("m/a", b"1")], [("m/c", b"2"), (".wh.m", b"")]],
-        {"m": None, "m/c": b"2"},
-    ),
-    Written(
-        "an opaque folder",
-        [[("o/x", b"1"), ("o/d/z", b"1")], [("o/y", b"2"), ("o/.wh..wh..opq", b"")]],
-        {"o": None, "o/y": b"2"},
-    ),
-    Written(
-        "an opaque folder, marked first",
-        [[("o/x", b"1")], [("o/.wh..wh..opq", b""), ("o/y", b"2")]],
-        {"o": None, "o/y": b"2"},
-    ),
+    Written("what a whiteout's own layer brings", [[("m/a", b"1")], [("m/c", b"2"), (".wh.m", b"")]],
+         {"m": None, "m/c": b"2"}),
+    Written("an opaque folder", [[("o/x", b"1"), ("o/d/z", b"1")], [("o/y", b"2"), ("o/.wh..wh..opq", b"")]],
+         {"o": None, "o/y": b"2"}),
+    Written("an opaque folder, marked first", [[("o/x", b"1")], [("o/.wh..wh..opq", b""), ("o/y", b"2")]],
+         {"o": None, "o/y": b"2"}),
     Written("a file of a later layer", [[("f", b"1")], [("f", b"2")]], {"f": b"2"}),
     Written("a folder of a later layer", [[("f", b"1")], [("f/g", b"2")]], {"f": None, "f/g": b"2"}),
     Written("a whiteout of nothing", [[("x", b"1")], [(".wh.y", b""), ("no/.wh..wh..opq", b"")]], {"x": b"1"}),
-    Written(
-        "no bookkeeping of aufs",
-        [[(".wh..wh.plnk/1", b""), (".wh..wh.aufs", b""), ("x", b"1")]],
-        {".wh..wh.plnk": None, ".wh..wh.plnk/1": b"", "x": b"1"},
-    ),
+    Written("no bookkeeping of aufs", [[(".wh..wh.plnk/1", b""), (".wh..wh.aufs", b""), ("x", b"1")]],
+         {".wh..wh.plnk": None, ".wh..wh.plnk/1": b"", "x": b"1"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", WRITTEN, ids=attrgetter("name"))
@@ -177,6 +139,7 @@ CHAIN: list[tuple[str, Value]] = [(f"l{i}", Link(f"l{i + 1}")) for i in range(60
 DOUBLING: list[tuple[str, Value]] = [("0/f", b"")]
 DOUBLING += [(f"{i}/{side}", Link(f"../{i - 1}")) for i in range(1, 6) for side in "ab"]
 
+# fmt: off
 REFUSED = [
     Refused("a path that leaves", [("a/../../x", b"")], 'entry "a/../../x" leaves its directory'),
     Refused("an absolute path", [("/x", b"")], 'entry "/x" has an absolute name'),
@@ -188,35 +151,25 @@ REFUSED = [
     Refused("a path that is too deep", [("1/2/3/4/5/6/7", b"")], "deeper than the budget of 6 levels"),
     Refused("the root as a file", [("./.", b"1")], "names the root as a file"),
     Refused("a file over its budget", [("z", bytes(1001))], 'entry "z" is over the budget of 1000 bytes for one file'),
-    Refused(
-        "too many bytes",
-        [(f"f{i}", bytes(1000)) for i in range(4)],
-        'entry "f3" brings the content over the budget of 3000 bytes',
-    ),
+    Refused("too many bytes", [(f"f{i}", bytes(1000)) for i in range(4)],
+         'entry "f3" brings the content over the budget of 3000 bytes'),
     Refused("too many bytes that replace each other", [("f", bytes(1000))] * 4, "over the budget of 3000 bytes"),
     Refused("too many entries", [(f"f{i}", b"") for i in range(41)], "more entries than the budget of 40"),
     Refused("too many equal entries", [("f", b"")] * 41, "more entries than the budget of 40"),
     Refused("too many folders that no entry names", [(f"{i}/2/3/4/5/f", b"") for i in range(10)], "more entries"),
     Refused("a link out", [("l", Link("../../etc"))], 'entry "l" links out of the tree, to "../../etc"'),
     Refused("a link out by a detour", [("a/l", Link("../b/../../etc"))], "links out of the tree"),
-    Refused(
-        "a link out through a link", [("d/", None), ("d/r", Link("..")), ("l", Link("d/r/../x"))], 'entry "l" links out'
-    ),
+    Refused("a link out through a link", [("d/", None), ("d/r", Link("..")), ("l", Link("d/r/../x"))],
+         'entry "l" links out'),
     Refused("a link out of a layer", [("l", Link("../x"))], "links out of the tree"),
     Refused("a link with a long target", [("l", Link("a/" * 51))], "links to a name over the budget"),
     Refused("an absolute link", [("l", Link("/etc/passwd"))], 'links out of the tree, to "/etc/passwd"', oci=False),
     Refused("a hard link out", [("l", Link("../x", hard=True))], "links out of the tree"),
     Refused("an absolute hard link", [("l", Link("/etc/passwd", hard=True))], "links out of the tree", oci=False),
-    Refused(
-        "copies over the budget",
-        [("f", bytes(1000)), *((f"l{i}", Link("f")) for i in range(3))],
-        "over the budget of 3000 bytes",
-    ),
-    Refused(
-        "hard links over the budget",
-        [("f", bytes(1000)), *((f"l{i}", Link("f", hard=True)) for i in range(3))],
-        "over the budget",
-    ),
+    Refused("copies over the budget", [("f", bytes(1000)), *((f"l{i}", Link("f")) for i in range(3))],
+         "over the budget of 3000 bytes"),
+    Refused("hard links over the budget", [("f", bytes(1000)), *((f"l{i}", Link("f", hard=True)) for i in range(3))],
+         "over the budget"),
     Refused("folders of links that double", DOUBLING, "more entries than the budget of 40"),
     Refused("a copy that is too deep", [("a/b/c/d/e/f", b""), ("1/2", Link("../a"))], '"1/2/b/c/d/e/f" is deeper'),
     Refused("a long chain of links", CHAIN, "more than 40 links", Limits()),
@@ -226,6 +179,7 @@ REFUSED = [
     Refused("a character device", [("n", Special(tarfile.CHRTYPE))], 'entry "n" is a character device'),
     Refused("a block device", [("n", Special(tarfile.BLKTYPE))], 'entry "n" is a block device'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))

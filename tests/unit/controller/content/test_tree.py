@@ -46,26 +46,21 @@ class United:
     expect: dict[str, str | None]
 
 
+# fmt: off
 UNITED = [
     United("nothing", [], {}),
     United("one at the root", [("", {"a": "1", "d": None})], {"a": "1", "d": None}),
-    United(
-        "two side by side",
-        [("x", {"a": "1"}), ("y/z", {"a": "2"})],
-        {"x": None, "x/a": "1", "y": None, "y/z": None, "y/z/a": "2"},
-    ),
-    United(
-        "two in one", [("x", {"d/a": "1"}), ("x", {"d/b": "2"})], {"x": None, "x/d": None, "x/d/a": "1", "x/d/b": "2"}
-    ),
+    United("two side by side", [("x", {"a": "1"}), ("y/z", {"a": "2"})],
+         {"x": None, "x/a": "1", "y": None, "y/z": None, "y/z/a": "2"}),
+    United("two in one", [("x", {"d/a": "1"}), ("x", {"d/b": "2"})],
+         {"x": None, "x/d": None, "x/d/a": "1", "x/d/b": "2"}),
     United("one within the other", [("", {"x/a": "1"}), ("x", {"b": "2"})], {"x": None, "x/a": "1", "x/b": "2"}),
-    United(
-        "one around the other",
-        [("x/y", {"b": "2"}), ("", {"x/a": "1"})],
-        {"x": None, "x/a": "1", "x/y": None, "x/y/b": "2"},
-    ),
+    United("one around the other", [("x/y", {"b": "2"}), ("", {"x/a": "1"})],
+         {"x": None, "x/a": "1", "x/y": None, "x/y/b": "2"}),
     United("one without content", [("x", {})], {"x": None}),
     United("paths that differ in case", [("", {"a": "1"}), ("", {"A": "2"})], {"A": "2", "a": "1"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", UNITED, ids=attrgetter("name"))
@@ -82,31 +77,20 @@ class Conflict:
 
 
 BOTH, KINDS = "both bring it", "it is a file in one and a folder in the other"
+# fmt: off
 CONFLICTS = [
-    Conflict(
-        "a file of both", [("x", {"a": "1"}), ("", {"x/a": "1"})], f'path "x/a" conflicts with spec.sources[0]: {BOTH}'
-    ),
-    Conflict(
-        "a file and a folder",
-        [("", {"a": "1"}), ("", {"a/b": "2"})],
-        f'path "a" conflicts with spec.sources[0]: {KINDS}',
-    ),
-    Conflict(
-        "a folder and a file",
-        [("", {"a": None}), ("", {"a": "2"})],
-        f'path "a" conflicts with spec.sources[0]: {KINDS}',
-    ),
-    Conflict(
-        "a file in the way of a destination",
-        [("", {"x": "1"}), ("x/y", {})],
-        f'path "x" conflicts with spec.sources[0]: {KINDS}',
-    ),
-    Conflict(
-        "a destination that is a file elsewhere",
-        [("x/y", {}), ("x", {"y": "1"})],
-        f'path "x/y" conflicts with spec.sources[0]: {KINDS}',
-    ),
+    Conflict("a file of both", [("x", {"a": "1"}), ("", {"x/a": "1"})],
+         f'path "x/a" conflicts with spec.sources[0]: {BOTH}'),
+    Conflict("a file and a folder", [("", {"a": "1"}), ("", {"a/b": "2"})],
+         f'path "a" conflicts with spec.sources[0]: {KINDS}'),
+    Conflict("a folder and a file", [("", {"a": None}), ("", {"a": "2"})],
+         f'path "a" conflicts with spec.sources[0]: {KINDS}'),
+    Conflict("a file in the way of a destination", [("", {"x": "1"}), ("x/y", {})],
+         f'path "x" conflicts with spec.sources[0]: {KINDS}'),
+    Conflict("a destination that is a file elsewhere", [("x/y", {}), ("x", {"y": "1"})],
+         f'path "x/y" conflicts with spec.sources[0]: {KINDS}'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CONFLICTS, ids=attrgetter("name"))

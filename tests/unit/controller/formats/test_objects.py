@@ -26,28 +26,21 @@ class Case:
 
 A = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 B = "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}"
+# fmt: off
 LISTS = [
     Case("objects come in file order", f"---\n{B}\n---\n{A}\n", "ba"),
     Case("a List is expanded", f"apiVersion: v1\nkind: List\nitems: [{A}, {B}]\n", "ab"),
-    Case(
-        "a List within a List is expanded",
-        f"kind: List\nitems: [{{kind: List, apiVersion: v1, items: [{A}]}}, {B}]\n",
-        "ab",
-    ),
+    Case("a List within a List is expanded",
+         f"kind: List\nitems: [{{kind: List, apiVersion: v1, items: [{A}]}}, {B}]\n", "ab"),
     Case("a List without items holds nothing", f"apiVersion: v1\nkind: List\n---\n{A}\n", "a"),
     Case("a List of null holds nothing", "apiVersion: v1\nkind: List\nitems:\n", ""),
     Case("a typed list is expanded", f"apiVersion: v1\nkind: ConfigMapList\nitems: [{A}]\n", "a"),
-    Case(
-        "items of a typed list take its kind",
-        "apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: a}}]\n",
-        "a",
-    ),
-    Case(
-        "a kind that ends with List may have no items",
-        "{apiVersion: e.x/v1, kind: AllowList, metadata: {name: l}}",
-        "l",
-    ),
+    Case("items of a typed list take its kind", "apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: a}}]\n",
+         "a"),
+    Case("a kind that ends with List may have no items", "{apiVersion: e.x/v1, kind: AllowList, metadata: {name: l}}",
+         "l"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", LISTS, ids=attrgetter("name"))
@@ -72,6 +65,7 @@ def test_the_same_name_in_another_kind_group_or_namespace_is_another_object() ->
     ]
 
 
+# fmt: off
 DEFECTS = [
     Case("text", "hello\n", "1: is a string, not an object; write apiVersion, kind and metadata.name"),
     Case("a list", "- a\n", "1: is a list, not an object; write apiVersion, kind and metadata.name"),
@@ -79,86 +73,38 @@ DEFECTS = [
     Case("an empty kind", "apiVersion: v1\nkind: ''\nmetadata: {name: a}\n", "1: kind: is missing"),
     Case("no metadata", "apiVersion: v1\nkind: ConfigMap\n", "1: metadata.name: is missing"),
     Case("metadata of null", "apiVersion: v1\nkind: A\nmetadata:\n", "1: metadata: is null where a mapping is needed"),
-    Case(
-        "a list as metadata",
-        "apiVersion: v1\nkind: A\nmetadata: []\n",
-        "1: metadata: is a list where a mapping is needed",
-    ),
-    Case(
-        "generateName alone",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n",
-        "1: metadata.name: is missing; generateName is not enough, write metadata.name",
-    ),
-    Case(
-        "the name n, which is false",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: n}\n",
-        "1: metadata.name: is a boolean where a string is needed; put it in quotes",
-    ),
-    Case(
-        "a number as a namespace",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: 1}\n",
-        "1: metadata.namespace: is a number where a string is needed; put it in quotes",
-    ),
-    Case(
-        "a mapping as a kind",
-        "apiVersion: v1\nkind: {a: b}\nmetadata: {name: a}\n",
-        "1: kind: is a mapping where a string is needed",
-    ),
-    Case(
-        "a number as an apiVersion",
-        "apiVersion: 1\nkind: A\nmetadata: {name: a}\n",
-        "1: apiVersion: is a number where a string is needed; put it in quotes",
-    ),
-    Case(
-        "two slashes",
-        "{apiVersion: a/b/c, kind: A, metadata: {name: a}}",
-        "1: apiVersion: is neither version nor group/version; correct it",
-    ),
-    Case(
-        "nothing after the slash",
-        "{apiVersion: apps/, kind: A, metadata: {name: a}}",
-        "1: apiVersion: is neither version nor group/version; correct it",
-    ),
-    Case(
-        "a slash in a kind",
-        "{apiVersion: v1, kind: a/B, metadata: {name: a}}",
-        '1: kind: has a "/"; write the kind alone',
-    ),
-    Case(
-        "a kind that is too long",
-        f"{{apiVersion: v1, kind: {'A' * 64}, metadata: {{name: a}}}}",
-        "1: kind: has 64 characters, and Kubernetes allows 63; correct it",
-    ),
-    Case(
-        "a namespace that is too long",
-        f"{{apiVersion: v1, kind: A, metadata: {{name: a, namespace: {'a' * 64}}}}}",
-        "1: metadata.namespace: has 64 characters, and Kubernetes allows 63; correct it",
-    ),
-    Case(
-        "a slash in a name",
-        "{apiVersion: v1, kind: A, metadata: {name: org/image}}",
-        '1: metadata.name: "org/image": ".", "..", "/" and "%" are not allowed; rename it',
-    ),
-    Case(
-        "a namespace that leads elsewhere",
-        "{apiVersion: v1, kind: A, metadata: {name: a, namespace: ..}}",
-        '1: metadata.namespace: "..": ".", "..", "/" and "%" are not allowed; rename it',
-    ),
-    Case(
-        "an item of a List",
-        f"kind: List\nitems: [{A}, {{kind: List, items: [{{kind: A}}]}}]\n",
-        "1: items[1].items[0]: apiVersion: is missing",
-    ),
-    Case(
-        "an item of null",
-        "kind: List\nitems:\n-\n",
-        "1: items[0]: is null, not an object; write apiVersion, kind and metadata.name",
-    ),
-    Case(
-        "two equal objects",
-        f"{A}\n---\n{B}\n---\n{A}\n",
-        "5: ConfigMap a: is at manifests/x.yaml:1 already; remove one",
-    ),
+    Case("a list as metadata", "apiVersion: v1\nkind: A\nmetadata: []\n",
+         "1: metadata: is a list where a mapping is needed"),
+    Case("generateName alone", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n",
+         "1: metadata.name: is missing; generateName is not enough, write metadata.name"),
+    Case("the name n, which is false", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: n}\n",
+         "1: metadata.name: is a boolean where a string is needed; put it in quotes"),
+    Case("a number as a namespace", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: 1}\n",
+         "1: metadata.namespace: is a number where a string is needed; put it in quotes"),
+    Case("a mapping as a kind", "apiVersion: v1\nkind: {a: b}\nmetadata: {name: a}\n",
+         "1: kind: is a mapping where a string is needed"),
+    Case("a number as an apiVersion", "apiVersion: 1\nkind: A\nmetadata: {name: a}\n",
+         "1: apiVersion: is a number where a string is needed; put it in quotes"),
+    Case("two slashes", "{apiVersion: a/b/c, kind: A, metadata: {name: a}}",
+         "1: apiVersion: is neither version nor group/version; correct it"),
+    Case("nothing after the slash", "{apiVersion: apps/, kind: A, metadata: {name: a}}",
+         "1: apiVersion: is neither version nor group/version; correct it"),
+    Case("a slash in a kind", "{apiVersion: v1, kind: a/B, metadata: {name: a}}",
+         '1: kind: has a "/"; write the kind alone'),
+    Case("a kind that is too long", f"{{apiVersion: v1, kind: {'A' * 64}, metadata: {{name: a}}}}",
+         "1: kind: has 64 characters, and Kubernetes allows 63; correct it"),
+    Case("a namespace that is too long", f"{{apiVersion: v1, kind: A, metadata: {{name: a, namespace: {'a' * 64}}}}}",
+         "1: metadata.namespace: has 64 characters, and Kubernetes allows 63; correct it"),
+    Case("a slash in a name", "{apiVersion: v1, kind: A, metadata: {name: org/image}}",
+         '1: metadata.name: "org/image": ".", "..", "/" and "%" are not allowed; rename it'),
+    Case("a namespace that leads elsewhere", "{apiVersion: v1, kind: A, metadata: {name: a, namespace: ..}}",
+         '1: metadata.namespace: "..": ".", "..", "/" and "%" are not allowed; rename it'),
+    Case("an item of a List", f"kind: List\nitems: [{A}, {{kind: List, items: [{{kind: A}}]}}]\n",
+         "1: items[1].items[0]: apiVersion: is missing"),
+    Case("an item of null", "kind: List\nitems:\n-\n",
+         "1: items[0]: is null, not an object; write apiVersion, kind and metadata.name"),
+    Case("two equal objects", f"{A}\n---\n{B}\n---\n{A}\n",
+         "5: ConfigMap a: is at manifests/x.yaml:1 already; remove one"),
     Case(
         "two versions of one object",
         "{apiVersion: e.x/v1, kind: A, metadata: {name: a}}\n---\n{apiVersion: e.x/v2, kind: A, metadata: {name: a}}\n",
@@ -166,6 +112,7 @@ DEFECTS = [
     ),
     Case("several defects", f"kind: A\n---\n- b\n---\n{A}\n---\n{A}\n", "1: apiVersion: is missing (and 2 more)"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", DEFECTS, ids=attrgetter("name"))

@@ -58,13 +58,12 @@ class Case:
     destinations: tuple[str, ...] = ("",)
 
 
+# fmt: off
 ORDER = [
     Case("manifests/ at the root is read", {"manifests/a.yaml": manifest("a")}, "a"),
-    Case(
-        "files come in name order, not in that of names without suffix",
-        {"manifests/b.yaml": manifest("b"), "manifests/10.yaml": manifest("t"), "manifests/9.json": manifest("m")},
-        "tmb",
-    ),
+    Case("files come in name order, not in that of names without suffix",
+         {"manifests/b.yaml": manifest("b"), "manifests/10.yaml": manifest("t"), "manifests/9.json": manifest("m")},
+         "tmb"),
     Case("documents come in file order", {"manifests/a.yaml": manifest("z") + "---\n" + manifest("a")}, "za"),
     Case(
         "the three suffixes are read, all others ignored",
@@ -80,11 +79,9 @@ ORDER = [
     ),
     Case("beside manifests/ nothing is read", {"manifests/a.yaml": manifest("a"), "x.yaml": manifest("x")}, "a"),
     Case("without manifests/ the top level is read as it is", {"b.yaml": manifest("b"), "a.yml": manifest("a")}, "ab"),
-    Case(
-        "hidden files and folders are ignored",
-        {"a.yaml": manifest("a"), "._a.yaml": "\0", ".golangci.yml": "run: {}", ".github/workflows/ci.yaml": "on: x"},
-        "a",
-    ),
+    Case("hidden files and folders are ignored",
+         {"a.yaml": manifest("a"), "._a.yaml": "\0", ".golangci.yml": "run: {}", ".github/workflows/ci.yaml": "on: x"},
+         "a"),
     Case(
         "what only shares its name with the file of kustomize is read",
         {
@@ -93,41 +90,23 @@ ORDER = [
         },
         "flux",
     ),
-    Case(
-        "a subfolder without manifests is ignored", {"manifests/a.yaml": manifest("a"), "manifests/doc/x.md": ""}, "a"
-    ),
-    Case(
-        "a file of comments is skipped",
-        {"manifests/a.yaml": "# nothing\n---\n", "manifests/b.yaml": manifest("b")},
-        "b",
-    ),
-    Case(
-        "destinations come in source order",
-        {"b/manifests/x.yaml": manifest("b"), "a/manifests/y.yaml": manifest("a"), "c/z.yaml": manifest("c")},
-        "cba",
-        ("c", "b", "a"),
-    ),
-    Case(
-        "a destination within another is read on its own",
-        {"manifests/a.yaml": manifest("a"), "manifests/more/b.yaml": manifest("b")},
-        "ab",
-        ("", "manifests/more"),
-    ),
-    Case(
-        "a destination within another may come first",
-        {"a.yaml": manifest("a"), "more/manifests/b.yaml": manifest("b")},
-        "ba",
-        ("more", ""),
-    ),
-    Case(
-        "two destinations that lead to one folder are read once",
-        {"manifests/a.yaml": manifest("a")},
-        "a",
-        ("", "manifests"),
-    ),
+    Case("a subfolder without manifests is ignored", {"manifests/a.yaml": manifest("a"), "manifests/doc/x.md": ""},
+         "a"),
+    Case("a file of comments is skipped", {"manifests/a.yaml": "# nothing\n---\n", "manifests/b.yaml": manifest("b")},
+         "b"),
+    Case("destinations come in source order",
+         {"b/manifests/x.yaml": manifest("b"), "a/manifests/y.yaml": manifest("a"), "c/z.yaml": manifest("c")}, "cba",
+         ("c", "b", "a")),
+    Case("a destination within another is read on its own",
+         {"manifests/a.yaml": manifest("a"), "manifests/more/b.yaml": manifest("b")}, "ab", ("", "manifests/more")),
+    Case("a destination within another may come first",
+         {"a.yaml": manifest("a"), "more/manifests/b.yaml": manifest("b")}, "ba", ("more", "")),
+    Case("two destinations that lead to one folder are read once", {"manifests/a.yaml": manifest("a")}, "a",
+         ("", "manifests")),
     Case("what no source brought is not read", {"a/x.yaml": manifest("a"), "b/x.yaml": manifest("b")}, "a", ("a",)),
     Case("a destination may bring nothing", {"a/x.yaml": manifest("a"), "b/README.md": ""}, "a", ("a", "b", "c")),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", ORDER, ids=attrgetter("name"))
@@ -154,38 +133,21 @@ HELM = "this looks like a Helm chart: set spec.format: helm"
 REGISTRY = "this looks like a registry-v1 bundle: set spec.format: registry-v1"
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
 ELSEWHERE = 'is elsewhere: put it into "manifests", or drop its folders by git.directory or http.stripComponents'
+# fmt: off
 NO_CONTENT = [
-    Case(
-        "manifests two levels down",
-        {"deploy/prod/a.yaml": manifest("a"), "deploy/a.yaml": "replicas: 2\n"},
-        f'no objects in the .yaml, .yml and .json files of "."; "deploy/prod/a.yaml" {ELSEWHERE}',
-    ),
-    Case(
-        "an archive with a leading folder",
-        {"app-1.0/manifests/a.yaml": manifest("a")},
-        f'no objects in the .yaml, .yml and .json files of "."; "app-1.0/manifests/a.yaml" {ELSEWHERE}',
-    ),
-    Case(
-        "an empty tree",
-        {},
-        'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"',
-    ),
-    Case(
-        "an empty manifests/",
-        {"a/manifests/x.md": ""},
-        'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests into a folder "manifests"',
-        ("a", "b"),
-    ),
-    Case(
-        "an empty List",
-        {"manifests/a.yaml": "apiVersion: v1\nkind: List\nitems: []\n"},
-        'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"',
-    ),
-    Case(
-        "nothing but comments",
-        {"manifests/a.yaml": "# nothing\n"},
-        'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"',
-    ),
+    Case("manifests two levels down", {"deploy/prod/a.yaml": manifest("a"), "deploy/a.yaml": "replicas: 2\n"},
+         f'no objects in the .yaml, .yml and .json files of "."; "deploy/prod/a.yaml" {ELSEWHERE}'),
+    Case("an archive with a leading folder", {"app-1.0/manifests/a.yaml": manifest("a")},
+         f'no objects in the .yaml, .yml and .json files of "."; "app-1.0/manifests/a.yaml" {ELSEWHERE}'),
+    Case("an empty tree", {},
+         'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"'),
+    Case("an empty manifests/", {"a/manifests/x.md": ""},
+         'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests into a folder "manifests"',
+         ("a", "b")),
+    Case("an empty List", {"manifests/a.yaml": "apiVersion: v1\nkind: List\nitems: []\n"},
+         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"'),
+    Case("nothing but comments", {"manifests/a.yaml": "# nothing\n"},
+         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"'),
     Case(
         "many destinations",
         {},
@@ -193,34 +155,19 @@ NO_CONTENT = [
         'put manifests into a folder "manifests"',
         tuple("abcdefgh"),
     ),
-    Case(
-        "a chart",
-        {"c/Chart.yaml": "name: c\n", "c/values.yaml": "a: b\n"},
-        f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}',
-        ("c",),
-    ),
-    Case(
-        "a chart in a folder of its own",
-        {"podinfo/Chart.yaml": "name: c\n"},
-        f'no objects in the .yaml, .yml and .json files of "."; "podinfo/Chart.yaml" is there: {HELM}',
-    ),
-    Case(
-        "a chart beside manifests of another source",
-        {"manifests/a.yaml": manifest("a"), "c/Chart.yaml": ""},
-        f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}',
-        ("", "c"),
-    ),
-    Case(
-        "a registry-v1 bundle, though it has manifests/",
-        {"manifests/a.yaml": manifest("a"), "metadata/annotations.yaml": ANNOTATIONS},
-        f'"." holds no plain manifests; "metadata/annotations.yaml" is there: {REGISTRY}',
-    ),
-    Case(
-        "a registry-v1 bundle in a folder of its own",
-        {"b/metadata/annotations.yaml": ANNOTATIONS},
-        f'no objects in the .yaml, .yml and .json files of "."; "b/metadata/annotations.yaml" is there: {REGISTRY}',
-    ),
+    Case("a chart", {"c/Chart.yaml": "name: c\n", "c/values.yaml": "a: b\n"},
+         f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}', ("c",)),
+    Case("a chart in a folder of its own", {"podinfo/Chart.yaml": "name: c\n"},
+         f'no objects in the .yaml, .yml and .json files of "."; "podinfo/Chart.yaml" is there: {HELM}'),
+    Case("a chart beside manifests of another source", {"manifests/a.yaml": manifest("a"), "c/Chart.yaml": ""},
+         f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}', ("", "c")),
+    Case("a registry-v1 bundle, though it has manifests/",
+         {"manifests/a.yaml": manifest("a"), "metadata/annotations.yaml": ANNOTATIONS},
+         f'"." holds no plain manifests; "metadata/annotations.yaml" is there: {REGISTRY}'),
+    Case("a registry-v1 bundle in a folder of its own", {"b/metadata/annotations.yaml": ANNOTATIONS},
+         f'no objects in the .yaml, .yml and .json files of "."; "b/metadata/annotations.yaml" is there: {REGISTRY}'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", NO_CONTENT, ids=attrgetter("name"))
@@ -229,54 +176,30 @@ def test_without_content_it_says_where_it_looked(case: Case, tmp_path: Path) -> 
 
 
 KUSTOMIZE = 'is for kustomize, which is not run; publish what "kubectl kustomize" writes, or leave the file out'
+# fmt: off
 INVALID = [
-    Case(
-        "a manifests/ that holds nothing but a subfolder with manifests",
-        {"manifests/a/b.yaml": manifest("a")},
-        'manifests/a/b.yaml: manifests in a subfolder are not read; move the file to "manifests"',
-    ),
-    Case(
-        "a manifest in a subfolder",
-        {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},
-        'manifests/crds/deep/b.yml: manifests in a subfolder are not read; move the file to "manifests"',
-    ),
-    Case(
-        "a manifest below a top level that is read as it is",
-        {"a.yaml": manifest("a"), "more/b.json": "{}"},
-        'more/b.json: manifests in a subfolder are not read; move the file to "."',
-    ),
-    Case(
-        "a file of kustomize",
-        {"manifests/a.yaml": manifest("a"), "manifests/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n"},
-        f"manifests/kustomization.yaml: {KUSTOMIZE}",
-    ),
-    Case(
-        "a component of kustomize, whatever the name of its file",
-        {"c.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"},
-        f"c.yaml: {KUSTOMIZE}",
-    ),
-    Case(
-        "two equal objects in two destinations",
-        {"a/x.yaml": manifest("a"), "b/manifests/y.yaml": "---\n" + manifest("a")},
-        "b/manifests/y.yaml:2: ConfigMap a: is at a/x.yaml:1 already; remove one",
-        ("a", "b"),
-    ),
-    Case(
-        "a document that is no object",
-        {"manifests/a.yaml": manifest("a") + "---\n\nkind: ConfigMap\n"},
-        "manifests/a.yaml:6: apiVersion: is missing",
-    ),
-    Case(
-        "text that is not YAML",
-        {"manifests/a.yaml": "a: 1\nb: c: d\n"},
-        "manifests/a.yaml:2: not YAML: mapping values are not allowed in this context",
-    ),
-    Case(
-        "a duplicate key",
-        {"manifests/a.yaml": "a: 1\na: 2\n"},
-        'manifests/a.yaml:2: the key "a" is there twice; remove one',
-    ),
+    Case("a manifests/ that holds nothing but a subfolder with manifests", {"manifests/a/b.yaml": manifest("a")},
+         'manifests/a/b.yaml: manifests in a subfolder are not read; move the file to "manifests"'),
+    Case("a manifest in a subfolder", {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},
+         'manifests/crds/deep/b.yml: manifests in a subfolder are not read; move the file to "manifests"'),
+    Case("a manifest below a top level that is read as it is", {"a.yaml": manifest("a"), "more/b.json": "{}"},
+         'more/b.json: manifests in a subfolder are not read; move the file to "."'),
+    Case("a file of kustomize",
+         {"manifests/a.yaml": manifest("a"), "manifests/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n"},
+         f"manifests/kustomization.yaml: {KUSTOMIZE}"),
+    Case("a component of kustomize, whatever the name of its file",
+         {"c.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"}, f"c.yaml: {KUSTOMIZE}"),
+    Case("two equal objects in two destinations",
+         {"a/x.yaml": manifest("a"), "b/manifests/y.yaml": "---\n" + manifest("a")},
+         "b/manifests/y.yaml:2: ConfigMap a: is at a/x.yaml:1 already; remove one", ("a", "b")),
+    Case("a document that is no object", {"manifests/a.yaml": manifest("a") + "---\n\nkind: ConfigMap\n"},
+         "manifests/a.yaml:6: apiVersion: is missing"),
+    Case("text that is not YAML", {"manifests/a.yaml": "a: 1\nb: c: d\n"},
+         "manifests/a.yaml:2: not YAML: mapping values are not allowed in this context"),
+    Case("a duplicate key", {"manifests/a.yaml": "a: 1\na: 2\n"},
+         'manifests/a.yaml:2: the key "a" is there twice; remove one'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", INVALID, ids=attrgetter("name"))

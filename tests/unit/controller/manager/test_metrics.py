@@ -75,6 +75,7 @@ class Case(NamedTuple):
 
 
 BUNDLE = 'controller="bundledeployment"'
+# fmt: off
 CASES = [
     Case(
         "a pass with nothing left to do",
@@ -87,64 +88,30 @@ CASES = [
             f'controller_runtime_reconcile_time_seconds_bucket{{{BUNDLE},le="0.3"}}': 1,
         },
     ),
-    Case(
-        "a pass that the API server stopped",
-        lambda metrics: metrics.pass_ended("error", 0.1, False),
-        {
-            f'controller_runtime_reconcile_total{{{BUNDLE},result="error"}}': 1,
-            f"controller_runtime_reconcile_errors_total{{{BUNDLE}}}": 1,
-            f"controller_runtime_reconcile_panics_total{{{BUNDLE}}}": 0,
-        },
-    ),
-    Case(
-        "a bug",
-        lambda metrics: metrics.pass_ended("error", 0.1, True),
-        {f"controller_runtime_reconcile_panics_total{{{BUNDLE}}}": 1},
-    ),
-    Case(
-        "what confines the programs that are started",
-        serve,
-        {
-            'rukpak_confinement{mechanism="landlock"}': 7,
-            'rukpak_confinement{mechanism="seccomp"}': 1,
-            'rukpak_confinement{mechanism="network_namespace"}': 0,
-        },
-    ),
-    Case(
-        "requests, answered and not",
-        ask_twice,
-        {
-            'rest_client_requests_total{code="200",host="h:1",method="GET"}': 1,
-            'rest_client_requests_total{code="<error>",host="h:1",method="GET"}': 1,
-        },
-    ),
-    Case(
-        "phases",
-        lambda metrics: metrics.phase_ended(Phase.FETCH, 2, succeeded=False),
-        {
-            'rukpak_phase_duration_seconds_sum{outcome="error",phase="fetch"}': 2,
-            'rukpak_phase_duration_seconds_count{outcome="success",phase="fetch"}': 0,
-        },
-    ),
-    Case(
-        "sources",
-        lambda metrics: metrics.source_asked("git", SourceResult.NOT_MODIFIED),
-        {'rukpak_source_requests_total{kind="git",result="not modified"}': 1},
-    ),
-    Case(
-        "drift",
-        lambda metrics: metrics.drift_found(3, 2),
-        {"rukpak_drift_detected_total": 3, "rukpak_drift_repaired_total": 2},
-    ),
-    Case(
-        "how long one waits, and is worked on",
-        work_late,
-        {
-            f'workqueue_queue_duration_seconds_sum{{{BUNDLE},name="bundledeployment"}}': 0.5,
-            f'workqueue_work_duration_seconds_count{{{BUNDLE},name="bundledeployment"}}': 1,
-        },
-    ),
+    Case("a pass that the API server stopped", lambda metrics: metrics.pass_ended("error", 0.1, False),
+         {f'controller_runtime_reconcile_total{{{BUNDLE},result="error"}}': 1,
+         f"controller_runtime_reconcile_errors_total{{{BUNDLE}}}": 1,
+         f"controller_runtime_reconcile_panics_total{{{BUNDLE}}}": 0}),
+    Case("a bug", lambda metrics: metrics.pass_ended("error", 0.1, True),
+         {f"controller_runtime_reconcile_panics_total{{{BUNDLE}}}": 1}),
+    Case("what confines the programs that are started", serve,
+         {'rukpak_confinement{mechanism="landlock"}': 7, 'rukpak_confinement{mechanism="seccomp"}': 1,
+         'rukpak_confinement{mechanism="network_namespace"}': 0}),
+    Case("requests, answered and not", ask_twice,
+         {'rest_client_requests_total{code="200",host="h:1",method="GET"}': 1,
+         'rest_client_requests_total{code="<error>",host="h:1",method="GET"}': 1}),
+    Case("phases", lambda metrics: metrics.phase_ended(Phase.FETCH, 2, succeeded=False),
+         {'rukpak_phase_duration_seconds_sum{outcome="error",phase="fetch"}': 2,
+         'rukpak_phase_duration_seconds_count{outcome="success",phase="fetch"}': 0}),
+    Case("sources", lambda metrics: metrics.source_asked("git", SourceResult.NOT_MODIFIED),
+         {'rukpak_source_requests_total{kind="git",result="not modified"}': 1}),
+    Case("drift", lambda metrics: metrics.drift_found(3, 2),
+         {"rukpak_drift_detected_total": 3, "rukpak_drift_repaired_total": 2}),
+    Case("how long one waits, and is worked on", work_late,
+         {f'workqueue_queue_duration_seconds_sum{{{BUNDLE},name="bundledeployment"}}': 0.5,
+         f'workqueue_work_duration_seconds_count{{{BUNDLE},name="bundledeployment"}}': 1}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

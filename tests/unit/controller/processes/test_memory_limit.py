@@ -25,36 +25,25 @@ class Case:
 
 
 TWO, ONE = "memory.max", "memory.limit_in_bytes"
+# fmt: off
 CASES = [
     Case(name="nothing says anything", membership="", expect=None),
     Case(name="of version 2, in a container", membership="0::/", groups={TWO: "1073741824"}, expect=(1024, TWO)),
     Case(name="none", membership="0::/", groups={TWO: "max"}, expect=None),
-    Case(
-        name="the least on the way up",
-        membership="0::/a/b",
-        groups={f"a/b/{TWO}": "max", f"a/{TWO}": "536870912", TWO: "1073741824"},
-        expect=(512, f"a/{TWO}"),
-    ),
-    Case(
-        name="from another namespace of groups", membership="0::/../../a", groups={TWO: "536870912"}, expect=(512, TWO)
-    ),
-    Case(
-        name="of version 1",
-        membership="9:cpu:/x\n4:cpuset,memory:/a\n0::/",
-        groups={f"memory/a/{ONE}": "268435456", f"memory/{ONE}": "9223372036854771712"},
-        expect=(256, f"memory/a/{ONE}"),
-    ),
+    Case(name="the least on the way up", membership="0::/a/b",
+         groups={f"a/b/{TWO}": "max", f"a/{TWO}": "536870912", TWO: "1073741824"}, expect=(512, f"a/{TWO}")),
+    Case(name="from another namespace of groups", membership="0::/../../a", groups={TWO: "536870912"},
+         expect=(512, TWO)),
+    Case(name="of version 1", membership="9:cpu:/x\n4:cpuset,memory:/a\n0::/",
+         groups={f"memory/a/{ONE}": "268435456", f"memory/{ONE}": "9223372036854771712"},
+         expect=(256, f"memory/a/{ONE}")),
     Case(name="what is no number", membership="0::/", groups={TWO: "lots"}, expect=None),
     Case(name="the option", membership="", option=64, expect=(64, "--memory")),
-    Case(
-        name="an option below the group's",
-        membership="0::/",
-        groups={TWO: "1073741824"},
-        option=64,
-        expect=(64, "--memory"),
-    ),
+    Case(name="an option below the group's", membership="0::/", groups={TWO: "1073741824"}, option=64,
+         expect=(64, "--memory")),
     Case(name="an option above it", membership="0::/", groups={TWO: "67108864"}, option=512, expect=(64, TWO)),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

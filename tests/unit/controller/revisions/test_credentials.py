@@ -134,36 +134,18 @@ class Refused(NamedTuple):
 
 
 SUBJECT = 'spec.sources[0].git.auth: Secret "shop/login"'
+# fmt: off
 REFUSED = [
-    Refused(
-        "it is missing",
-        404,
-        {},
-        Reason.SECRET_NOT_FOUND,
-        f"{SUBJECT} does not exist; create it, or correct its name",
-    ),
-    Refused(
-        "the controller may not read it",
-        403,
-        {},
-        Reason.SECRET_FORBIDDEN,
-        f"{SUBJECT} may not be read by the controller; grant get on it",
-    ),
-    Refused(
-        "nobody may look which account it is",
-        403,
-        {"serviceAccountName": "deployer"},
-        Reason.FORBIDDEN,
-        "the controller cannot look up the account that it acts as; grant it what config/ does: 403",
-    ),
-    Refused(
-        "the API server is not well",
-        500,
-        {},
-        Reason.API_UNAVAILABLE,
-        f"{SUBJECT} cannot be read: the API server answers 500; it is tried again by itself",
-    ),
+    Refused("it is missing", 404, {}, Reason.SECRET_NOT_FOUND,
+         f"{SUBJECT} does not exist; create it, or correct its name"),
+    Refused("the controller may not read it", 403, {}, Reason.SECRET_FORBIDDEN,
+         f"{SUBJECT} may not be read by the controller; grant get on it"),
+    Refused("nobody may look which account it is", 403, {"serviceAccountName": "deployer"}, Reason.FORBIDDEN,
+         "the controller cannot look up the account that it acts as; grant it what config/ does: 403"),
+    Refused("the API server is not well", 500, {}, Reason.API_UNAVAILABLE,
+         f"{SUBJECT} cannot be read: the API server answers 500; it is tried again by itself"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))

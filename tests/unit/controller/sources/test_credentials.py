@@ -49,41 +49,26 @@ class Case(NamedTuple):
 
 
 BASIC = {"username": "u", "password": "p"}
+# fmt: off
 CASES = [
     Case("basic-auth", "image", secret("kubernetes.io/basic-auth", **BASIC), BASIC),
     Case("user and password in a Secret of any type", "http", secret(**BASIC), BASIC),
-    Case(
-        "ssh-auth",
-        "git",
-        secret("kubernetes.io/ssh-auth", ssh_privatekey="key\n", known_hosts="hosts\n"),
-        {"ssh_private_key": "key\n", "known_hosts": "hosts\n"},
-    ),
-    Case(
-        "its other key",
-        "git",
-        secret(ssh_privatekey="k", ssh_knownhosts="h"),
-        {"ssh_private_key": "k", "known_hosts": "h"},
-    ),
+    Case("ssh-auth", "git", secret("kubernetes.io/ssh-auth", ssh_privatekey="key\n", known_hosts="hosts\n"),
+         {"ssh_private_key": "key\n", "known_hosts": "hosts\n"}),
+    Case("its other key", "git", secret(ssh_privatekey="k", ssh_knownhosts="h"),
+         {"ssh_private_key": "k", "known_hosts": "h"}),
     Case("Flux's identity", "git", secret(identity="k", known_hosts="h"), {"ssh_private_key": "k", "known_hosts": "h"}),
-    Case(
-        "a pass phrase beside a key",
-        "git",
-        secret(identity="k", password="p"),
-        {"ssh_private_key": "k", "password": "p"},
-    ),
+    Case("a pass phrase beside a key", "git", secret(identity="k", password="p"),
+         {"ssh_private_key": "k", "password": "p"}),
     Case("Flux's bearerToken", "http", secret(bearerToken="t"), {"bearer_token": "t"}),
     Case("a line break at the end", "git", secret(username="u\n", password="p\r\n"), BASIC),
-    Case(
-        "a colon and more in a password", "git", secret(username="u", password="a:b ü"), {**BASIC, "password": "a:b ü"}
-    ),
+    Case("a colon and more in a password", "git", secret(username="u", password="a:b ü"),
+         {**BASIC, "password": "a:b ü"}),
     Case("other keys, whatever is in them", "git", secret(**BASIC, other=b"\xff"), BASIC),
-    Case(
-        "all shapes for the kind of a plug-in",
-        "a.b/c",
-        secret(bearerToken="t", identity="k"),
-        {"bearer_token": "t", "ssh_private_key": "k"},
-    ),
+    Case("all shapes for the kind of a plug-in", "a.b/c", secret(bearerToken="t", identity="k"),
+         {"bearer_token": "t", "ssh_private_key": "k"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

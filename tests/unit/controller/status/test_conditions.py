@@ -76,172 +76,71 @@ HEALTHY_BEFORE = {
     ],
 }
 
+# fmt: off
 ROWS = [
     Case("all is well", DONE, OK),
-    Case(
-        "the sources are being fetched, and nothing was installed",
-        Report(fetching="the sources are being resolved"),
-        waiting(
-            "False Fetching", "False Fetching", "Unknown NotInstalled", "False Fetching", Reconciling="True Fetching"
-        ),
-    ),
-    Case(
-        "a source failed, and what is installed is looked after",
-        Report(failure=NOT_FOUND, revision=OLD, applied=True, progress=GOOD),
-        waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
-        status=BEFORE,
-    ),
-    Case(
-        "the bundle cannot be rendered",
-        Report(failure=INVALID),
-        waiting(
-            "True Unpacked",
-            "False InvalidBundle",
-            "Unknown NotInstalled",
-            "False InvalidBundle",
-            Stalled="True InvalidBundle",
-        ),
-    ),
-    Case(
-        "an object is refused",
-        replace(DONE, applied=False, outcomes=(outcome(None), outcome(REFUSED))),
-        waiting("True Unpacked", "False Refused", "True Healthy", "False Refused", Stalled="True Refused"),
-    ),
-    Case(
-        "an object belongs to somebody else",
-        replace(DONE, applied=False, outcomes=(outcome(COLLISION),)),
-        waiting("True Unpacked", "False Collision", "True Healthy", "False Collision", Reconciling="True Collision"),
-    ),
-    Case(
-        "kinds are not known yet",
-        replace(DONE, applied=False, revision="", unknown=("Widget",), progress=None),
-        waiting(
-            "True Unpacked", "False Applying", "Unknown NotInstalled", "False Applying", Reconciling="True Applying"
-        ),
-    ),
-    Case(
-        "it is applied, and a workload is on its way",
-        replace(DONE, progress=ROLLING),
-        waiting(
-            "True Unpacked", "True Installed", "False Progressing", "False Progressing", Reconciling="True Progressing"
-        ),
-    ),
-    Case(
-        "a workload has failed",
-        replace(DONE, progress=CRASHING),
-        waiting("True Unpacked", "True Installed", "False Failed", "False Failed", Stalled="True Failed"),
-    ),
-    Case(
-        "a workload is late",
-        replace(DONE, progress=LATE),
-        waiting(
-            "True Unpacked",
-            "True Installed",
-            "False ProgressDeadlineExceeded",
-            "False ProgressDeadlineExceeded",
-            Stalled="True ProgressDeadlineExceeded",
-        ),
-    ),
-    Case(
-        "only prune waits",
-        replace(DONE, awaiting_prune=SURPLUS),
-        {**OK, "Reconciling": "True PrunePending"},
-    ),
-    Case(
-        "prune waits for a workload that has failed",
-        replace(DONE, progress=CRASHING, awaiting_prune=SURPLUS),
-        waiting(
-            "True Unpacked",
-            "True Installed",
-            "False Failed",
-            "False Failed",
-            Stalled="True Failed",
-            Reconciling="True PrunePending",
-        ),
-    ),
-    Case(
-        "prune waits for a workload that is on its way",
-        replace(DONE, progress=ROLLING, awaiting_prune=SURPLUS),
-        waiting(
-            "True Unpacked",
-            "True Installed",
-            "False Progressing",
-            "False Progressing",
-            Reconciling="True PrunePending",
-        ),
-    ),
-    Case(
-        "prune does not wait for a revision that cannot be had",
-        replace(DONE, wanted="", failure=NOT_FOUND, awaiting_prune=SURPLUS),
-        waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
-        status=BEFORE,
-    ),
-    Case(
-        "what is never pruned is not waited for",
-        replace(DONE, awaiting_prune=SURPLUS),
-        OK,
-        spec={"prune": "Never"},
-    ),
-    Case(
-        "nothing was compared: health stays as it was said last",
-        Report(failure=NOT_FOUND),
-        waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
-        status=HEALTHY_BEFORE,
-    ),
-    Case(
-        "a poll that failed takes nothing away from what is installed, and is tried again",
-        replace(DONE, poll_failure=BundleError(Reason.UNREACHABLE, "spec.sources[0].image: no answer")),
-        {**OK, "Unpacked": "False Unreachable", "Reconciling": "True Unreachable"},
-    ),
-    Case(
-        "a poll that somebody has to see to",
-        replace(DONE, poll_failure=NOT_FOUND),
-        {**OK, "Unpacked": "False NotFound", "Stalled": "True NotFound"},
-    ),
-    Case(
-        "of a poll that failed and an object that is refused the poll is told first",
-        replace(DONE, poll_failure=NOT_FOUND, outcomes=(outcome(REFUSED),), applied=False),
-        waiting("False NotFound", "False Refused", "True Healthy", "False NotFound", Stalled="True NotFound"),
-    ),
-    Case(
-        "paused, and nothing has changed",
-        replace(DONE, applied=False, wanted=OLD, revision=OLD),
-        {**OK, "Paused": "True Paused"},
-        spec={"paused": True},
-        status=BEFORE,
-    ),
-    Case(
-        "paused, and another revision waits",
-        replace(DONE, applied=False, revision=OLD),
-        waiting(
-            "True Unpacked",
-            "False PausedWithChanges",
-            "True Healthy",
-            "False PausedWithChanges",
-            Reconciling="True PausedWithChanges",
-            Paused="True Paused",
-        ),
-        spec={"paused": True},
-        status=BEFORE,
-    ),
-    Case(
-        "paused, and somebody has changed an object",
-        replace(DONE, applied=False, wanted=OLD, revision=OLD, drifted=(CHANGED,)),
-        {**OK, "Paused": "True Paused", "Drifted": "True Paused"},
-        spec={"paused": True},
-        status=BEFORE,
-    ),
-    Case(
-        "somebody has changed an object, and that is only told",
-        replace(DONE, drifted=(CHANGED,)),
-        {**OK, "Drifted": "True ReportOnly"},
-    ),
-    Case(
-        "somebody keeps changing an object",
-        replace(DONE, conflicts=(CHANGED,)),
-        {**OK, "Drifted": "True DriftConflict"},
-    ),
+    Case("the sources are being fetched, and nothing was installed", Report(fetching="the sources are being resolved"),
+         waiting("False Fetching", "False Fetching", "Unknown NotInstalled", "False Fetching",
+         Reconciling="True Fetching")),
+    Case("a source failed, and what is installed is looked after",
+         Report(failure=NOT_FOUND, revision=OLD, applied=True, progress=GOOD),
+         waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
+         status=BEFORE),
+    Case("the bundle cannot be rendered", Report(failure=INVALID),
+         waiting("True Unpacked", "False InvalidBundle", "Unknown NotInstalled", "False InvalidBundle",
+         Stalled="True InvalidBundle")),
+    Case("an object is refused", replace(DONE, applied=False, outcomes=(outcome(None), outcome(REFUSED))),
+         waiting("True Unpacked", "False Refused", "True Healthy", "False Refused", Stalled="True Refused")),
+    Case("an object belongs to somebody else", replace(DONE, applied=False, outcomes=(outcome(COLLISION),)),
+         waiting("True Unpacked", "False Collision", "True Healthy", "False Collision", Reconciling="True Collision")),
+    Case("kinds are not known yet", replace(DONE, applied=False, revision="", unknown=("Widget",), progress=None),
+         waiting("True Unpacked", "False Applying", "Unknown NotInstalled", "False Applying",
+         Reconciling="True Applying")),
+    Case("it is applied, and a workload is on its way", replace(DONE, progress=ROLLING),
+         waiting("True Unpacked", "True Installed", "False Progressing", "False Progressing",
+         Reconciling="True Progressing")),
+    Case("a workload has failed", replace(DONE, progress=CRASHING),
+         waiting("True Unpacked", "True Installed", "False Failed", "False Failed", Stalled="True Failed")),
+    Case("a workload is late", replace(DONE, progress=LATE),
+         waiting("True Unpacked", "True Installed", "False ProgressDeadlineExceeded", "False ProgressDeadlineExceeded",
+         Stalled="True ProgressDeadlineExceeded")),
+    Case("only prune waits", replace(DONE, awaiting_prune=SURPLUS), {**OK, "Reconciling": "True PrunePending"}),
+    Case("prune waits for a workload that has failed", replace(DONE, progress=CRASHING, awaiting_prune=SURPLUS),
+         waiting("True Unpacked", "True Installed", "False Failed", "False Failed", Stalled="True Failed",
+         Reconciling="True PrunePending")),
+    Case("prune waits for a workload that is on its way", replace(DONE, progress=ROLLING, awaiting_prune=SURPLUS),
+         waiting("True Unpacked", "True Installed", "False Progressing", "False Progressing",
+         Reconciling="True PrunePending")),
+    Case("prune does not wait for a revision that cannot be had",
+         replace(DONE, wanted="", failure=NOT_FOUND, awaiting_prune=SURPLUS),
+         waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
+         status=BEFORE),
+    Case("what is never pruned is not waited for", replace(DONE, awaiting_prune=SURPLUS), OK, spec={"prune": "Never"}),
+    Case("nothing was compared: health stays as it was said last", Report(failure=NOT_FOUND),
+         waiting("False NotFound", "False NotFound", "True Healthy", "False NotFound", Stalled="True NotFound"),
+         status=HEALTHY_BEFORE),
+    Case("a poll that failed takes nothing away from what is installed, and is tried again",
+         replace(DONE, poll_failure=BundleError(Reason.UNREACHABLE, "spec.sources[0].image: no answer")),
+         {**OK, "Unpacked": "False Unreachable", "Reconciling": "True Unreachable"}),
+    Case("a poll that somebody has to see to", replace(DONE, poll_failure=NOT_FOUND),
+         {**OK, "Unpacked": "False NotFound", "Stalled": "True NotFound"}),
+    Case("of a poll that failed and an object that is refused the poll is told first",
+         replace(DONE, poll_failure=NOT_FOUND, outcomes=(outcome(REFUSED),), applied=False),
+         waiting("False NotFound", "False Refused", "True Healthy", "False NotFound", Stalled="True NotFound")),
+    Case("paused, and nothing has changed", replace(DONE, applied=False, wanted=OLD, revision=OLD),
+         {**OK, "Paused": "True Paused"}, spec={"paused": True}, status=BEFORE),
+    Case("paused, and another revision waits", replace(DONE, applied=False, revision=OLD),
+         waiting("True Unpacked", "False PausedWithChanges", "True Healthy", "False PausedWithChanges",
+         Reconciling="True PausedWithChanges", Paused="True Paused"), spec={"paused": True}, status=BEFORE),
+    Case("paused, and somebody has changed an object",
+         replace(DONE, applied=False, wanted=OLD, revision=OLD, drifted=(CHANGED,)),
+         {**OK, "Paused": "True Paused", "Drifted": "True Paused"}, spec={"paused": True}, status=BEFORE),
+    Case("somebody has changed an object, and that is only told", replace(DONE, drifted=(CHANGED,)),
+         {**OK, "Drifted": "True ReportOnly"}),
+    Case("somebody keeps changing an object", replace(DONE, conflicts=(CHANGED,)),
+         {**OK, "Drifted": "True DriftConflict"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", ROWS, ids=attrgetter("name"))
@@ -303,15 +202,11 @@ class Text(NamedTuple):
 
 
 MANY = tuple(KEY._replace(name=name) for name in "edcba")
+# fmt: off
 TEXTS = [
     Text("Ready names the revision", DONE, "Ready", "revision bbbbbbbbbbbb is installed and healthy"),
-    Text(
-        "Installed says what is installed while something else is wanted",
-        Report(failure=NOT_FOUND),
-        "Installed",
-        'revision aaaaaaaaaaaa is installed; spec.sources[0].image.ref: no tag "1"',
-        status=BEFORE,
-    ),
+    Text("Installed says what is installed while something else is wanted", Report(failure=NOT_FOUND), "Installed",
+         'revision aaaaaaaaaaaa is installed; spec.sources[0].image.ref: no tag "1"', status=BEFORE),
     Text(
         "Installed names the revision that is wanted, too, where that could be applied only in part",
         replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
@@ -320,45 +215,22 @@ TEXTS = [
         + REFUSED.message,
         status=BEFORE,
     ),
-    Text(
-        "a repair that is refused names one revision",
-        replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
-        "Installed",
-        f"revision bbbbbbbbbbbb is installed; {REFUSED.message}",
-        status={"installedRevision": NEW},
-    ),
-    Text(
-        "what is never pruned is named",
-        replace(DONE, awaiting_prune=SURPLUS),
-        "Installed",
-        "revision bbbbbbbbbbbb is applied in full; of older ones stays, as spec.prune: Never says: ConfigMap shop/old",
-        spec={"prune": "Never"},
-    ),
+    Text("a repair that is refused names one revision", replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
+         "Installed", f"revision bbbbbbbbbbbb is installed; {REFUSED.message}", status={"installedRevision": NEW}),
+    Text("what is never pruned is named", replace(DONE, awaiting_prune=SURPLUS), "Installed",
+         "revision bbbbbbbbbbbb is applied in full; of older ones stays, as spec.prune: Never says: ConfigMap shop/old",
+         spec={"prune": "Never"}),
     Text("Installed names the revision", DONE, "Installed", "revision bbbbbbbbbbbb is applied in full"),
-    Text(
-        "a wait for kinds names them",
-        Report(wanted=NEW, unknown=("Widget", "Gadget")),
-        "Installed",
-        "waits until the objects of Gadget, Widget are known",
-    ),
-    Text(
-        "prune says what stays, and which option ends the wait",
-        replace(DONE, awaiting_prune=SURPLUS),
-        "Reconciling",
-        "ConfigMap shop/old: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait",
-    ),
-    Text(
-        "prune that fails says why",
-        replace(DONE, awaiting_prune=SURPLUS, removals=(Removal(record=SURPLUS[0], error=REFUSED),)),
-        "Reconciling",
-        REFUSED.message,
-    ),
-    Text(
-        "of many objects three are named, always the same",
-        replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY)),
-        "Drifted",
-        "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: put right and changed again and again",
-    ),
+    Text("a wait for kinds names them", Report(wanted=NEW, unknown=("Widget", "Gadget")), "Installed",
+         "waits until the objects of Gadget, Widget are known"),
+    Text("prune says what stays, and which option ends the wait", replace(DONE, awaiting_prune=SURPLUS), "Reconciling",
+         "ConfigMap shop/old: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait"),
+    Text("prune that fails says why",
+         replace(DONE, awaiting_prune=SURPLUS, removals=(Removal(record=SURPLUS[0], error=REFUSED),)), "Reconciling",
+         REFUSED.message),
+    Text("of many objects three are named, always the same",
+         replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY)), "Drifted",
+         "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: put right and changed again and again"),
     Text(
         "drift is told with the field and who holds it",
         replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="gone"))),
@@ -366,21 +238,13 @@ TEXTS = [
         'ConfigMap shop/a (data.color, held by "kubectl-edit"), Deployment shop/web (gone): '
         "changed, and not put right, as spec.drift.mode says",
     ),
-    Text(
-        "a change that has to wait says for what",
-        replace(DONE, applied=False, revision=OLD),
-        "Installed",
-        "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb waits until spec.paused is false",
-        spec={"paused": True},
-        status=BEFORE,
-    ),
-    Text(
-        "a message is one line of at most 1,000 characters",
-        Report(failure=BundleError(Reason.INVALID_BUNDLE, "a\n b" + "c" * 2000)),
-        "Installed",
-        "a b" + "c" * 997,
-    ),
+    Text("a change that has to wait says for what", replace(DONE, applied=False, revision=OLD), "Installed",
+         "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb waits until spec.paused is false",
+         spec={"paused": True}, status=BEFORE),
+    Text("a message is one line of at most 1,000 characters",
+         Report(failure=BundleError(Reason.INVALID_BUNDLE, "a\n b" + "c" * 2000)), "Installed", "a b" + "c" * 997),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", TEXTS, ids=attrgetter("name"))
@@ -413,18 +277,15 @@ class Going(NamedTuple):
     message: str
 
 
+# fmt: off
 GOING = [
     Going("what is left is counted", Deletion(remaining=3), Reason.DELETING, "3 objects are left"),
-    Going(
-        "what does not go is named",
-        Deletion(remaining=1, blockers="Widget shop/w (example.com/hold)"),
-        Reason.DELETION_BLOCKED,
-        "waits for Widget shop/w (example.com/hold)",
-    ),
-    Going(
-        "a failure speaks first", Deletion(remaining=1, blockers="x", error=REFUSED), Reason.REFUSED, REFUSED.message
-    ),
+    Going("what does not go is named", Deletion(remaining=1, blockers="Widget shop/w (example.com/hold)"),
+         Reason.DELETION_BLOCKED, "waits for Widget shop/w (example.com/hold)"),
+    Going("a failure speaks first", Deletion(remaining=1, blockers="x", error=REFUSED), Reason.REFUSED,
+         REFUSED.message),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", GOING, ids=attrgetter("name"))

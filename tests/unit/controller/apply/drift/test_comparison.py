@@ -28,6 +28,7 @@ PORT = 'k:{"containerPort":80,"protocol":"TCP"}'
 UDP = 'k:{"containerPort":80,"protocol":"UDP"}'
 ITEM: dict[str, Any] = {".": LEAF, "f:containerPort": LEAF}
 
+# fmt: off
 COVERAGE = [
     _spec("a leaf covers a scalar", LEAF, "a"),
     _spec("a leaf covers an atomic list", LEAF, ["a", {"b": 1}]),
@@ -82,29 +83,17 @@ COVERAGE = [
     _spec("a member that is gone, which is not shown", {'v:"a"': LEAF}, ["a", "b"], "spec.x"),
     _spec("a scalar where the schema has a map now", {"f:a": LEAF}, "a", "spec.x"),
     _spec("a list where the schema has a map now", {"f:a": LEAF}, ["a"], "spec.x"),
-    Coverage(
-        "what names an object, and its status, is not looked for",
-        {"f:data": {"f:a": LEAF}},
-        {
-            "apiVersion": "v1",
-            "kind": "X",
-            "metadata": {"name": "a", "namespace": "b"},
-            "data": {"a": "1"},
-            "status": {"b": 1},
-        },
-    ),
+    Coverage("what names an object, and its status, is not looked for", {"f:data": {"f:a": LEAF}},
+         {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "namespace": "b"}, "data": {"a": "1"},
+         "status": {"b": 1}}),
     Coverage("a label is", {"f:metadata": {"f:labels": {}}}, {"metadata": {"name": "a", "labels": {"b": "c"}}}),
-    Coverage(
-        "a label that is gone",
-        {"f:metadata": {"f:labels": {"f:a": LEAF}}},
-        {"metadata": {"labels": {"b": "c"}}},
-        "metadata.labels.b",
-    ),
-    Coverage(
-        "name and status of the spec count", {"f:spec": {"f:a": LEAF}}, {"spec": {"a": 1, "status": 2}}, "spec.status"
-    ),
+    Coverage("a label that is gone", {"f:metadata": {"f:labels": {"f:a": LEAF}}}, {"metadata": {"labels": {"b": "c"}}},
+         "metadata.labels.b"),
+    Coverage("name and status of the spec count", {"f:spec": {"f:a": LEAF}}, {"spec": {"a": 1, "status": 2}},
+         "spec.status"),
     Coverage("an entry without any field covers nothing", {}, {"data": {"a": "1"}}, "data"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", COVERAGE, ids=attrgetter("name"))

@@ -65,124 +65,66 @@ WEBHOOK = 'Internal error occurred: failed calling webhook "no.example.com": fai
 DIFFERENCE = f'\n@@ -1,6 +1,6 @@\n-     "Value": "x",\n+     "Value": "{PLANTED}",\n'
 VAP = "ValidatingAdmissionPolicy 'no' with binding 'b' denied request: "
 
+# fmt: off
 DENIALS = [
-    Case(
-        f"a webhook may say no with {code}",
-        _status(code, 'admission webhook "no.example.com" denied the request: Not this.\n  or that', "Whatever"),
-        Reason.REFUSED,
-        'admission webhook "no.example.com" denied it: not this. or that',
-    )
+    Case(f"a webhook may say no with {code}",
+         _status(code, 'admission webhook "no.example.com" denied the request: Not this.\n  or that', "Whatever"),
+         Reason.REFUSED, 'admission webhook "no.example.com" denied it: not this. or that')
     for code in (400, 403, 404, 409, 422, 429, 500, 503)
 ] + [
-    Case(
-        "a webhook may say no without a word",
-        _status(400, 'admission webhook "no.example.com" denied the request without explanation'),
-        Reason.REFUSED,
-        'admission webhook "no.example.com" denied it',
-    ),
-    Case(
-        "what a webhook says about a Secret is not shown",
-        _status(403, f'admission webhook "no.example.com" denied the request: {PLANTED}'),
-        Reason.REFUSED,
-        'admission webhook "no.example.com" denied it',
-        SECRET,
-    ),
-    Case(
-        "a policy of the cluster",
-        _status(
-            422, f'configmaps "a" is forbidden: {VAP}No latest tags', "Invalid", [{"message": f"{VAP}No latest tags"}]
-        ),
-        Reason.REFUSED,
-        'admission policy "no" denied it: no latest tags',
-    ),
-    Case(
-        "a policy that says Forbidden is no matter of rights",
-        _status(403, f'configmaps "a" is forbidden: {VAP}no', "Forbidden"),
-        Reason.REFUSED,
-        'admission policy "no" denied it: no',
-    ),
+    Case("a webhook may say no without a word",
+         _status(400, 'admission webhook "no.example.com" denied the request without explanation'), Reason.REFUSED,
+         'admission webhook "no.example.com" denied it'),
+    Case("what a webhook says about a Secret is not shown",
+         _status(403, f'admission webhook "no.example.com" denied the request: {PLANTED}'), Reason.REFUSED,
+         'admission webhook "no.example.com" denied it', SECRET),
+    Case("a policy of the cluster",
+         _status(422, f'configmaps "a" is forbidden: {VAP}No latest tags', "Invalid",
+         [{"message": f"{VAP}No latest tags"}]), Reason.REFUSED, 'admission policy "no" denied it: no latest tags'),
+    Case("a policy that says Forbidden is no matter of rights",
+         _status(403, f'configmaps "a" is forbidden: {VAP}no', "Forbidden"), Reason.REFUSED,
+         'admission policy "no" denied it: no'),
 ]
+# fmt: on
 
+# fmt: off
 SERVER_ERRORS = [
-    Case(
-        "an unknown field",
-        _status(500, f'{NOT_TYPED}.spec.containers[name="c"].imagee: field not declared in schema'),
-        Reason.REFUSED,
-        'spec.containers[name="c"].imagee: field not declared in schema',
-    ),
-    Case(
-        "a wrong type, what was there instead is not shown",
-        _status(500, f"{NOT_TYPED}.spec.args: expected list, got &{{{PLANTED}}}"),
-        Reason.REFUSED,
-        "spec.args: expected list",
-    ),
-    Case(
-        "several fields, each once",
-        _status(500, f"{NOT_TYPED}errors:\n  .data.a: expected string, got 5\n  .data.b: field not declared in schema"),
-        Reason.REFUSED,
-        "data.a: expected string; data.b: field not declared in schema",
-    ),
-    Case(
-        "a duplicate key",
-        _status(500, f'{NOT_TYPED}.spec.env: duplicate entries for key [name="A"]'),
-        Reason.REFUSED,
-        'spec.env: duplicate entries for key [name="A"]',
-    ),
-    Case(
-        "a duplicate member of a set, which is not shown",
-        _status(500, f'{NOT_TYPED}.metadata.finalizers: duplicate entries for key [="{PLANTED}"]'),
-        Reason.REFUSED,
-        "metadata.finalizers: duplicate entries for key",
-    ),
-    Case(
-        "a schema error that is not known, which is not shown",
-        _status(500, f"{NOT_TYPED}{PLANTED}"),
-        Reason.REFUSED,
-        "does not fit the schema of its kind",
-    ),
-    Case(
-        "data that is not base64",
-        _status(500, f"{NOT_CONVERTED}error decoding from json: illegal base64 data at input byte 6"),
-        Reason.REFUSED,
-        "a value cannot be read: illegal base64 data at input byte 6",
-    ),
-    Case(
-        "a time that is none, which is not shown",
-        _status(500, f'{NOT_CONVERTED}parsing time "{PLANTED}" as "2006": cannot parse "{PLANTED}\\"x" as "2006"'),
-        Reason.REFUSED,
-        "a value cannot be read: parsing time (…) as (…): cannot parse (…) as (…)",
-    ),
-    Case(
-        "another manager's entry of an older version",
-        _status(500, ".spec.x: field not declared in schema"),
-        Reason.REFUSED,
-        "a field manager's entry is of a version that lacks a field; let that manager write the object again",
-        recovery=Recovery.MIGRATE_ENTRIES,
-    ),
-    Case(
-        "larger than etcd takes",
-        _status(500, "etcdserver: request is too large"),
-        Reason.TOO_LARGE,
-        "is larger than the API server takes; split it",
-    ),
-    Case(
-        "larger than the API server sends to etcd",
-        _status(500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"),
-        Reason.TOO_LARGE,
-        "is larger than the API server takes; split it",
-    ),
-    Case(
-        "larger than any request",
-        _status(413, "Request entity too large: limit is 3145728", "RequestEntityTooLarge"),
-        Reason.TOO_LARGE,
-        "is larger than the API server takes; split it",
-    ),
-    Case(
-        "a full database",
-        _status(500, "etcdserver: mvcc: database space exceeded"),
-        Reason.API_UNAVAILABLE,
-        "the database of the API server is full; compact, defragment and disarm etcd",
-    ),
+    Case("an unknown field",
+         _status(500, f'{NOT_TYPED}.spec.containers[name="c"].imagee: field not declared in schema'), Reason.REFUSED,
+         'spec.containers[name="c"].imagee: field not declared in schema'),
+    Case("a wrong type, what was there instead is not shown",
+         _status(500, f"{NOT_TYPED}.spec.args: expected list, got &{{{PLANTED}}}"), Reason.REFUSED,
+         "spec.args: expected list"),
+    Case("several fields, each once",
+         _status(500,
+         f"{NOT_TYPED}errors:\n  .data.a: expected string, got 5\n  .data.b: field not declared in schema"),
+         Reason.REFUSED, "data.a: expected string; data.b: field not declared in schema"),
+    Case("a duplicate key", _status(500, f'{NOT_TYPED}.spec.env: duplicate entries for key [name="A"]'), Reason.REFUSED,
+         'spec.env: duplicate entries for key [name="A"]'),
+    Case("a duplicate member of a set, which is not shown",
+         _status(500, f'{NOT_TYPED}.metadata.finalizers: duplicate entries for key [="{PLANTED}"]'), Reason.REFUSED,
+         "metadata.finalizers: duplicate entries for key"),
+    Case("a schema error that is not known, which is not shown", _status(500, f"{NOT_TYPED}{PLANTED}"), Reason.REFUSED,
+         "does not fit the schema of its kind"),
+    Case("data that is not base64",
+         _status(500, f"{NOT_CONVERTED}error decoding from json: illegal base64 data at input byte 6"), Reason.REFUSED,
+         "a value cannot be read: illegal base64 data at input byte 6"),
+    Case("a time that is none, which is not shown",
+         _status(500, f'{NOT_CONVERTED}parsing time "{PLANTED}" as "2006": cannot parse "{PLANTED}\\"x" as "2006"'),
+         Reason.REFUSED, "a value cannot be read: parsing time (…) as (…): cannot parse (…) as (…)"),
+    Case("another manager's entry of an older version", _status(500, ".spec.x: field not declared in schema"),
+         Reason.REFUSED,
+         "a field manager's entry is of a version that lacks a field; let that manager write the object again",
+         recovery=Recovery.MIGRATE_ENTRIES),
+    Case("larger than etcd takes", _status(500, "etcdserver: request is too large"), Reason.TOO_LARGE,
+         "is larger than the API server takes; split it"),
+    Case("larger than the API server sends to etcd",
+         _status(500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"),
+         Reason.TOO_LARGE, "is larger than the API server takes; split it"),
+    Case("larger than any request", _status(413, "Request entity too large: limit is 3145728", "RequestEntityTooLarge"),
+         Reason.TOO_LARGE, "is larger than the API server takes; split it"),
+    Case("a full database", _status(500, "etcdserver: mvcc: database space exceeded"), Reason.API_UNAVAILABLE,
+         "the database of the API server is full; compact, defragment and disarm etcd"),
     Case(
         "an admission webhook that is not up, without its address",
         _status(
@@ -198,26 +140,21 @@ SERVER_ERRORS = [
         'admission webhook "no.example.com" could not be called: service "hook" not found; '
         "see the workload that serves it",
     ),
-    Case(
-        "a conversion webhook that is not up",
-        _status(500, 'conversion webhook for example.com/v2, Kind=Cache failed: Post "https://x": EOF'),
-        Reason.WEBHOOK_UNAVAILABLE,
-        "the conversion webhook of Cache (example.com/v2) could not be called: EOF; see the workload that serves it",
-    ),
-    Case(
-        "another internal error, of which nothing is shown",
-        _status(500, f"Internal error occurred: {PLANTED}", "InternalError"),
-        Reason.API_UNAVAILABLE,
-        "the API server answered 500 InternalError",
-    ),
+    Case("a conversion webhook that is not up",
+         _status(500, 'conversion webhook for example.com/v2, Kind=Cache failed: Post "https://x": EOF'),
+         Reason.WEBHOOK_UNAVAILABLE,
+         "the conversion webhook of Cache (example.com/v2) could not be called: EOF; see the workload that serves it"),
+    Case("another internal error, of which nothing is shown",
+         _status(500, f"Internal error occurred: {PLANTED}", "InternalError"), Reason.API_UNAVAILABLE,
+         "the API server answered 500 InternalError"),
     Case("a gateway's error", reply_error(502, {}, b"<html>"), Reason.API_UNAVAILABLE, "the API server answered 502"),
     Case("no server behind it", reply_error(503, {}, b"no"), Reason.API_UNAVAILABLE, "the API server answered 503"),
-    Case(
-        "a timeout", _status(504, "Timeout", "Timeout"), Reason.API_UNAVAILABLE, "the API server answered 504 Timeout"
-    ),
+    Case("a timeout", _status(504, "Timeout", "Timeout"), Reason.API_UNAVAILABLE,
+         "the API server answered 504 Timeout"),
     Case("too many requests", reply_error(429, {}, b"no"), Reason.API_UNAVAILABLE, "the API server answered 429"),
     Case("no answer", unanswered(OSError("127.0.0.1:81")), Reason.API_UNAVAILABLE, "the API server did not answer"),
 ]
+# fmt: on
 
 DENIED = 'x "a" is forbidden: User "system:serviceaccount:shop:bob" cannot '
 ESCALATION = (
@@ -229,29 +166,18 @@ ESCALATION = (
 )
 TERMINATING = {"reason": "NamespaceTerminating", "message": "namespace shop is being terminated"}
 
+# fmt: off
 FORBIDDEN = [
-    Case(
-        "a right in a namespace",
-        _status(403, f'{DENIED}patch resource "configmaps" in API group "" in the namespace "shop"', "Forbidden"),
-        Reason.FORBIDDEN,
-        '"system:serviceaccount:shop:bob" may not patch configmaps in namespace "shop"; grant it that',
-    ),
-    Case(
-        "a right at the cluster scope",
-        _status(
-            403,
-            f'{DENIED}create resource "classes" in API group "example.com" at the cluster scope: RBAC: x',
-            "Forbidden",
-        ),
-        Reason.FORBIDDEN,
-        '"system:serviceaccount:shop:bob" may not create classes.example.com; grant it that',
-    ),
-    Case(
-        "a path",
-        _status(403, 'forbidden: User "bob" cannot get path "/apis"', "Forbidden"),
-        Reason.FORBIDDEN,
-        '"bob" may not get /apis; grant it that',
-    ),
+    Case("a right in a namespace",
+         _status(403, f'{DENIED}patch resource "configmaps" in API group "" in the namespace "shop"', "Forbidden"),
+         Reason.FORBIDDEN,
+         '"system:serviceaccount:shop:bob" may not patch configmaps in namespace "shop"; grant it that'),
+    Case("a right at the cluster scope",
+         _status(403, f'{DENIED}create resource "classes" in API group "example.com" at the cluster scope: RBAC: x',
+         "Forbidden"), Reason.FORBIDDEN,
+         '"system:serviceaccount:shop:bob" may not create classes.example.com; grant it that'),
+    Case("a path", _status(403, 'forbidden: User "bob" cannot get path "/apis"', "Forbidden"), Reason.FORBIDDEN,
+         '"bob" may not get /apis; grant it that'),
     Case(
         "rights that it grants and lacks, all of them",
         _status(403, ESCALATION, "Forbidden"),
@@ -260,215 +186,100 @@ FORBIDDEN = [
         'get,list secrets "x" in namespace "shop"; get,list deployments.apps in namespace "shop"; grant it these',
         ROLE,
     ),
-    Case(
-        "an owner reference",
-        _status(
-            403,
-            'configmaps "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to',
-            "Forbidden",
-        ),
-        Reason.FORBIDDEN,
-        "the account may not set owner references; grant it update on finalizers",
-    ),
+    Case("an owner reference",
+         _status(403, 'configmaps "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to',
+         "Forbidden"), Reason.FORBIDDEN, "the account may not set owner references; grant it update on finalizers"),
     Case("a proxy's no", reply_error(403, {}, b"no"), Reason.FORBIDDEN, "the request is forbidden"),
-    Case(
-        "a namespace that is going",
-        _status(403, 'configmaps "a" is forbidden: unable to create new content', "Forbidden", [TERMINATING]),
-        Reason.NAMESPACE_TERMINATING,
-        'namespace "shop" is being deleted',
-    ),
-    Case(
-        "a definition that is going",
-        _status(
-            403, 'x "a" is forbidden: create not allowed while custom resource definition is terminating', "Forbidden"
-        ),
-        Reason.WAITING_FOR_CRD,
-        "the CustomResourceDefinition of its kind is being deleted",
-    ),
-    Case(
-        "a server that is starting",
-        _status(403, 'x "a" is forbidden: not yet ready to handle request', "Forbidden"),
-        Reason.API_UNAVAILABLE,
-        "the API server is not ready yet",
-    ),
-    Case(
-        "a quota, without what is in use",
-        _status(
-            403, 'x "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=7, limited: pods=7', "Forbidden"
-        ),
-        Reason.REFUSED,
-        "exceeded quota: q, requested: pods=1, limited: pods=7",
-    ),
-    Case(
-        "PodSecurity",
-        _status(403, 'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged (x)', "Forbidden"),
-        Reason.REFUSED,
-        'violates PodSecurity "restricted:latest": privileged (x)',
-    ),
+    Case("a namespace that is going",
+         _status(403, 'configmaps "a" is forbidden: unable to create new content', "Forbidden", [TERMINATING]),
+         Reason.NAMESPACE_TERMINATING, 'namespace "shop" is being deleted'),
+    Case("a definition that is going",
+         _status(403, 'x "a" is forbidden: create not allowed while custom resource definition is terminating',
+         "Forbidden"), Reason.WAITING_FOR_CRD, "the CustomResourceDefinition of its kind is being deleted"),
+    Case("a server that is starting", _status(403, 'x "a" is forbidden: not yet ready to handle request', "Forbidden"),
+         Reason.API_UNAVAILABLE, "the API server is not ready yet"),
+    Case("a quota, without what is in use",
+         _status(403, 'x "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=7, limited: pods=7',
+         "Forbidden"), Reason.REFUSED, "exceeded quota: q, requested: pods=1, limited: pods=7"),
+    Case("PodSecurity",
+         _status(403, 'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged (x)', "Forbidden"),
+         Reason.REFUSED, 'violates PodSecurity "restricted:latest": privileged (x)'),
 ]
+# fmt: on
 
+# fmt: off
 OTHERS = [
-    Case(
-        "a namespace that is missing",
-        _status(404, 'namespaces "other" not found', "NotFound"),
-        Reason.NAMESPACE_NOT_FOUND,
-        'namespace "other" does not exist; create it, or add it to the bundle',
-    ),
-    Case(
-        "the install namespace, which can be made",
-        _status(404, 'namespaces "shop" not found', "NotFound"),
-        Reason.NAMESPACE_NOT_FOUND,
-        'namespace "shop" does not exist; create it, or add it to the bundle',
-        recovery=Recovery.CREATE_NAMESPACE,
-    ),
-    Case(
-        "a kind that is not served",
-        reply_error(404, {}, b"404 page not found\n"),
-        Reason.KIND_NOT_SERVED,
-        "the cluster does not serve its kind; install what serves it",
-        recovery=Recovery.REFRESH_DISCOVERY,
-    ),
-    Case(
-        "the same, said by an aggregated API",
-        _status(404, "the server could not find the requested resource", "NotFound"),
-        Reason.KIND_NOT_SERVED,
-        "the cluster does not serve its kind; install what serves it",
-        recovery=Recovery.REFRESH_DISCOVERY,
-    ),
-    Case(
-        "a role that a binding refers to",
-        _status(404, 'roles.rbac.authorization.k8s.io "x" not found', "NotFound"),
-        Reason.REFUSED,
-        '"x" that it refers to does not exist; create it',
-    ),
-    Case(
-        "a UID or resourceVersion that is not the one any more",
-        _status(409, f'Operation cannot be fulfilled on configmaps "a": {PLANTED}', "Conflict"),
-        Reason.API_UNAVAILABLE,
-        "was changed meanwhile; it is tried again",
-        recovery=Recovery.JUDGE_AGAIN,
-    ),
-    Case(
-        "fields that others hold",
-        _status(
-            409,
-            "Apply failed",
-            "Conflict",
-            [{"reason": "FieldManagerConflict", "field": f} for f in (".b", ".a", ".b")],
-        ),
-        Reason.COLLISION,
-        "exists already, and others hold a; b",
-        recovery=Recovery.JUDGE_AGAIN,
-    ),
-    Case(
-        "credentials that do not count",
-        _status(401, "Unauthorized", "Unauthorized"),
-        Reason.API_UNAVAILABLE,
-        "the API server does not accept the credentials of the controller",
-    ),
-    Case(
-        "a bad request", _status(400, PLANTED, "BadRequest"), Reason.REFUSED, "the API server answered 400 BadRequest"
-    ),
+    Case("a namespace that is missing", _status(404, 'namespaces "other" not found', "NotFound"),
+         Reason.NAMESPACE_NOT_FOUND, 'namespace "other" does not exist; create it, or add it to the bundle'),
+    Case("the install namespace, which can be made", _status(404, 'namespaces "shop" not found', "NotFound"),
+         Reason.NAMESPACE_NOT_FOUND, 'namespace "shop" does not exist; create it, or add it to the bundle',
+         recovery=Recovery.CREATE_NAMESPACE),
+    Case("a kind that is not served", reply_error(404, {}, b"404 page not found\n"), Reason.KIND_NOT_SERVED,
+         "the cluster does not serve its kind; install what serves it", recovery=Recovery.REFRESH_DISCOVERY),
+    Case("the same, said by an aggregated API",
+         _status(404, "the server could not find the requested resource", "NotFound"), Reason.KIND_NOT_SERVED,
+         "the cluster does not serve its kind; install what serves it", recovery=Recovery.REFRESH_DISCOVERY),
+    Case("a role that a binding refers to", _status(404, 'roles.rbac.authorization.k8s.io "x" not found', "NotFound"),
+         Reason.REFUSED, '"x" that it refers to does not exist; create it'),
+    Case("a UID or resourceVersion that is not the one any more",
+         _status(409, f'Operation cannot be fulfilled on configmaps "a": {PLANTED}', "Conflict"),
+         Reason.API_UNAVAILABLE, "was changed meanwhile; it is tried again", recovery=Recovery.JUDGE_AGAIN),
+    Case("fields that others hold",
+         _status(409, "Apply failed", "Conflict", [{"reason": "FieldManagerConflict", "field": f} for f in (".b", ".a",
+         ".b")]), Reason.COLLISION, "exists already, and others hold a; b", recovery=Recovery.JUDGE_AGAIN),
+    Case("credentials that do not count", _status(401, "Unauthorized", "Unauthorized"), Reason.API_UNAVAILABLE,
+         "the API server does not accept the credentials of the controller"),
+    Case("a bad request", _status(400, PLANTED, "BadRequest"), Reason.REFUSED,
+         "the API server answered 400 BadRequest"),
 ]
+# fmt: on
 
+# fmt: off
 INVALID = [
-    Case(
-        "a required field",
-        _invalid(("Required", "spec.image", "Required value")),
-        Reason.REFUSED,
-        "spec.image: required value",
-    ),
-    Case(
-        "a number",
-        _invalid(("Invalid", "spec.port", "Invalid value: 99999999: must be between 1 and 65535, inclusive")),
-        Reason.REFUSED,
-        "spec.port: must be between 1 and 65535, inclusive",
-    ),
-    Case(
-        "a text with quotes and colons in it",
-        _invalid(("Invalid", "spec.a", f'Invalid value: "a\\": {PLANTED}": is odd')),
-        Reason.REFUSED,
-        "spec.a: is odd",
-    ),
-    Case(
-        "a word that is not one of some",
-        _invalid(("NotSupported", "spec.a", f'Unsupported value: "{PLANTED}": supported values: "x", "y"')),
-        Reason.REFUSED,
-        'spec.a: supported values: "x", "y"',
-    ),
-    Case(
-        "a whole pod spec",
-        _invalid(("Invalid", "spec", f'Invalid value: {{"env":[{{"Value":"{PLANTED}: x"}}]}}: is odd.')),
-        Reason.REFUSED,
-        "spec: is odd",
-    ),
-    Case(
-        "a value whose end cannot be found",
-        _invalid(("Invalid", "spec", f"Invalid value: core.PodSpec{{Env:{PLANTED}}}: is odd")),
-        Reason.REFUSED,
-        "spec: invalid value",
-    ),
-    Case(
-        "a sentence of another form",
-        _invalid(("X", "spec.a", f"it is {PLANTED}")),
-        Reason.REFUSED,
-        "spec.a: is refused",
-    ),
+    Case("a required field", _invalid(("Required", "spec.image", "Required value")), Reason.REFUSED,
+         "spec.image: required value"),
+    Case("a number",
+         _invalid(("Invalid", "spec.port", "Invalid value: 99999999: must be between 1 and 65535, inclusive")),
+         Reason.REFUSED, "spec.port: must be between 1 and 65535, inclusive"),
+    Case("a text with quotes and colons in it",
+         _invalid(("Invalid", "spec.a", f'Invalid value: "a\\": {PLANTED}": is odd')), Reason.REFUSED,
+         "spec.a: is odd"),
+    Case("a word that is not one of some",
+         _invalid(("NotSupported", "spec.a", f'Unsupported value: "{PLANTED}": supported values: "x", "y"')),
+         Reason.REFUSED, 'spec.a: supported values: "x", "y"'),
+    Case("a whole pod spec",
+         _invalid(("Invalid", "spec", f'Invalid value: {{"env":[{{"Value":"{PLANTED}: x"}}]}}: is odd.')),
+         Reason.REFUSED, "spec: is odd"),
+    Case("a value whose end cannot be found",
+         _invalid(("Invalid", "spec", f"Invalid value: core.PodSpec{{Env:{PLANTED}}}: is odd")), Reason.REFUSED,
+         "spec: invalid value"),
+    Case("a sentence of another form", _invalid(("X", "spec.a", f"it is {PLANTED}")), Reason.REFUSED,
+         "spec.a: is refused"),
     Case("nothing about any field", _status(422, PLANTED, "Invalid"), Reason.REFUSED, "is invalid"),
-    Case(
-        "rules that were skipped are not worth a word",
-        _invalid(
-            ("Required", "spec.a", "Required value: name it"), ("Invalid", "<nil>", "Invalid value: null: some rules")
-        ),
-        Reason.REFUSED,
-        "spec.a: name it",
-    ),
-    Case(
-        "several fields, in order, each once",
-        _invalid(*[("Required", field, "Required value") for field in ("b", "a", "b", "c", "d", "e", "f", "g")]),
-        Reason.REFUSED,
-        "a: required value; b: required value; c: required value; d: required value; e: required value; and 2 more",
-    ),
-    Case(
-        "list items that others left behind",
-        _invalid(("Duplicate", "spec.ports[1].name", f'Duplicate value: "{PLANTED}"')),
-        Reason.REFUSED,
-        "spec.ports[1].name: duplicate value",
-        recovery=Recovery.TAKE_OVER_ITEMS,
-    ),
-    Case(
-        "a second controller",
-        _invalid(
-            (
-                "Invalid",
-                "metadata.ownerReferences",
-                'Invalid value: [{"a":1}]: Only one reference can have Controller set to true. Found',
-            )
-        ),
-        Reason.COLLISION,
-        "is controlled by another object",
-        recovery=Recovery.JUDGE_AGAIN,
-    ),
-    Case(
-        "a ConfigMap over 1 MiB",
-        _invalid(("TooLong", "[]", "Too long: may not be more than 1048576 bytes")),
-        Reason.TOO_LARGE,
-        "may not be more than 1048576 bytes; split it",
-    ),
-    Case(
-        "annotations over 256 KiB",
-        _invalid(("TooLong", "metadata.annotations", "Too long: may not be more than 262144 bytes")),
-        Reason.TOO_LARGE,
-        "metadata.annotations: may not be more than 262144 bytes; split it",
-    ),
-    Case(
-        "a text that is too long for its schema",
-        _invalid(("TooLong", "spec.a", "Too long: may not be more than 5 bytes")),
-        Reason.REFUSED,
-        "spec.a: may not be more than 5 bytes",
-        CUSTOM,
-    ),
+    Case("rules that were skipped are not worth a word",
+         _invalid(("Required", "spec.a", "Required value: name it"), ("Invalid", "<nil>",
+         "Invalid value: null: some rules")), Reason.REFUSED, "spec.a: name it"),
+    Case("several fields, in order, each once",
+         _invalid(*[("Required", field, "Required value") for field in ("b", "a", "b", "c", "d", "e", "f", "g")]),
+         Reason.REFUSED,
+         "a: required value; b: required value; c: required value; d: required value; e: required value; and 2 more"),
+    Case("list items that others left behind",
+         _invalid(("Duplicate", "spec.ports[1].name", f'Duplicate value: "{PLANTED}"')), Reason.REFUSED,
+         "spec.ports[1].name: duplicate value", recovery=Recovery.TAKE_OVER_ITEMS),
+    Case("a second controller",
+         _invalid(("Invalid", "metadata.ownerReferences",
+         'Invalid value: [{"a":1}]: Only one reference can have Controller set to true. Found')), Reason.COLLISION,
+         "is controlled by another object", recovery=Recovery.JUDGE_AGAIN),
+    Case("a ConfigMap over 1 MiB", _invalid(("TooLong", "[]", "Too long: may not be more than 1048576 bytes")),
+         Reason.TOO_LARGE, "may not be more than 1048576 bytes; split it"),
+    Case("annotations over 256 KiB",
+         _invalid(("TooLong", "metadata.annotations", "Too long: may not be more than 262144 bytes")), Reason.TOO_LARGE,
+         "metadata.annotations: may not be more than 262144 bytes; split it"),
+    Case("a text that is too long for its schema",
+         _invalid(("TooLong", "spec.a", "Too long: may not be more than 5 bytes")), Reason.REFUSED,
+         "spec.a: may not be more than 5 bytes", CUSTOM),
 ]
+# fmt: on
 
 IMMUTABLE = [
     ("a selector", "spec.selector", 'Invalid value: {"matchLabels":{"a":"c"}}: field is immutable'),

@@ -86,33 +86,24 @@ def job(kind: str, status: str = "True", **more: str) -> dict[str, Any]:
     return {"conditions": [{"type": "Suspended", "status": "False"}, {"type": kind, "status": status, **more}]}
 
 
+# fmt: off
 CASES = [
     Case(name="a Job without status runs", status=None, expect=HookStatus(HookState.RUNNING)),
     Case(name="a Job that is complete has succeeded", status=job("Complete"), expect=HookStatus(HookState.SUCCEEDED)),
     Case(name="a Job that is not complete runs", status=job("Complete", "False"), expect=HookStatus(HookState.RUNNING)),
     Case(name="a Job that may still run pods runs", status=job("FailureTarget"), expect=HookStatus(HookState.RUNNING)),
-    Case(
-        name="a Job that has failed says why",
-        status=job("Failed", reason="BackoffLimitExceeded"),
-        expect=HookStatus(HookState.FAILED, "BackoffLimitExceeded"),
-    ),
+    Case(name="a Job that has failed says why", status=job("Failed", reason="BackoffLimitExceeded"),
+         expect=HookStatus(HookState.FAILED, "BackoffLimitExceeded")),
     Case(name="a Job may fail without a word", status=job("Failed"), expect=HookStatus(HookState.FAILED, "JobFailed")),
     Case(name="a Pod without a phase runs", key=POD, status={}, expect=HookStatus(HookState.RUNNING)),
     Case(name="a running Pod runs", key=POD, status={"phase": "Running"}, expect=HookStatus(HookState.RUNNING)),
     Case(name="a Pod succeeds", key=POD, status={"phase": "Succeeded"}, expect=HookStatus(HookState.SUCCEEDED)),
-    Case(
-        name="a Pod that was evicted has failed",
-        key=POD,
-        status={"phase": "Failed", "reason": "Evicted"},
-        expect=HookStatus(HookState.FAILED, "Evicted"),
-    ),
-    Case(
-        name="everything else is done when it is there",
-        key=ObjectKey("", "ServiceAccount", "shop", "a"),
-        status=None,
-        expect=HookStatus(HookState.SUCCEEDED),
-    ),
+    Case(name="a Pod that was evicted has failed", key=POD, status={"phase": "Failed", "reason": "Evicted"},
+         expect=HookStatus(HookState.FAILED, "Evicted")),
+    Case(name="everything else is done when it is there", key=ObjectKey("", "ServiceAccount", "shop", "a"), status=None,
+         expect=HookStatus(HookState.SUCCEEDED)),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

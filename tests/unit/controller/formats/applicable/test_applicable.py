@@ -16,39 +16,23 @@ from api.errors import BundleError
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
 from tests.unit.controller.formats.objects import CRD, Case, Object, applicable, make, parse, refusal
 
+# fmt: off
 NAMESPACES = [
-    Case(
-        "a namespaced object without namespace gets the install namespace",
-        make("ConfigMap"),
-        make("ConfigMap", metadata={"namespace": "install"}),
-    ),
-    Case(
-        "an empty namespace is none",
-        make("ConfigMap", metadata={"namespace": ""}),
-        make("ConfigMap", metadata={"namespace": "install"}),
-    ),
-    Case(
-        "a null namespace is none",
-        make("ConfigMap", metadata={"namespace": None}),
-        make("ConfigMap", metadata={"namespace": "install"}),
-    ),
-    Case(
-        "a namespace of the object's own stays",
-        make("ConfigMap", metadata={"namespace": "n"}),
-        make("ConfigMap", metadata={"namespace": "n"}),
-    ),
-    Case(
-        "the namespace of a cluster-scoped object goes",
-        make("Namespace", metadata={"namespace": "n"}),
-        make("Namespace"),
-    ),
+    Case("a namespaced object without namespace gets the install namespace", make("ConfigMap"),
+         make("ConfigMap", metadata={"namespace": "install"})),
+    Case("an empty namespace is none", make("ConfigMap", metadata={"namespace": ""}),
+         make("ConfigMap", metadata={"namespace": "install"})),
+    Case("a null namespace is none", make("ConfigMap", metadata={"namespace": None}),
+         make("ConfigMap", metadata={"namespace": "install"})),
+    Case("a namespace of the object's own stays", make("ConfigMap", metadata={"namespace": "n"}),
+         make("ConfigMap", metadata={"namespace": "n"})),
+    Case("the namespace of a cluster-scoped object goes", make("Namespace", metadata={"namespace": "n"}),
+         make("Namespace")),
     Case("without a known scope nothing is added", make("Thing", "e.x/v1"), make("Thing", "e.x/v1")),
-    Case(
-        "without a known scope nothing is taken away",
-        make("Thing", "e.x/v1", {"namespace": "n"}),
-        make("Thing", "e.x/v1", {"namespace": "n"}),
-    ),
+    Case("without a known scope nothing is taken away", make("Thing", "e.x/v1", {"namespace": "n"}),
+         make("Thing", "e.x/v1", {"namespace": "n"})),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", NAMESPACES, ids=attrgetter("name"))

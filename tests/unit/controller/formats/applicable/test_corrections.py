@@ -21,6 +21,7 @@ def conversion(**client: Any) -> Object:
     return {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": CLIENT | client}}}
 
 
+# fmt: off
 CORRECTED = [
     Case("what needs nothing stays as it is", make("Secret", data={"a": "eA=="}), make("Secret", data={"a": "eA=="})),
     Case(
@@ -43,11 +44,9 @@ CORRECTED = [
         ),
         make("Secret", metadata={"finalizers": ["a/b"]}),
     ),
-    Case(
-        "last-applied-configuration goes, other annotations stay",
-        make("Secret", metadata={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}}),
-        make("Secret", metadata={"annotations": {"a": "b"}}),
-    ),
+    Case("last-applied-configuration goes, other annotations stay",
+         make("Secret", metadata={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}}),
+         make("Secret", metadata={"annotations": {"a": "b"}})),
     Case(
         "our own marks go",
         make(
@@ -65,102 +64,62 @@ CORRECTED = [
         ),
         make("BundleDeployment", "core.rukpak.io/v1alpha2", spec={"paused": True}),
     ),
-    Case(
-        "what users may say in annotations of ours stays",
-        make("Secret", metadata={"annotations": {"core.rukpak.io/prune": "true"}}),
-        make("Secret", metadata={"annotations": {"core.rukpak.io/prune": "true"}}),
-    ),
-    Case(
-        "empty labels stay as they are",
-        make("Secret", metadata={"labels": {}}),
-        make("Secret", metadata={"labels": {}}),
-    ),
+    Case("what users may say in annotations of ours stays",
+         make("Secret", metadata={"annotations": {"core.rukpak.io/prune": "true"}}),
+         make("Secret", metadata={"annotations": {"core.rukpak.io/prune": "true"}})),
+    Case("empty labels stay as they are", make("Secret", metadata={"labels": {}}),
+         make("Secret", metadata={"labels": {}})),
     Case("status goes", make("Service", spec={}, status={"loadBalancer": {}}), make("Service", spec={})),
     Case("status of null goes", make("Service", status=None), make("Service")),
-    Case(
-        "nulls go, wherever they stand",
-        with_pod(nodeName=None, containers=[{"name": "c", "ports": [{"containerPort": 1, "protocol": None}]}]),
-        with_pod(containers=[{"name": "c", "ports": [{"containerPort": 1}]}]),
-    ),
-    Case(
-        "nulls in metadata go",
-        make("Secret", metadata={"labels": None, "annotations": {"a": None, "b": "c"}}),
-        make("Secret", metadata={"annotations": {"b": "c"}}),
-    ),
+    Case("nulls go, wherever they stand",
+         with_pod(nodeName=None, containers=[{"name": "c", "ports": [{"containerPort": 1, "protocol": None}]}]),
+         with_pod(containers=[{"name": "c", "ports": [{"containerPort": 1}]}])),
+    Case("nulls in metadata go", make("Secret", metadata={"labels": None, "annotations": {"a": None, "b": "c"}}),
+         make("Secret", metadata={"annotations": {"b": "c"}})),
     Case("nulls that are items of a list stay", with_container(args=["a", None]), with_container(args=["a", None])),
     Case("text that looks like a null stays", make("Secret", type=":null"), make("Secret", type=":null")),
-    Case(
-        "null data of a ConfigMap is written as the empty string",
-        make("ConfigMap", metadata={"namespace": "n"}, data={"a": None, "b": "c"}, binaryData={"d": None}),
-        make("ConfigMap", metadata={"namespace": "n"}, data={"a": "", "b": "c"}, binaryData={"d": ""}),
-    ),
-    Case(
-        "null data of a Secret, too",
-        make("Secret", data={"a": None, "b": "eA=="}),
-        make("Secret", data={"a": "", "b": "eA=="}),
-    ),
-    Case(
-        "a ConfigMap without data stays so",
-        make("ConfigMap", metadata={"namespace": "n"}, data=None),
-        make("ConfigMap", metadata={"namespace": "n"}),
-    ),
-    Case(
-        "stringData is converted, and precedes data",
-        make("Secret", data={"a": "eA==", "b": "eQ=="}, stringData={"a": "ä", "c": "", "d": None}),
-        make("Secret", data={"a": "w6Q=", "b": "eQ==", "c": "", "d": ""}),
-    ),
-    Case(
-        "stringData without data makes data", make("Secret", stringData={"a": "x"}), make("Secret", data={"a": "eA=="})
-    ),
+    Case("null data of a ConfigMap is written as the empty string",
+         make("ConfigMap", metadata={"namespace": "n"}, data={"a": None, "b": "c"}, binaryData={"d": None}),
+         make("ConfigMap", metadata={"namespace": "n"}, data={"a": "", "b": "c"}, binaryData={"d": ""})),
+    Case("null data of a Secret, too", make("Secret", data={"a": None, "b": "eA=="}),
+         make("Secret", data={"a": "", "b": "eA=="})),
+    Case("a ConfigMap without data stays so", make("ConfigMap", metadata={"namespace": "n"}, data=None),
+         make("ConfigMap", metadata={"namespace": "n"})),
+    Case("stringData is converted, and precedes data",
+         make("Secret", data={"a": "eA==", "b": "eQ=="}, stringData={"a": "ä", "c": "", "d": None}),
+         make("Secret", data={"a": "w6Q=", "b": "eQ==", "c": "", "d": ""})),
+    Case("stringData without data makes data", make("Secret", stringData={"a": "x"}),
+         make("Secret", data={"a": "eA=="})),
     Case("empty stringData goes", make("Secret", stringData={}), make("Secret")),
     Case("stringData of null goes", make("Secret", stringData=None), make("Secret")),
-    Case(
-        "stringData of another kind stays",
-        make("Secret", "e.x/v1", stringData={"a": "x"}),
-        make("Secret", "e.x/v1", stringData={"a": "x"}),
-    ),
+    Case("stringData of another kind stays", make("Secret", "e.x/v1", stringData={"a": "x"}),
+         make("Secret", "e.x/v1", stringData={"a": "x"})),
     Case("empty atomic and keyed lists stay", with_container(args=[], env=[]), with_container(args=[], env=[])),
-    Case(
-        "rules of an aggregated ClusterRole go",
-        make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule={"clusterRoleSelectors": []}, rules=[]),
-        make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule={"clusterRoleSelectors": []}),
-    ),
-    Case(
-        "rules of an ordinary ClusterRole stay",
-        make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule=None, rules=[{"verbs": ["get"]}]),
-        make("ClusterRole", "rbac.authorization.k8s.io/v1", rules=[{"verbs": ["get"]}]),
-    ),
-    Case(
-        "caBundle of a webhook goes beside an inject annotation",
-        make(
-            "ValidatingWebhookConfiguration",
-            WEBHOOKS,
-            INJECT,
-            webhooks=[{"name": "w", "clientConfig": {**CLIENT, "caBundle": "Cg=="}}],
-        ),
-        make("ValidatingWebhookConfiguration", WEBHOOKS, INJECT, webhooks=[{"name": "w", "clientConfig": CLIENT}]),
-    ),
-    Case(
-        "caBundle of a webhook stays without one",
-        make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w", "clientConfig": {"caBundle": "Cg=="}}]),
-        make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w", "clientConfig": {"caBundle": "Cg=="}}]),
-    ),
-    Case(
-        "caBundle of a conversion webhook goes beside an inject annotation",
-        make("CustomResourceDefinition", EXTENSIONS, SERVICE_CA, spec=conversion(caBundle="Cg==")),
-        make("CustomResourceDefinition", EXTENSIONS, SERVICE_CA, spec=conversion()),
-    ),
-    Case(
-        "caBundle of an APIService goes beside an inject annotation",
-        make("APIService", "apiregistration.k8s.io/v1", INJECT, spec={"group": "g", "caBundle": "Cg=="}),
-        make("APIService", "apiregistration.k8s.io/v1", INJECT, spec={"group": "g"}),
-    ),
-    Case(
-        "preserveUnknownFields of false stays",
-        make("CustomResourceDefinition", EXTENSIONS, spec={"preserveUnknownFields": False}),
-        make("CustomResourceDefinition", EXTENSIONS, spec={"preserveUnknownFields": False}),
-    ),
+    Case("rules of an aggregated ClusterRole go",
+         make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule={"clusterRoleSelectors": []}, rules=[]),
+         make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule={"clusterRoleSelectors": []})),
+    Case("rules of an ordinary ClusterRole stay",
+         make("ClusterRole", "rbac.authorization.k8s.io/v1", aggregationRule=None, rules=[{"verbs": ["get"]}]),
+         make("ClusterRole", "rbac.authorization.k8s.io/v1", rules=[{"verbs": ["get"]}])),
+    Case("caBundle of a webhook goes beside an inject annotation",
+         make("ValidatingWebhookConfiguration", WEBHOOKS, INJECT, webhooks=[{"name": "w", "clientConfig": {**CLIENT,
+         "caBundle": "Cg=="}}]),
+         make("ValidatingWebhookConfiguration", WEBHOOKS, INJECT, webhooks=[{"name": "w", "clientConfig": CLIENT}])),
+    Case("caBundle of a webhook stays without one",
+         make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w", "clientConfig": {"caBundle": "Cg=="}}]),
+         make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w",
+         "clientConfig": {"caBundle": "Cg=="}}])),
+    Case("caBundle of a conversion webhook goes beside an inject annotation",
+         make("CustomResourceDefinition", EXTENSIONS, SERVICE_CA, spec=conversion(caBundle="Cg==")),
+         make("CustomResourceDefinition", EXTENSIONS, SERVICE_CA, spec=conversion())),
+    Case("caBundle of an APIService goes beside an inject annotation",
+         make("APIService", "apiregistration.k8s.io/v1", INJECT, spec={"group": "g", "caBundle": "Cg=="}),
+         make("APIService", "apiregistration.k8s.io/v1", INJECT, spec={"group": "g"})),
+    Case("preserveUnknownFields of false stays",
+         make("CustomResourceDefinition", EXTENSIONS, spec={"preserveUnknownFields": False}),
+         make("CustomResourceDefinition", EXTENSIONS, spec={"preserveUnknownFields": False})),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CORRECTED, ids=attrgetter("name"))

@@ -21,144 +21,75 @@ def env(*variables: Any) -> Object:
 POD = "Deployment a: spec.template.spec"
 NUMBER = "is a number where a string is needed; put it in quotes"
 BOOLEAN = "is a boolean where a string is needed; put it in quotes"
+# fmt: off
 REFUSED = [
-    Case(
-        "a number in a ConfigMap",
-        make("ConfigMap", metadata={"namespace": "n"}, data={"port": 80}),
-        f"ConfigMap n/a: data.port: {NUMBER}",
-    ),
+    Case("a number in a ConfigMap", make("ConfigMap", metadata={"namespace": "n"}, data={"port": 80}),
+         f"ConfigMap n/a: data.port: {NUMBER}"),
     Case("a boolean in a ConfigMap", make("ConfigMap", data={"on": True}), f"ConfigMap a: data.on: {BOOLEAN}"),
-    Case(
-        "a mapping in a ConfigMap",
-        make("ConfigMap", data={"c": {}}),
-        "ConfigMap a: data.c: is a mapping where a string is needed",
-    ),
+    Case("a mapping in a ConfigMap", make("ConfigMap", data={"c": {}}),
+         "ConfigMap a: data.c: is a mapping where a string is needed"),
     Case("a list as data", make("ConfigMap", data=[]), "ConfigMap a: data: is a list where a mapping is needed"),
     Case("a number in binaryData", make("ConfigMap", binaryData={"a": 1}), f"ConfigMap a: binaryData.a: {NUMBER}"),
     Case("a number in a Secret", make("Secret", data={"a": 1.5}), f"Secret a: data.a: {NUMBER}"),
     Case("a number in stringData", make("Secret", stringData={"pin": 1234}), f"Secret a: stringData.pin: {NUMBER}"),
-    Case(
-        "a boolean as a label",
-        make("Secret", metadata={"labels": {"a": False}}),
-        f"Secret a: metadata.labels.a: {BOOLEAN}",
-    ),
-    Case(
-        "a list as labels",
-        make("Secret", metadata={"labels": []}),
-        "Secret a: metadata.labels: is a list where a mapping is needed",
-    ),
-    Case(
-        "a number as an annotation",
-        make("Secret", metadata={"annotations": {"a": 1}}),
-        f"Secret a: metadata.annotations.a: {NUMBER}",
-    ),
-    Case(
-        "a number as an environment variable",
-        env({"name": "A", "value": "b"}, {"name": "B", "value": 1}),
-        f"{POD}.containers[0].env[1].value: {NUMBER}",
-    ),
+    Case("a boolean as a label", make("Secret", metadata={"labels": {"a": False}}),
+         f"Secret a: metadata.labels.a: {BOOLEAN}"),
+    Case("a list as labels", make("Secret", metadata={"labels": []}),
+         "Secret a: metadata.labels: is a list where a mapping is needed"),
+    Case("a number as an annotation", make("Secret", metadata={"annotations": {"a": 1}}),
+         f"Secret a: metadata.annotations.a: {NUMBER}"),
+    Case("a number as an environment variable", env({"name": "A", "value": "b"}, {"name": "B", "value": 1}),
+         f"{POD}.containers[0].env[1].value: {NUMBER}"),
     Case("a boolean as an argument", with_container(args=["-v", True]), f"{POD}.containers[0].args[1]: {BOOLEAN}"),
-    Case(
-        "a number in a command",
-        with_pod(initContainers=[{"name": "c", "command": [1]}]),
-        f"{POD}.initContainers[0].command[0]: {NUMBER}",
-    ),
+    Case("a number in a command", with_pod(initContainers=[{"name": "c", "command": [1]}]),
+         f"{POD}.initContainers[0].command[0]: {NUMBER}"),
     Case("a boolean in a node selector", with_pod(nodeSelector={"ssd": True}), f"{POD}.nodeSelector.ssd: {BOOLEAN}"),
-    Case(
-        "a number in the selector of a Service",
-        make("Service", spec={"selector": {"a": 1}}),
-        f"Service a: spec.selector.a: {NUMBER}",
-    ),
-    Case(
-        "a number in the selector of a ReplicationController",
-        make("ReplicationController", spec={"selector": {"a": 1}}),
-        f"ReplicationController a: spec.selector.a: {NUMBER}",
-    ),
-    Case(
-        "a number in the selector of a workload",
-        make("StatefulSet", "apps/v1", spec={"selector": {"matchLabels": {"a": 1}}}),
-        f"StatefulSet a: spec.selector.matchLabels.a: {NUMBER}",
-    ),
-    Case(
-        "a number as a label of pods",
-        make("Job", "batch/v1", spec={"template": {"metadata": {"labels": {"a": 1}}}}),
-        f"Job a: spec.template.metadata.labels.a: {NUMBER}",
-    ),
-    Case(
-        "a number in the pods of a CronJob",
-        make("CronJob", "batch/v1", spec={"jobTemplate": {"spec": {"template": {"spec": {"nodeSelector": {"a": 1}}}}}}),
-        f"CronJob a: spec.jobTemplate.spec.template.spec.nodeSelector.a: {NUMBER}",
-    ),
+    Case("a number in the selector of a Service", make("Service", spec={"selector": {"a": 1}}),
+         f"Service a: spec.selector.a: {NUMBER}"),
+    Case("a number in the selector of a ReplicationController",
+         make("ReplicationController", spec={"selector": {"a": 1}}),
+         f"ReplicationController a: spec.selector.a: {NUMBER}"),
+    Case("a number in the selector of a workload",
+         make("StatefulSet", "apps/v1", spec={"selector": {"matchLabels": {"a": 1}}}),
+         f"StatefulSet a: spec.selector.matchLabels.a: {NUMBER}"),
+    Case("a number as a label of pods", make("Job", "batch/v1", spec={"template": {"metadata": {"labels": {"a": 1}}}}),
+         f"Job a: spec.template.metadata.labels.a: {NUMBER}"),
+    Case("a number in the pods of a CronJob",
+         make("CronJob", "batch/v1",
+         spec={"jobTemplate": {"spec": {"template": {"spec": {"nodeSelector": {"a": 1}}}}}}),
+         f"CronJob a: spec.jobTemplate.spec.template.spec.nodeSelector.a: {NUMBER}"),
     Case("a number in a Pod", make("Pod", spec={"nodeSelector": {"a": 1}}), f"Pod a: spec.nodeSelector.a: {NUMBER}"),
-    Case(
-        "a label of a Pod, once",
-        make("Pod", metadata={"labels": {"a": 1}}, spec={}),
-        f"Pod a: metadata.labels.a: {NUMBER}",
-    ),
-    Case(
-        "two environment variables of one name",
-        env({"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}),
-        f'{POD}.containers[0].env[2]: has the name "A" of env[0]; remove one',
-    ),
-    Case(
-        "two equal ports, one of them by default",
-        with_container(
-            ports=[
-                {"containerPort": 80},
-                {"containerPort": 80, "protocol": "UDP"},
-                {"containerPort": 80, "protocol": "TCP"},
-            ]
-        ),
-        f'{POD}.containers[0].ports[2]: has the containerPort "80", protocol "TCP" of ports[0]; remove one',
-    ),
-    Case(
-        "two mounts at one path",
-        with_container(volumeMounts=[{"mountPath": "/a", "name": "x"}, {"mountPath": "/a", "name": "y"}]),
-        f'{POD}.containers[0].volumeMounts[1]: has the mountPath "/a" of volumeMounts[0]; remove one',
-    ),
-    Case(
-        "two containers of one name",
-        with_pod(containers=[{"name": "c"}] * 2),
-        f'{POD}.containers[1]: has the name "c" of containers[0]; remove one',
-    ),
-    Case(
-        "two volumes of one name",
-        with_pod(volumes=[{"name": "v"}] * 2),
-        f'{POD}.volumes[1]: has the name "v" of volumes[0]; remove one',
-    ),
-    Case(
-        "two pull secrets without a name",
-        with_pod(imagePullSecrets=[{}, {}]),
-        f'{POD}.imagePullSecrets[1]: has the name "" of imagePullSecrets[0]; remove one',
-    ),
-    Case(
-        "two ports of a Service",
-        make(
-            "Service", spec={"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}, {"port": 53, "protocol": None}]}
-        ),
-        'Service a: spec.ports[2]: has the port "53", protocol "TCP" of ports[1]; remove one',
-    ),
-    Case(
-        "two equal secrets of a ServiceAccount",
-        make("ServiceAccount", secrets=[{"name": "s"}] * 2),
-        'ServiceAccount a: secrets[1]: has the name "s" of secrets[0]; remove one',
-    ),
-    Case(
-        "two equal finalizers",
-        make("Secret", metadata={"finalizers": ["a/b", "a/b"]}),
-        'Secret a: metadata.finalizers[1]: has the name "a/b" of finalizers[0]; remove one',
-    ),
-    Case(
-        "two webhooks of one name",
-        make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w"}, {"name": "w"}]),
-        'MutatingWebhookConfiguration a: webhooks[1]: has the name "w" of webhooks[0]; remove one',
-    ),
+    Case("a label of a Pod, once", make("Pod", metadata={"labels": {"a": 1}}, spec={}),
+         f"Pod a: metadata.labels.a: {NUMBER}"),
+    Case("two environment variables of one name",
+         env({"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}),
+         f'{POD}.containers[0].env[2]: has the name "A" of env[0]; remove one'),
+    Case("two equal ports, one of them by default",
+         with_container(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 80,
+         "protocol": "TCP"}]),
+         f'{POD}.containers[0].ports[2]: has the containerPort "80", protocol "TCP" of ports[0]; remove one'),
+    Case("two mounts at one path",
+         with_container(volumeMounts=[{"mountPath": "/a", "name": "x"}, {"mountPath": "/a", "name": "y"}]),
+         f'{POD}.containers[0].volumeMounts[1]: has the mountPath "/a" of volumeMounts[0]; remove one'),
+    Case("two containers of one name", with_pod(containers=[{"name": "c"}] * 2),
+         f'{POD}.containers[1]: has the name "c" of containers[0]; remove one'),
+    Case("two volumes of one name", with_pod(volumes=[{"name": "v"}] * 2),
+         f'{POD}.volumes[1]: has the name "v" of volumes[0]; remove one'),
+    Case("two pull secrets without a name", with_pod(imagePullSecrets=[{}, {}]),
+         f'{POD}.imagePullSecrets[1]: has the name "" of imagePullSecrets[0]; remove one'),
+    Case("two ports of a Service",
+         make("Service", spec={"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}, {"port": 53,
+         "protocol": None}]}), 'Service a: spec.ports[2]: has the port "53", protocol "TCP" of ports[1]; remove one'),
+    Case("two equal secrets of a ServiceAccount", make("ServiceAccount", secrets=[{"name": "s"}] * 2),
+         'ServiceAccount a: secrets[1]: has the name "s" of secrets[0]; remove one'),
+    Case("two equal finalizers", make("Secret", metadata={"finalizers": ["a/b", "a/b"]}),
+         'Secret a: metadata.finalizers[1]: has the name "a/b" of finalizers[0]; remove one'),
+    Case("two webhooks of one name",
+         make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w"}, {"name": "w"}]),
+         'MutatingWebhookConfiguration a: webhooks[1]: has the name "w" of webhooks[0]; remove one'),
     Case("a null in a keyed list", env({"name": "A"}, None), f"{POD}.containers[0].env[1]: is null; remove it"),
-    Case(
-        "a null finalizer",
-        make("Secret", metadata={"finalizers": [None]}),
-        "Secret a: metadata.finalizers[0]: is null; remove it",
-    ),
+    Case("a null finalizer", make("Secret", metadata={"finalizers": [None]}),
+         "Secret a: metadata.finalizers[0]: is null; remove it"),
     Case(
         "preserveUnknownFields of true",
         make("CustomResourceDefinition", EXTENSIONS, spec={"preserveUnknownFields": True}),
@@ -167,6 +98,7 @@ REFUSED = [
     ),
     Case("an object without kind", {"apiVersion": "v1", "metadata": {"name": "a"}}, "objects[0]: kind: is missing"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
@@ -174,6 +106,7 @@ def test_what_is_refused(case: Case) -> None:
     assert refusal(case.given) == case.expect
 
 
+# fmt: off
 LEFT_TO_THE_SERVER = [
     Case("a workload without a spec", make("Deployment", "apps/v1"), None),
     Case("text as a spec", make("Deployment", "apps/v1", spec="x"), None),
@@ -185,13 +118,11 @@ LEFT_TO_THE_SERVER = [
     Case("webhooks that are none", make("MutatingWebhookConfiguration", WEBHOOKS, INJECT, webhooks={"a": 1}), None),
     Case("a webhook that is none", make("MutatingWebhookConfiguration", WEBHOOKS, INJECT, webhooks=["a"]), None),
     Case("a CRD of nonsense", make("CustomResourceDefinition", EXTENSIONS, spec={"versions": 1, "names": []}), None),
-    Case(
-        "a CRD of worse nonsense",
-        make("CustomResourceDefinition", EXTENSIONS, spec={"versions": [1, {"schema": 1}]}),
-        None,
-    ),
+    Case("a CRD of worse nonsense", make("CustomResourceDefinition", EXTENSIONS, spec={"versions": [1, {"schema": 1}]}),
+         None),
     Case("finalizers that are none", make("Secret", metadata={"finalizers": {"a": 1}}), None),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", LEFT_TO_THE_SERVER, ids=attrgetter("name"))

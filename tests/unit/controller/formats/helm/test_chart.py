@@ -39,6 +39,7 @@ class Found:
     destinations: tuple[str, ...] = ("",)
 
 
+# fmt: off
 FOUND = [
     Found("a chart at the root", {"Chart.yaml": b""}, "."),
     Found("a chart anywhere", {"a/b/Chart.yaml": b"", "README.md": b""}, "a/b"),
@@ -46,17 +47,13 @@ FOUND = [
     Found("an archive anywhere", {"a/c.tgz": PACKED}, "a/c.tgz"),
     Found("beside an archive of something else", {"a/Chart.yaml": b"", "x.tgz": pack({"x/y": b""})}, "a"),
     Found("beside a damaged archive", {"a/Chart.yaml": b"", "x.tgz": b"x"}, "a"),
-    Found(
-        "charts in a chart are a part of it", {"Chart.yaml": b"", "charts/d/Chart.yaml": b"", "x/Chart.yaml": b""}, "."
-    ),
+    Found("charts in a chart are a part of it", {"Chart.yaml": b"", "charts/d/Chart.yaml": b"", "x/Chart.yaml": b""},
+         "."),
     Found("so are archives", {"c/Chart.yaml": b"", "c/charts/d.tgz": PACKED}, "c"),
-    Found(
-        "so is a dependency that another source brings",
-        {"Chart.yaml": b"", "charts/d/Chart.yaml": b""},
-        ".",
-        ("", "charts/d"),
-    ),
+    Found("so is a dependency that another source brings", {"Chart.yaml": b"", "charts/d/Chart.yaml": b""}, ".",
+         ("", "charts/d")),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", FOUND, ids=attrgetter("name"))
@@ -74,29 +71,17 @@ class Missed:
 
 
 NONE = "there is no chart in the content: no folder with a Chart.yaml, and no .tgz file of one"
+# fmt: off
 MISSED = [
-    Missed(
-        "two charts",
-        {"a/Chart.yaml": b"", "b/Chart.yaml": b""},
-        Reason.INVALID_BUNDLE,
-        '2 charts in the content: "a", "b";',
-    ),
+    Missed("two charts", {"a/Chart.yaml": b"", "b/Chart.yaml": b""}, Reason.INVALID_BUNDLE,
+         '2 charts in the content: "a", "b";'),
     Missed("a chart and an archive", {"a/Chart.yaml": b"", "c.tgz": PACKED}, Reason.INVALID_BUNDLE, '"c.tgz", "a"'),
     Missed("many charts", {f"{n}/Chart.yaml": b"" for n in range(9)}, Reason.INVALID_BUNDLE, '"3" and 5 more;'),
-    Missed(
-        "two charts of two sources, one below the other",
-        {"Chart.yaml": b"", "other/Chart.yaml": b""},
-        Reason.INVALID_BUNDLE,
-        '".", "other"',
-        ("", "other"),
-    ),
+    Missed("two charts of two sources, one below the other", {"Chart.yaml": b"", "other/Chart.yaml": b""},
+         Reason.INVALID_BUNDLE, '".", "other"', ("", "other")),
     Missed("nothing", {}, Reason.NO_CONTENT, f"{NONE}; add the chart, or correct directory and destination"),
-    Missed(
-        "plain manifests",
-        {"x/manifests/a.yaml": YAML},
-        Reason.NO_CONTENT,
-        f'{NONE}; "x/manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain',
-    ),
+    Missed("plain manifests", {"x/manifests/a.yaml": YAML}, Reason.NO_CONTENT,
+         f'{NONE}; "x/manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain'),
     Missed(
         "an operator bundle",
         {"manifests/a.yaml": YAML, "metadata/annotations.yaml": b"a: registry+v1"},
@@ -105,6 +90,7 @@ MISSED = [
         "set spec.format: registry-v1",
     ),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", MISSED, ids=attrgetter("name"))
@@ -167,30 +153,23 @@ def archive_of(*items: tuple[str, bytes | Link | Special]) -> dict[str, bytes]:
     return {"charts/d.tgz": tarball(("d/Chart.yaml", b""), *items)}
 
 
+# fmt: off
 REJECTED = [
     Rejected("a damaged archive", {"charts/d.tgz": b"x" * 600}, '"charts/d.tgz": this is not a tar archive'),
-    Rejected(
-        "a link in an archive",
-        archive_of(("d/x", Link("/etc/passwd"))),
-        'entry "d/x" is a link; put the file itself there',
-    ),
-    Rejected(
-        "a hard link in an archive", archive_of(("d/x", Link("d/Chart.yaml", hard=True))), 'entry "d/x" is a link'
-    ),
+    Rejected("a link in an archive", archive_of(("d/x", Link("/etc/passwd"))),
+         'entry "d/x" is a link; put the file itself there'),
+    Rejected("a hard link in an archive", archive_of(("d/x", Link("d/Chart.yaml", hard=True))),
+         'entry "d/x" is a link'),
     Rejected("a device in an archive", archive_of(("d/x", Special(tarfile.CHRTYPE))), "character device"),
     Rejected("a path that leaves an archive", archive_of(("d/../../x", b"")), 'entry "d/../../x" leaves its directory'),
     Rejected("an absolute path in an archive", archive_of(("/etc/x", b"")), "has an absolute name"),
-    Rejected(
-        "a file beside the chart in an archive", archive_of(("x", b"")), 'entry "x" is beside the folder of the chart'
-    ),
+    Rejected("a file beside the chart in an archive", archive_of(("x", b"")),
+         'entry "x" is beside the folder of the chart'),
     Rejected("an archive in an archive, and so on", {"charts/d.tgz": nested(12)}, "is packed more than 8 times"),
-    Rejected(
-        "an archive over the budget",
-        {"charts/d.tgz": pack({"d/x": bytes(9)})},
-        "over the budget of 8 bytes",
-        Limits(file_bytes=8),
-    ),
+    Rejected("an archive over the budget", {"charts/d.tgz": pack({"d/x": bytes(9)})}, "over the budget of 8 bytes",
+         Limits(file_bytes=8)),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REJECTED, ids=attrgetter("name"))
@@ -222,13 +201,13 @@ class Schema:
     message: str = ""
 
 
+# fmt: off
 SCHEMAS = [
     Schema("a reference to itself", {"$ref": "#/definitions/x"}),
     Schema("a byte order mark", b"\xef\xbb\xbf{}"),
     Schema("a property of that name", {"properties": {"$ref": {"type": "string"}}}),
-    Schema(
-        "the drafts that Helm knows", {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "http://x/y"}
-    ),
+    Schema("the drafts that Helm knows",
+         {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "http://x/y"}),
     Schema("an address", {"allOf": [{"$ref": "https://example.com/x"}]}, '$ref refers to "https://example.com/x"'),
     Schema("a file", {"x": {"$ref": "file:///dev/zero"}}, '$ref refers to "file:///dev/zero"'),
     Schema("a file beside it", {"x": {"$ref": "other.json#/x"}}, '$ref refers to "other.json#/x"'),
@@ -239,6 +218,7 @@ SCHEMAS = [
     Schema("no JSON", b"{", "is not JSON; correct it, or leave it out"),
     Schema("JSON without end", b"[" * 100_000, "is not JSON"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("where", ["values.schema.json", "charts/d.unpacked/values.schema.json"])

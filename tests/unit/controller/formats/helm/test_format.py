@@ -83,25 +83,20 @@ class Configured:
     expect: dict[str, str]
 
 
+# fmt: off
 CONFIGURED = [
     Configured("values as a mapping", {"values": {"color": "red"}}, {"color": "red", "size": "1"}),
-    Configured(
-        "values as YAML text, where no is false", {"values": "color: 'no'\nsize: 2"}, {"color": "no", "size": "2"}
-    ),
+    Configured("values as YAML text, where no is false", {"values": "color: 'no'\nsize: 2"},
+         {"color": "no", "size": "2"}),
     Configured("values that are null", {"values": None}, {"color": "blue"}),
     Configured("a file of values", {"valuesFiles": ["values-large.yaml"]}, {"color": "red", "size": "3"}),
-    Configured(
-        "values win over a file",
-        {"valuesFiles": ["./values-large.yaml"], "values": {"color": "pink"}},
-        {"color": "pink", "size": "3"},
-    ),
-    Configured(
-        "characters that YAML treats otherwise",
-        {"values": {"color": "\x85\u2028😀\n\ufeff"}},
-        {"color": "\x85\u2028😀\n\ufeff"},
-    ),
+    Configured("values win over a file", {"valuesFiles": ["./values-large.yaml"], "values": {"color": "pink"}},
+         {"color": "pink", "size": "3"}),
+    Configured("characters that YAML treats otherwise", {"values": {"color": "\x85\u2028😀\n\ufeff"}},
+         {"color": "\x85\u2028😀\n\ufeff"}),
     Configured("the name of the release", {"releaseName": "other"}, {"release": "other shop true false 1"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CONFIGURED, ids=attrgetter("name"))
@@ -173,61 +168,31 @@ class Refused:
 
 FAILED = Reason.RENDER_FAILED
 DEPENDENCIES = "dependencies: [{name: d, version: 1.0.0, repository: 'oci://registry.example.com/charts'}]\n"
+# fmt: off
 REFUSED = [
-    Refused(
-        "a template that fails",
-        {"templates/a.yaml": '{{ fail "say why" }}'},
-        FAILED,
-        '"c": c/templates/a.yaml:1:3: say why',
-    ),
-    Refused(
-        "a value that is required",
-        {"templates/a.yaml": '{{ required "need it" .Values.x }}'},
-        FAILED,
-        '"c": c/templates/a.yaml:1:3: need it',
-    ),
-    Refused(
-        "the innermost of templates that include one another",
-        {"templates/a.yaml": '{{ include "t" . }}', "templates/_t.tpl": '{{ define "t" }}{{ .Values.a.b.c }}{{ end }}'},
-        FAILED,
-        '"c": c/templates/_t.tpl:1:26: at <.Values.a.b.c>: nil pointer evaluating interface {}.b',
-    ),
-    Refused(
-        "a template that is none", {"templates/a.yaml": "{{ if"}, FAILED, '"c": c/templates/a.yaml:1: unclosed action'
-    ),
-    Refused(
-        "what is not YAML",
-        {"templates/a.yaml": "a: b: c"},
-        FAILED,
-        '"c": c/templates/a.yaml: yaml: mapping values are not allowed in this context',
-    ),
-    Refused(
-        "what is no object",
-        {"templates/a.yaml": "\nkind: ConfigMap"},
-        Reason.INVALID_BUNDLE,
-        "c/templates/a.yaml:1: apiVersion: is missing",
-    ),
-    Refused(
-        "nothing",
-        {"templates/a.yaml": "{{ if .Values.on }}x{{ end }}"},
-        Reason.NO_CONTENT,
-        '"c": the chart renders no objects with these values; correct spec.config',
-    ),
-    Refused(
-        "a chart for another Kubernetes",
-        {},
-        FAILED,
-        '"c": chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.36.3',
-        more="kubeVersion: '>=1.99'",
-    ),
+    Refused("a template that fails", {"templates/a.yaml": '{{ fail "say why" }}'}, FAILED,
+         '"c": c/templates/a.yaml:1:3: say why'),
+    Refused("a value that is required", {"templates/a.yaml": '{{ required "need it" .Values.x }}'}, FAILED,
+         '"c": c/templates/a.yaml:1:3: need it'),
+    Refused("the innermost of templates that include one another",
+         {"templates/a.yaml": '{{ include "t" . }}',
+         "templates/_t.tpl": '{{ define "t" }}{{ .Values.a.b.c }}{{ end }}'}, FAILED,
+         '"c": c/templates/_t.tpl:1:26: at <.Values.a.b.c>: nil pointer evaluating interface {}.b'),
+    Refused("a template that is none", {"templates/a.yaml": "{{ if"}, FAILED,
+         '"c": c/templates/a.yaml:1: unclosed action'),
+    Refused("what is not YAML", {"templates/a.yaml": "a: b: c"}, FAILED,
+         '"c": c/templates/a.yaml: yaml: mapping values are not allowed in this context'),
+    Refused("what is no object", {"templates/a.yaml": "\nkind: ConfigMap"}, Reason.INVALID_BUNDLE,
+         "c/templates/a.yaml:1: apiVersion: is missing"),
+    Refused("nothing", {"templates/a.yaml": "{{ if .Values.on }}x{{ end }}"}, Reason.NO_CONTENT,
+         '"c": the chart renders no objects with these values; correct spec.config'),
+    Refused("a chart for another Kubernetes", {}, FAILED,
+         '"c": chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.36.3',
+         more="kubeVersion: '>=1.99'"),
     Refused("a library", {}, FAILED, '"c": library charts are not installable', more="type: library"),
-    Refused(
-        "a dependency that is not there",
-        {},
-        Reason.INVALID_BUNDLE,
-        '"c": dependencies are not in charts/: d; add them by helm dependency build, and publish it so',
-        more=DEPENDENCIES,
-    ),
+    Refused("a dependency that is not there", {}, Reason.INVALID_BUNDLE,
+         '"c": dependencies are not in charts/: d; add them by helm dependency build, and publish it so',
+         more=DEPENDENCIES),
     Refused(
         "values that the schema refuses, in the same order each time",
         {"values.schema.json": '{"required":["n"],"properties":{"z":{"type":"integer"},"a":{"enum":["x"]}}}'},
@@ -236,20 +201,13 @@ REFUSED = [
         'c: a: a must be one of the following: "x", c: z: Invalid type. Expected: integer, given: string',
         config={"values": {"z": "hunter22", "a": "tiger333"}},
     ),
-    Refused(
-        "a message that would show values",
-        {"templates/a.yaml": '{{ with .Values }}{{ fail (printf "%s, %q, %v, %v" .word .word .list .pin) }}{{ end }}'},
-        FAILED,
-        '"c": c/templates/a.yaml:1:21: …, "…", [… a], …',
-        config={"values": {"word": 'hunter2 "x"\nü', "list": ["tiger", "a"], "pin": 1234567}},
-    ),
-    Refused(
-        "a loop",
-        {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"},
-        Reason.RENDER_LIMIT_EXCEEDED,
-        '"c": rendering takes more than 2 s; make it simpler, or raise --render-timeout',
-        means={"seconds": 2.0},
-    ),
+    Refused("a message that would show values",
+         {"templates/a.yaml": '{{ with .Values }}{{ fail (printf "%s, %q, %v, %v" .word .word .list .pin) }}{{ end }}'},
+         FAILED, '"c": c/templates/a.yaml:1:21: …, "…", [… a], …',
+         config={"values": {"word": 'hunter2 "x"\nü', "list": ["tiger", "a"], "pin": 1234567}}),
+    Refused("a loop", {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"},
+         Reason.RENDER_LIMIT_EXCEEDED, '"c": rendering takes more than 2 s; make it simpler, or raise --render-timeout',
+         means={"seconds": 2.0}),
     Refused(
         "what eats memory",
         {"templates/a.yaml": '{{ repeat 900000000 "x" | len }}{{ repeat 900000000 "y" | len }}'},
@@ -257,13 +215,10 @@ REFUSED = [
         '"c": rendering takes more memory or processor time than allowed; '
         "make the chart simpler, or raise --render-mebibytes or --render-timeout",
     ),
-    Refused(
-        "what prints without end",
-        {"templates/a.yaml": '{{ range until 2000 }}\n---\na: "{{ repeat 1000 "x" }}"{{ end }}'},
-        Reason.RENDER_LIMIT_EXCEEDED,
-        '"c": the chart renders to more than the budget of 1 MiB; split it',
-        means={"output_bytes": 1 << 20},
-    ),
+    Refused("what prints without end",
+         {"templates/a.yaml": '{{ range until 2000 }}\n---\na: "{{ repeat 1000 "x" }}"{{ end }}'},
+         Reason.RENDER_LIMIT_EXCEEDED, '"c": the chart renders to more than the budget of 1 MiB; split it',
+         means={"output_bytes": 1 << 20}),
     Refused(
         "a file of values that is not there",
         {},
@@ -272,21 +227,14 @@ REFUSED = [
         "write its path from the root, destination included",
         config={"valuesFiles": ["x.yaml"]},
     ),
-    Refused(
-        "a file of values that are none",
-        {"v.yaml": "[1]"},
-        Reason.INVALID_CONFIG,
-        "spec.config.valuesFiles[0]: c/v.yaml: is a list where a mapping is needed",
-        config={"valuesFiles": ["c/v.yaml"]},
-    ),
-    Refused(
-        "a file of values that is not YAML",
-        {"v.yaml": "a: 1\nb: c: d"},
-        Reason.INVALID_CONFIG,
-        "spec.config.valuesFiles[0]: c/v.yaml:2: not YAML: mapping values are not allowed in this context",
-        config={"valuesFiles": ["c/v.yaml"]},
-    ),
+    Refused("a file of values that are none", {"v.yaml": "[1]"}, Reason.INVALID_CONFIG,
+         "spec.config.valuesFiles[0]: c/v.yaml: is a list where a mapping is needed",
+         config={"valuesFiles": ["c/v.yaml"]}),
+    Refused("a file of values that is not YAML", {"v.yaml": "a: 1\nb: c: d"}, Reason.INVALID_CONFIG,
+         "spec.config.valuesFiles[0]: c/v.yaml:2: not YAML: mapping values are not allowed in this context",
+         config={"valuesFiles": ["c/v.yaml"]}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))

@@ -41,6 +41,7 @@ class Unreadable(NamedTuple):
     reason: Reason = Reason.INVALID_BUNDLE
 
 
+# fmt: off
 UNREADABLE = [
     Unreadable(
         "a folder below manifests/",
@@ -49,26 +50,14 @@ UNREADABLE = [
         ' "manifests/x"',
     ),
     Unreadable("no CSV", {"manifests/csv.yaml": OBJECT % "a"}, 'no ClusterServiceVersion found in "manifests"'),
-    Unreadable(
-        "several CSVs",
-        {"manifests/b.yaml": CSV + MODES},
-        '"manifests/b.yaml" and "manifests/csv.yaml": 2 ClusterServiceVersions; a bundle has one, remove the others',
-    ),
-    Unreadable(
-        "a document without kind",
-        {"manifests/a.txt": "x: 1\n---\nkind: 1\n"},
-        'error parsing objects in "manifests/a.txt": line 1: an object without kind; write apiVersion and kind',
-    ),
-    Unreadable(
-        "an item without kind",
-        {"manifests/a.yaml": "kind: Foo\nitems: [{a: 1}]\n"},
-        'error parsing objects in "manifests/a.yaml": line 1: an object without kind; write apiVersion and kind',
-    ),
-    Unreadable(
-        "no YAML",
-        {"manifests/a": "a: 1\n\tb: 2\n"},
-        'error parsing objects in "manifests/a": line 2: not YAML: ',
-    ),
+    Unreadable("several CSVs", {"manifests/b.yaml": CSV + MODES},
+         '"manifests/b.yaml" and "manifests/csv.yaml": 2 ClusterServiceVersions; a bundle has one, remove the others'),
+    Unreadable("a document without kind", {"manifests/a.txt": "x: 1\n---\nkind: 1\n"},
+         'error parsing objects in "manifests/a.txt": line 1: an object without kind; write apiVersion and kind'),
+    Unreadable("an item without kind", {"manifests/a.yaml": "kind: Foo\nitems: [{a: 1}]\n"},
+         'error parsing objects in "manifests/a.yaml": line 1: an object without kind; write apiVersion and kind'),
+    Unreadable("no YAML", {"manifests/a": "a: 1\n\tb: 2\n"},
+         'error parsing objects in "manifests/a": line 2: not YAML: '),
     Unreadable(
         "a CSV with a value of the wrong type",
         {"manifests/csv.yaml": CSV + "  installModes: [{type: AllNamespaces, supported: 'true'}]\n"},
@@ -81,32 +70,21 @@ UNREADABLE = [
         'error parsing objects in "manifests/csv.yaml": spec.install.spec.deployments[0].spec.replicas: is a string'
         " where an integer is needed",
     ),
-    Unreadable(
-        "a CRD with a value of the wrong type",
-        {"manifests/a.json": json.dumps(definition(group=1))},
-        'error parsing objects in "manifests/a.json": spec.group: is a number where a string is needed',
-    ),
+    Unreadable("a CRD with a value of the wrong type", {"manifests/a.json": json.dumps(definition(group=1))},
+         'error parsing objects in "manifests/a.json": spec.group: is a number where a string is needed'),
     Unreadable(
         "CRDs of v1beta1",
         {"manifests/a.json": OLD, "manifests/b.json": OLD},
         '"manifests/a.json", "manifests/b.json": no cluster serves apiextensions.k8s.io/v1beta1 any more; write'
         " apiextensions.k8s.io/v1",
     ),
-    Unreadable(
-        "annotations.yaml with a value that is no string",
-        {"metadata/annotations.yaml": "annotations: {a: 1}\n"},
-        "metadata/annotations.yaml: annotations.a: is a number where a string is needed",
-    ),
-    Unreadable(
-        "annotations.yaml that is a list",
-        {"metadata/annotations.yaml": "- a\n"},
-        "metadata/annotations.yaml: is a list where a mapping is needed",
-    ),
-    Unreadable(
-        "properties.yaml that is none",
-        {"metadata/properties.yaml": "properties: {}\n"},
-        "metadata/properties.yaml: properties: is a mapping where a list is needed",
-    ),
+    Unreadable("annotations.yaml with a value that is no string",
+         {"metadata/annotations.yaml": "annotations: {a: 1}\n"},
+         "metadata/annotations.yaml: annotations.a: is a number where a string is needed"),
+    Unreadable("annotations.yaml that is a list", {"metadata/annotations.yaml": "- a\n"},
+         "metadata/annotations.yaml: is a list where a mapping is needed"),
+    Unreadable("properties.yaml that is none", {"metadata/properties.yaml": "properties: {}\n"},
+         "metadata/properties.yaml: properties: is a mapping where a list is needed"),
     Unreadable(
         "olm.properties that is no list",
         {
@@ -116,6 +94,7 @@ UNREADABLE = [
         'metadata.annotations["olm.properties"]: must be a JSON array of {"type", "value"}; correct it in the CSV',
     ),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", UNREADABLE, ids=attrgetter("name"))
@@ -133,6 +112,7 @@ class Elsewhere(NamedTuple):
     reason: Reason = Reason.NO_CONTENT
 
 
+# fmt: off
 ELSEWHERE = [
     Elsewhere(
         "nothing",
@@ -140,48 +120,25 @@ ELSEWHERE = [
         'no registry-v1 bundle: looked for "metadata/annotations.yaml", "dir/metadata/annotations.yaml"; a bundle has'
         " this file and manifests/",
     ),
-    Elsewhere(
-        "a chart",
-        {"dir/Chart.yaml": ""},
-        '"dir/Chart.yaml" is there: this looks like a Helm chart: set spec.format: helm',
-    ),
-    Elsewhere(
-        "plain manifests",
-        {"manifests/a.yaml": OBJECT % "a"},
-        '"manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain',
-    ),
-    Elsewhere(
-        "plain manifests without a folder",
-        {"dir/a.yaml": OBJECT % "a"},
-        '"dir/a.yaml" is there: this looks like plain manifests: set spec.format: plain',
-    ),
-    Elsewhere(
-        "no annotations.yaml",
-        {"manifests/a.yaml": CSV},
-        '"manifests" holds a ClusterServiceVersion: add metadata/annotations.yaml',
-    ),
-    Elsewhere(
-        "a bundle below a folder that is not looked at",
-        {"op-1.0/manifests/a.yaml": CSV, "op-1.0/metadata/annotations.yaml": ANNOTATIONS},
-        '"op-1.0/metadata/annotations.yaml" is elsewhere: drop its folders by git.directory or http.stripComponents',
-    ),
-    Elsewhere(
-        "no manifests/",
-        {"metadata/annotations.yaml": ANNOTATIONS},
-        'no folder "manifests" beside "metadata/annotations.yaml"; put it there',
-        Reason.INVALID_BUNDLE,
-    ),
-    Elsewhere(
-        "two bundles",
-        {
-            f"{place}{name}": ANNOTATIONS
-            for place in ("", "dir/")
-            for name in ("metadata/annotations.yaml", "manifests/a.yaml")
-        },
-        'bundles are at "." and "dir"; a BundleDeployment installs one, make one for each',
-        Reason.INVALID_BUNDLE,
-    ),
+    Elsewhere("a chart", {"dir/Chart.yaml": ""},
+         '"dir/Chart.yaml" is there: this looks like a Helm chart: set spec.format: helm'),
+    Elsewhere("plain manifests", {"manifests/a.yaml": OBJECT % "a"},
+         '"manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain'),
+    Elsewhere("plain manifests without a folder", {"dir/a.yaml": OBJECT % "a"},
+         '"dir/a.yaml" is there: this looks like plain manifests: set spec.format: plain'),
+    Elsewhere("no annotations.yaml", {"manifests/a.yaml": CSV},
+         '"manifests" holds a ClusterServiceVersion: add metadata/annotations.yaml'),
+    Elsewhere("a bundle below a folder that is not looked at",
+         {"op-1.0/manifests/a.yaml": CSV, "op-1.0/metadata/annotations.yaml": ANNOTATIONS},
+         '"op-1.0/metadata/annotations.yaml" is elsewhere: drop its folders by git.directory or http.stripComponents'),
+    Elsewhere("no manifests/", {"metadata/annotations.yaml": ANNOTATIONS},
+         'no folder "manifests" beside "metadata/annotations.yaml"; put it there', Reason.INVALID_BUNDLE),
+    Elsewhere("two bundles",
+         {f"{place}{name}": ANNOTATIONS for place in ("", "dir/") for name in ("metadata/annotations.yaml",
+         "manifests/a.yaml")}, 'bundles are at "." and "dir"; a BundleDeployment installs one, make one for each',
+         Reason.INVALID_BUNDLE),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", ELSEWHERE, ids=attrgetter("name"))
@@ -248,24 +205,20 @@ class Properties(NamedTuple):
     expect: str | None
 
 
+# fmt: off
 PROPERTIES = [
     Properties("neither", None, None, None),
     Properties("no file", "no JSON", None, "no JSON"),
     Properties("an empty file", "no JSON", "", "no JSON"),
     Properties("an empty list", "no JSON", "properties: []", "no JSON"),
-    Properties(
-        "a file alone",
-        None,
-        "properties: [{type: a, value: {c: 1, b: '<'}, x: 1}]",
-        r'[{"type":"a","value":{"b":"\u003c","c":1}}]',
-    ),
-    Properties(
-        "those of the annotation come first and as they stand",
-        '[ {"value": {"z": 1.0, "a": ">"}, "type": "t", "more": 1} ]',
-        "properties: [{type: a, value: 1.0}, {type: b}]",
-        r'[{"type":"t","value":{"z":1.0,"a":"\u003e"}},{"type":"a","value":1},{"type":"b","value":null}]',
-    ),
+    Properties("a file alone", None, "properties: [{type: a, value: {c: 1, b: '<'}, x: 1}]",
+         r'[{"type":"a","value":{"b":"\u003c","c":1}}]'),
+    Properties("those of the annotation come first and as they stand",
+         '[ {"value": {"z": 1.0, "a": ">"}, "type": "t", "more": 1} ]',
+         "properties: [{type: a, value: 1.0}, {type: b}]",
+         r'[{"type":"t","value":{"z":1.0,"a":"\u003e"}},{"type":"a","value":1},{"type":"b","value":null}]'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", PROPERTIES, ids=attrgetter("name"))
@@ -294,18 +247,18 @@ class Template(NamedTuple):
     warned: bool = False
 
 
+# fmt: off
 TEMPLATES = [
-    Template(
-        "labels and annotations",
-        '{"metadata": {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}',
-        {"labels": {"a": "b"}, "annotations": {"c": "d"}},
-    ),
+    Template("labels and annotations",
+         '{"metadata": {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}',
+         {"labels": {"a": "b"}, "annotations": {"c": "d"}}),
     Template("none", '{"kind": "Namespace"}', {}),
     Template("what only the controller may say", '{"metadata": {"labels": {"core.rukpak.io/x": "b"}}}', {}),
     Template("no JSON", "{", {}, warned=True),
     Template("no object", "[]", {}, warned=True),
     Template("a label that is no string", '{"metadata": {"labels": {"a": 1}}}', {}, warned=True),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", TEMPLATES, ids=attrgetter("name"))

@@ -58,6 +58,7 @@ class Row(NamedTuple):
 
 ONE, OTHER, OWN = {"watchNamespace": "x"}, {"watchNamespace": "y"}, {"watchNamespace": NAMESPACE}
 NULL: dict[str, Any] = {"watchNamespace": None}
+# fmt: off
 ROWS = [
     Row("A", {}, ("",)),
     Row("A", ONE, error=UNKNOWN),
@@ -93,26 +94,18 @@ ROWS = [
     Row("AM", {"watchNamespaces": ["a", "b"]}, ("a", "b")),
     Row("AM", {}, ("",)),
     Row("AOS", {"watchNamespaces": ["a"]}, error='unknown field "watchNamespaces"'),
-    Row(
-        "OSM",
-        {"watchNamespaces": ["a"], "watchNamespace": "x"},
-        error='fields "watchNamespace" and "watchNamespaces" exclude each other',
-    ),
+    Row("OSM", {"watchNamespaces": ["a"], "watchNamespace": "x"},
+         error='fields "watchNamespace" and "watchNamespaces" exclude each other'),
     Row("M", {"watchNamespaces": []}, error='field "watchNamespaces" must have at least 1 item'),
     Row("M", {"watchNamespaces": None}, error='required field "watchNamespaces" is missing'),
     Row("M", {"watchNamespaces": "a"}, error='invalid type for field "watchNamespaces": got string, want array'),
     Row("M", {"watchNamespaces": [1]}, error='invalid type for field "watchNamespaces.0": got number, want string'),
-    Row(
-        "M",
-        {"watchNamespaces": ["a", "a"]},
-        error='field "watchNamespaces.1" has the value of "watchNamespaces.0"; remove one',
-    ),
-    Row(
-        "M",
-        {"watchNamespaces": ["A"]},
-        error='field "watchNamespaces.0" must match pattern "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"',
-    ),
+    Row("M", {"watchNamespaces": ["a", "a"]},
+         error='field "watchNamespaces.1" has the value of "watchNamespaces.0"; remove one'),
+    Row("M", {"watchNamespaces": ["A"]},
+         error='field "watchNamespaces.0" must match pattern "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"'),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -138,64 +131,36 @@ class Message(NamedTuple):
 
 
 PATTERN = 'field "watchNamespace" must match pattern "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"'
+# fmt: off
 MESSAGES = [
     Message("a key that is no word", {**ONE, "\x1b[2J": 1}, 'unknown field "\\u001b[2J"'),
     Message("an unknown key", {**ONE, "foo": 1}, 'unknown field "foo"'),
     Message("an unknown key of deploymentConfig", {**ONE, "deploymentConfig": {"foo": 1}}, 'unknown field "foo"'),
     Message("the selector that OLM v0 had", {"deploymentConfig": {"selector": {}}}, 'unknown field "selector"', "A"),
-    Message(
-        "a number",
-        {"watchNamespace": 1},
-        'invalid type for field "watchNamespace": got number, want string',
-    ),
+    Message("a number", {"watchNamespace": 1}, 'invalid type for field "watchNamespace": got number, want string'),
     Message("a fraction", {"watchNamespace": 1.5}, 'invalid type for field "watchNamespace": got number, want string'),
     Message("a boolean", {"watchNamespace": True}, 'invalid type for field "watchNamespace": got boolean, want string'),
     Message("an array", {"watchNamespace": []}, 'invalid type for field "watchNamespace": got array, want string'),
     Message("an object", {"watchNamespace": {}}, 'invalid type for field "watchNamespace": got object, want string'),
     Message("config is no object", True, "invalid type: got boolean, want object"),
-    Message(
-        "too long",
-        {"watchNamespace": "a" * 71},
-        'field "watchNamespace" must have maximum length of 63 (len=71)',
-    ),
-    Message(
-        "empty",
-        {"watchNamespace": ""},
-        several('field "watchNamespace" must have minimum length of 1 (len=0)', PATTERN),
-    ),
+    Message("too long", {"watchNamespace": "a" * 71}, 'field "watchNamespace" must have maximum length of 63 (len=71)'),
+    Message("empty", {"watchNamespace": ""},
+         several('field "watchNamespace" must have minimum length of 1 (len=0)', PATTERN)),
     Message("no label", {"watchNamespace": "a.b"}, PATTERN),
-    Message(
-        "an optional one of the wrong type",
-        {"watchNamespace": 1},
-        optional("number", 'invalid type for field "watchNamespace": got number, want string'),
-        "AOS",
-    ),
-    Message(
-        "several errors",
-        {"foo": 1, "bar": 2, "watchNamespace": 3},
-        several(
-            'invalid type for field "watchNamespace": got number, want string',
-            'unknown field "bar"',
-            'unknown field "foo"',
-        ),
-    ),
-    Message(
-        "null for deploymentConfig", {"deploymentConfig": None}, 'required field "deploymentConfig" is missing', "A"
-    ),
-    Message(
-        "a provider that nobody knows",
-        {"certificateProvider": "x"},
-        'field "certificateProvider" must be one of [cert-manager service-ca none]',
-        "A",
-    ),
-    Message(
-        "a provider that is no name",
-        {"certificateProvider": ["none"]},
-        'invalid type for field "certificateProvider": got array, want string',
-        "A",
-    ),
+    Message("an optional one of the wrong type", {"watchNamespace": 1},
+         optional("number", 'invalid type for field "watchNamespace": got number, want string'), "AOS"),
+    Message("several errors", {"foo": 1, "bar": 2, "watchNamespace": 3},
+         several('invalid type for field "watchNamespace": got number, want string', 'unknown field "bar"',
+         'unknown field "foo"')),
+    Message("null for deploymentConfig", {"deploymentConfig": None}, 'required field "deploymentConfig" is missing',
+         "A"),
+    Message("a provider that nobody knows", {"certificateProvider": "x"},
+         'field "certificateProvider" must be one of [cert-manager service-ca none]', "A"),
+    Message("a provider that is no name", {"certificateProvider": ["none"]},
+         'invalid type for field "certificateProvider": got array, want string', "A"),
     Message("no provider", {"certificateProvider": None}, 'required field "certificateProvider" is missing', "A"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", MESSAGES, ids=attrgetter("name"))
@@ -212,6 +177,7 @@ class Targets(NamedTuple):
         return f"{self.modes or '-'} {self.targets}"
 
 
+# fmt: off
 TARGETS = [
     Targets([], "A", "exactly one target namespace must be specified"),
     Targets([], "AM", "at least one target namespace must be specified"),
@@ -222,26 +188,20 @@ TARGETS = [
         "supported install modes [MultiNamespace OwnNamespace SingleNamespace] do not support targeting all namespaces",
     ),
     Targets([NAMESPACE], "O", ""),
-    Targets(
-        [NAMESPACE],
-        "AS",
-        "supported install modes [AllNamespaces SingleNamespace] do not support targeting own namespace",
-    ),
+    Targets([NAMESPACE], "AS",
+         "supported install modes [AllNamespaces SingleNamespace] do not support targeting own namespace"),
     Targets(["x"], "S", ""),
     Targets(["x"], "AO", "supported install modes [AllNamespaces OwnNamespace] do not support target namespaces [x]"),
     Targets(["x"], "M", "supported install modes [MultiNamespace] do not support target namespaces [x]"),
     Targets(["y", "x"], "M", ""),
     Targets(["y", NAMESPACE], "M", "supported install modes [MultiNamespace] do not support targeting own namespace"),
     Targets(["y", NAMESPACE], "OM", ""),
-    Targets(
-        ["y", "x"],
-        "AOS",
-        "supported install modes [AllNamespaces OwnNamespace SingleNamespace] do not support target namespaces [y x]",
-    ),
-    Targets(
-        ["y", ""], "AM", "supported install modes [AllNamespaces MultiNamespace] do not support target namespaces [y ]"
-    ),
+    Targets(["y", "x"], "AOS",
+         "supported install modes [AllNamespaces OwnNamespace SingleNamespace] do not support target namespaces [y x]"),
+    Targets(["y", ""], "AM",
+         "supported install modes [AllNamespaces MultiNamespace] do not support target namespaces [y ]"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", TARGETS, ids=str)

@@ -31,117 +31,58 @@ class Merge(NamedTuple):
     after: Any
 
 
+# fmt: off
 CONTAINER = [
-    Merge(
-        "a variable is replaced in place",
-        "env",
-        [env("a", "1"), env("b", "2")],
-        [env("a", "3")],
-        [env("a", "3"), env("b", "2")],
-    ),
-    Merge(
-        "the last of equal names is replaced",
-        "env",
-        [env("a", "1"), env("a", "2")],
-        [env("a", "3")],
-        [env("a", "1"), env("a", "3")],
-    ),
+    Merge("a variable is replaced in place", "env", [env("a", "1"), env("b", "2")], [env("a", "3")],
+         [env("a", "3"), env("b", "2")]),
+    Merge("the last of equal names is replaced", "env", [env("a", "1"), env("a", "2")], [env("a", "3")],
+         [env("a", "1"), env("a", "3")]),
     Merge("a new variable is appended", "env", None, [env("a", "1")], [env("a", "1")]),
-    Merge(
-        "two new ones of one name are both appended",
-        "env",
-        [],
-        [env("a", "1"), env("a", "2")],
-        [env("a", "1"), env("a", "2")],
-    ),
-    Merge(
-        "of two for one that is there the second wins",
-        "env",
-        [env("a", "0")],
-        [env("a", "1"), env("a", "2")],
-        [env("a", "2")],
-    ),
+    Merge("two new ones of one name are both appended", "env", [], [env("a", "1"), env("a", "2")],
+         [env("a", "1"), env("a", "2")]),
+    Merge("of two for one that is there the second wins", "env", [env("a", "0")], [env("a", "1"), env("a", "2")],
+         [env("a", "2")]),
     Merge("no variables change nothing", "env", [env("a", "0")], [], [env("a", "0")]),
-    Merge(
-        "what is there is not appended",
-        "envFrom",
-        [{"secretRef": {"name": "a"}}],
-        [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}],
-        [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}],
-    ),
-    Merge(
-        "a mount is replaced by the name of its volume",
-        "volumeMounts",
-        [mount("a", "/x"), mount("b", "/y")],
-        [mount("a", "/z")],
-        [mount("a", "/z"), mount("b", "/y")],
-    ),
-    Merge(
-        "a volume that the config mounts twice is replaced by path",
-        "volumeMounts",
-        [mount("a", "/x"), mount("b", "/y")],
-        [mount("a", "/x", subPath="x"), mount("a", "/z")],
-        [mount("a", "/x", subPath="x"), mount("b", "/y"), mount("a", "/z")],
-    ),
-    Merge(
-        "a volume that is mounted twice is replaced by path",
-        "volumeMounts",
-        [mount("a", "/x"), mount("a", "/y")],
-        [mount("a", "/y", readOnly=True)],
-        [mount("a", "/x"), mount("a", "/y", readOnly=True)],
-    ),
-    Merge(
-        "resources are replaced",
-        "resources",
-        {"limits": {"cpu": "1"}},
-        {"requests": {"cpu": "1"}},
-        {"requests": {"cpu": "1"}},
-    ),
+    Merge("what is there is not appended", "envFrom", [{"secretRef": {"name": "a"}}],
+         [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}],
+         [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}]),
+    Merge("a mount is replaced by the name of its volume", "volumeMounts", [mount("a", "/x"), mount("b", "/y")],
+         [mount("a", "/z")], [mount("a", "/z"), mount("b", "/y")]),
+    Merge("a volume that the config mounts twice is replaced by path", "volumeMounts",
+         [mount("a", "/x"), mount("b", "/y")], [mount("a", "/x", subPath="x"), mount("a", "/z")],
+         [mount("a", "/x", subPath="x"), mount("b", "/y"), mount("a", "/z")]),
+    Merge("a volume that is mounted twice is replaced by path", "volumeMounts", [mount("a", "/x"), mount("a", "/y")],
+         [mount("a", "/y", readOnly=True)], [mount("a", "/x"), mount("a", "/y", readOnly=True)]),
+    Merge("resources are replaced", "resources", {"limits": {"cpu": "1"}}, {"requests": {"cpu": "1"}},
+         {"requests": {"cpu": "1"}}),
     Merge("empty resources remove them", "resources", {"limits": {"cpu": "1"}}, {}, None),
 ]
+# fmt: on
 TERM = {"weight": 1, "preference": {}}
 PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [TERM]}
 NO_NODES: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
 NODES = {"nodeAffinity": PREFERRED}
 PODS = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
 OTHER_PODS = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}
+# fmt: off
 POD = [
-    Merge(
-        "a volume is replaced in place",
-        "volumes",
-        [{"name": "a", "emptyDir": {}}, {"name": "b"}],
-        [{"name": "a", "hostPath": {"path": "/"}}],
-        [{"name": "a", "hostPath": {"path": "/"}}, {"name": "b"}],
-    ),
+    Merge("a volume is replaced in place", "volumes", [{"name": "a", "emptyDir": {}}, {"name": "b"}],
+         [{"name": "a", "hostPath": {"path": "/"}}], [{"name": "a", "hostPath": {"path": "/"}}, {"name": "b"}]),
     Merge("a new volume is appended", "volumes", None, [{"name": "a"}], [{"name": "a"}]),
-    Merge(
-        "a toleration that is there is not appended",
-        "tolerations",
-        [{"key": "a"}],
-        [{"key": "a"}, {"key": "b"}],
-        [{"key": "a"}, {"key": "b"}],
-    ),
+    Merge("a toleration that is there is not appended", "tolerations", [{"key": "a"}], [{"key": "a"}, {"key": "b"}],
+         [{"key": "a"}, {"key": "b"}]),
     Merge("the node selector is replaced", "nodeSelector", {"a": "1"}, {"b": "2"}, {"b": "2"}),
     Merge("an empty node selector removes it", "nodeSelector", {"a": "1"}, {}, None),
     Merge("an empty affinity removes it", "affinity", {**NODES, **PODS}, {}, None),
-    Merge(
-        "one kind of affinity is replaced, the others stay",
-        "affinity",
-        {**NODES, **PODS},
-        OTHER_PODS,
-        {**NODES, **OTHER_PODS},
-    ),
+    Merge("one kind of affinity is replaced, the others stay", "affinity", {**NODES, **PODS}, OTHER_PODS,
+         {**NODES, **OTHER_PODS}),
     Merge("an empty kind of affinity is removed", "affinity", {**NODES, **PODS}, {"podAffinity": {}}, NODES),
     Merge("no node terms are empty", "affinity", {**NODES, **PODS}, {"nodeAffinity": NO_NODES}, PODS),
-    Merge(
-        "if only empty ones are left, affinity goes",
-        "affinity",
-        {**NODES, "podAffinity": {}},
-        {"nodeAffinity": {}},
-        None,
-    ),
+    Merge("if only empty ones are left, affinity goes", "affinity", {**NODES, "podAffinity": {}}, {"nodeAffinity": {}},
+         None),
     Merge("affinity where there was none", "affinity", None, NODES, NODES),
 ]
+# fmt: on
 
 
 def configured(pod: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +138,7 @@ def wrong(field: str, got: str, want: str) -> list[str]:
     return [f'invalid type for field "deploymentConfig{field}": got {got}, want {want}']
 
 
+# fmt: off
 WRONG = [
     Wrong([], wrong("", "array", "object")),
     Wrong({"env": None}, missing("env")),
@@ -206,21 +148,17 @@ WRONG = [
     Wrong({"env": [{"name": "a", "valu": ""}]}, ['unknown field "deploymentConfig.env.0.valu"']),
     Wrong({"env": [{"name": "a", "valueFrom": {"secretKeyRef": {}}}]}, missing("env.0.valueFrom.secretKeyRef.key")),
     Wrong({"env": [{"name": "a", "valueFrom": {"fieldRef": {}}}]}, missing("env.0.valueFrom.fieldRef.fieldPath")),
-    Wrong(
-        {"env": [{"name": "a", "valueFrom": {"fileKeyRef": {}}}]},
-        missing(*(f"env.0.valueFrom.fileKeyRef.{key}" for key in ("key", "path", "volumeName"))),
-    ),
+    Wrong({"env": [{"name": "a", "valueFrom": {"fileKeyRef": {}}}]},
+         missing(*(f"env.0.valueFrom.fileKeyRef.{key}" for key in ("key", "path", "volumeName")))),
     Wrong({"envFrom": [{"configMapRef": {}, "secretRef": {}}]}, []),
     Wrong({"tolerations": [{}, {"tolerationSeconds": 1}]}, []),
-    Wrong(
-        {"tolerations": [{"tolerationSeconds": "1"}]}, wrong(".tolerations.0.tolerationSeconds", "string", "integer")
-    ),
+    Wrong({"tolerations": [{"tolerationSeconds": "1"}]},
+         wrong(".tolerations.0.tolerationSeconds", "string", "integer")),
     Wrong({"volumes": [{"hostPath": {}}]}, missing("volumes.0.name", "volumes.0.hostPath.path")),
     Wrong({"volumes": [{"name": "a", "nfs": {}}]}, missing("volumes.0.nfs.path", "volumes.0.nfs.server")),
     Wrong({"volumes": [{"name": "a", "csi": {}}]}, missing("volumes.0.csi.driver")),
-    Wrong(
-        {"volumes": [{"name": "a", "persistentVolumeClaim": {}}]}, missing("volumes.0.persistentVolumeClaim.claimName")
-    ),
+    Wrong({"volumes": [{"name": "a", "persistentVolumeClaim": {}}]},
+         missing("volumes.0.persistentVolumeClaim.claimName")),
     Wrong({"volumes": [{"name": "a", "projected": {}}]}, []),
     Wrong({"volumeMounts": [{}]}, missing("volumeMounts.0.mountPath", "volumeMounts.0.name")),
     Wrong({"resources": {"claims": [{}]}}, missing("resources.claims.0.name")),
@@ -228,10 +166,8 @@ WRONG = [
     Wrong({"resources": {"limits": {"cpu": True}}}, wrong(".resources.limits.cpu", "boolean", "string or number")),
     Wrong({"nodeSelector": {"a": 1}}, wrong(".nodeSelector.a", "number", "string")),
     Wrong({"annotations": {"a": None}}, missing("annotations.a")),
-    Wrong(
-        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
-        missing("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"),
-    ),
+    Wrong({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
+         missing("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")),
     Wrong(
         {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}},
         missing(
@@ -241,11 +177,10 @@ WRONG = [
             )
         ),
     ),
-    Wrong(
-        {"foo": 1, "bar": 1, "env": 1},
-        [*wrong(".env", "number", "array"), 'unknown field "bar"', 'unknown field "foo"'],
-    ),
+    Wrong({"foo": 1, "bar": 1, "env": 1},
+         [*wrong(".env", "number", "array"), 'unknown field "bar"', 'unknown field "foo"']),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", WRONG, ids=str)

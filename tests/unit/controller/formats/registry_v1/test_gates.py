@@ -38,50 +38,28 @@ class Gate(NamedTuple):
     version: str = "v1.27.4-eks-1"
 
 
+# fmt: off
 GATES = [
-    Gate(
-        "owned API services",
-        {"apiservicedefinitions": API_SERVICES},
-        "unsupported bundle: apiServiceDefintions are not supported",
-    ),
+    Gate("owned API services", {"apiservicedefinitions": API_SERVICES},
+         "unsupported bundle: apiServiceDefintions are not supported"),
     Gate("webhooks without a provider", HOOKED, NO_PROVIDER, kinds={}),
-    Gate(
-        "cert-manager of another version is none",
-        HOOKED,
-        NO_PROVIDER,
-        kinds={("cert-manager.io", "v1beta1", "Issuer"): True},
-    ),
-    Gate(
-        "operators' own groups below openshift.io are no OpenShift",
-        HOOKED,
-        NO_PROVIDER,
-        kinds={("hive.openshift.io", "v1", "X"): True},
-    ),
+    Gate("cert-manager of another version is none", HOOKED, NO_PROVIDER,
+         kinds={("cert-manager.io", "v1beta1", "Issuer"): True}),
+    Gate("operators' own groups below openshift.io are no OpenShift", HOOKED, NO_PROVIDER,
+         kinds={("hive.openshift.io", "v1", "X"): True}),
     Gate("no install mode", {"modes": ()}, NO_MODE),
-    Gate(
-        "API services come before webhooks",
-        {"apiservicedefinitions": API_SERVICES, **HOOKED},
-        "unsupported bundle: apiServiceDefintions are not supported",
-        kinds={},
-    ),
+    Gate("API services come before webhooks", {"apiservicedefinitions": API_SERVICES, **HOOKED},
+         "unsupported bundle: apiServiceDefintions are not supported", kinds={}),
     Gate("webhooks come before install modes", {"modes": (), **HOOKED}, NO_PROVIDER, kinds={}),
     Gate("install modes come before config", {"modes": ()}, NO_MODE, config={"foo": 1}),
-    Gate(
-        "a cluster that is too old",
-        {"minKubeVersion": "1.28.0"},
-        "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4",
-    ),
-    Gate(
-        "v and no patch are accepted",
-        {"minKubeVersion": "v1.28"},
-        "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4",
-    ),
-    Gate(
-        "more digits than Python reads",
-        {"minKubeVersion": "1." + "9" * 5000},
-        "bundle requires Kubernetes 1.1000000000.0 or newer (minKubeVersion), the cluster runs 1.27.4",
-    ),
+    Gate("a cluster that is too old", {"minKubeVersion": "1.28.0"},
+         "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4"),
+    Gate("v and no patch are accepted", {"minKubeVersion": "v1.28"},
+         "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4"),
+    Gate("more digits than Python reads", {"minKubeVersion": "1." + "9" * 5000},
+         "bundle requires Kubernetes 1.1000000000.0 or newer (minKubeVersion), the cluster runs 1.27.4"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", GATES, ids=attrgetter("name"))

@@ -43,42 +43,27 @@ class Named(NamedTuple):
     expect: str
 
 
+# fmt: off
 NAMES = [
-    Named(
-        "dots of a deployment become dashes", names.service_name("my.deployment.thing"), "my-deployment-thing-service"
-    ),
-    Named(
-        "a certificate is named after the Service",
-        names.certificate_name("my.deployment.thing"),
-        "my-deployment-thing-service-cert",
-    ),
-    Named(
-        "a long Service name is cut",
-        names.service_name(LONG),
-        "my-object-thing-has-a-really-really-really-really-reall-service",
-    ),
-    Named(
-        "the certificate's is cut again",
-        names.certificate_name(LONG),
-        "my-object-thing-has-a-really-really-really-really-reall-se-cert",
-    ),
-    Named(
-        "and the issuer's once more",
-        names.issuer_name(LONG),
-        "my-object-thing-has-a-really-really-really-re-selfsigned-issuer",
-    ),
-    Named(
-        "any base", names.join_name(LONG, "suffix"), "my.object.thing.has.a.really.really.really.really.really-suffix"
-    ),
+    Named("dots of a deployment become dashes", names.service_name("my.deployment.thing"),
+         "my-deployment-thing-service"),
+    Named("a certificate is named after the Service", names.certificate_name("my.deployment.thing"),
+         "my-deployment-thing-service-cert"),
+    Named("a long Service name is cut", names.service_name(LONG),
+         "my-object-thing-has-a-really-really-really-really-reall-service"),
+    Named("the certificate's is cut again", names.certificate_name(LONG),
+         "my-object-thing-has-a-really-really-really-really-reall-se-cert"),
+    Named("and the issuer's once more", names.issuer_name(LONG),
+         "my-object-thing-has-a-really-really-really-re-selfsigned-issuer"),
+    Named("any base", names.join_name(LONG, "suffix"),
+         "my.object.thing.has.a.really.really.really.really.really-suffix"),
     Named("what fits stays", names.join_name("a", "b"), "a-b"),
-    Named(
-        "names of 63 bytes together are one too long, as upstream's",
-        names.join_name("a" * 57, "suffix"),
-        "a" * 57 + "-suffix",
-    ),
+    Named("names of 63 bytes together are one too long, as upstream's", names.join_name("a" * 57, "suffix"),
+         "a" * 57 + "-suffix"),
     Named("but a Service cannot have such a one", names.service_name("a" * 56), "a" * 55 + "-service"),
     Named("its certificate keeps upstream's name", names.certificate_name("a" * 56), "a" * 56 + "-s-cert"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", NAMES, ids=[case.name for case in NAMES])

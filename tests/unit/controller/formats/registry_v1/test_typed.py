@@ -17,67 +17,36 @@ class Case(NamedTuple):
     expect: Any
 
 
+# fmt: off
 CASES = [
     Case("a zero value is left out", "PodSpec", {"hostNetwork": False, "hostPID": True}, {"hostPID": True}),
-    Case(
-        "behind a pointer it is written",
-        "DeploymentSpec",
-        {"replicas": 0, "paused": False},
-        {"replicas": 0, "template": {"metadata": {}, "spec": {}}},
-    ),
-    Case(
-        "an empty list is left out",
-        "Container",
-        {"name": "a", "args": [], "env": [{"name": "a", "value": ""}]},
-        {"name": "a", "env": [{"name": "a"}]},
-    ),
+    Case("behind a pointer it is written", "DeploymentSpec", {"replicas": 0, "paused": False},
+         {"replicas": 0, "template": {"metadata": {}, "spec": {}}}),
+    Case("an empty list is left out", "Container", {"name": "a", "args": [], "env": [{"name": "a", "value": ""}]},
+         {"name": "a", "env": [{"name": "a"}]}),
     Case("null is left out", "ObjectMeta", {"name": "a", "creationTimestamp": None, "labels": None}, {"name": "a"}),
     Case("null in a map of strings is empty", "ObjectMeta", {"labels": {"a": None}}, {"labels": {"a": ""}}),
     Case("null in a list is a zero value", "Container", {"name": "a", "args": [None]}, {"name": "a", "args": [""]}),
-    Case(
-        "a structure behind a pointer may be empty",
-        "Container",
-        {"name": "a", "securityContext": {}, "lifecycle": {}},
-        {"name": "a", "securityContext": {}, "lifecycle": {}},
-    ),
-    Case(
-        "a field that must be there appears",
-        "ResourceFieldSelector",
-        {"resource": "limits.cpu"},
-        {"resource": "limits.cpu", "divisor": "0"},
-    ),
+    Case("a structure behind a pointer may be empty", "Container",
+         {"name": "a", "securityContext": {}, "lifecycle": {}}, {"name": "a", "securityContext": {}, "lifecycle": {}}),
+    Case("a field that must be there appears", "ResourceFieldSelector", {"resource": "limits.cpu"},
+         {"resource": "limits.cpu", "divisor": "0"}),
     Case("so does a port", "HTTPGetAction", {"path": "/"}, {"path": "/", "port": 0}),
     Case("a port may have a name", "HTTPGetAction", {"port": "web"}, {"port": "web"}),
-    Case(
-        "and a claim's metadata",
-        "EphemeralVolumeSource",
-        {"volumeClaimTemplate": {"spec": {}}},
-        {"volumeClaimTemplate": {"metadata": {}, "spec": {}}},
-    ),
-    Case(
-        "empty resources and strategies do not", "Container", {"name": "a", "resources": {"limits": {}}}, {"name": "a"}
-    ),
+    Case("and a claim's metadata", "EphemeralVolumeSource", {"volumeClaimTemplate": {"spec": {}}},
+         {"volumeClaimTemplate": {"metadata": {}, "spec": {}}}),
+    Case("empty resources and strategies do not", "Container", {"name": "a", "resources": {"limits": {}}},
+         {"name": "a"}),
     Case("a boolean or a schema", "JSONSchemaProps", {"additionalProperties": False}, {"additionalProperties": False}),
-    Case(
-        "a schema with a null one inside",
-        "JSONSchemaProps",
-        {"properties": {"a": None}, "items": {"type": "string"}},
-        {"properties": {"a": {}}, "items": {"type": "string"}},
-    ),
-    Case(
-        "any JSON stays",
-        "JSONSchemaProps",
-        {"default": {"a": None}, "enum": [1, None]},
-        {"default": {"a": None}, "enum": [1, None]},
-    ),
+    Case("a schema with a null one inside", "JSONSchemaProps", {"properties": {"a": None}, "items": {"type": "string"}},
+         {"properties": {"a": {}}, "items": {"type": "string"}}),
+    Case("any JSON stays", "JSONSchemaProps", {"default": {"a": None}, "enum": [1, None]},
+         {"default": {"a": None}, "enum": [1, None]}),
     Case("but null is no default", "JSONSchemaProps", {"default": None, "nullable": False, "description": ""}, {}),
-    Case(
-        "a limit is a float64",
-        "JSONSchemaProps",
-        {"minimum": 0, "maximum": 9223372036854775807},
-        {"minimum": 0, "maximum": 9223372036854776000},
-    ),
+    Case("a limit is a float64", "JSONSchemaProps", {"minimum": 0, "maximum": 9223372036854775807},
+         {"minimum": 0, "maximum": 9223372036854776000}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -94,38 +63,23 @@ class Wrong(NamedTuple):
     expect: str
 
 
+# fmt: off
 WRONG = [
     Wrong("a number for a string", "ObjectMeta", {"name": 1}, "name: is a number where a string is needed"),
-    Wrong(
-        "a boolean for a number",
-        "DeploymentSpec",
-        {"replicas": True},
-        "replicas: is a boolean where an integer is needed",
-    ),
-    Wrong(
-        "a fraction for an integer",
-        "DeploymentSpec",
-        {"replicas": 1.5},
-        "replicas: is a number where an integer is needed",
-    ),
+    Wrong("a boolean for a number", "DeploymentSpec", {"replicas": True},
+         "replicas: is a boolean where an integer is needed"),
+    Wrong("a fraction for an integer", "DeploymentSpec", {"replicas": 1.5},
+         "replicas: is a number where an integer is needed"),
     Wrong("a string for a list", "PodSpec", {"containers": "a"}, "containers: is a string where a list is needed"),
     Wrong("a list for a mapping", "PodSpec", {"nodeSelector": []}, "nodeSelector: is a list where a mapping is needed"),
-    Wrong(
-        "a string in a list of structures",
-        "PodSpec",
-        {"containers": ["a"]},
-        "containers[0]: is a string where a mapping is needed",
-    ),
-    Wrong(
-        "a string for a schema", "JSONSchemaProps", {"items": "a"}, "items: is a string where another type is needed"
-    ),
-    Wrong(
-        "no quantity",
-        "ResourceRequirements",
-        {"limits": {"cpu": "x"}},
-        "limits.cpu: is not a quantity such as 100m or 64Mi",
-    ),
+    Wrong("a string in a list of structures", "PodSpec", {"containers": ["a"]},
+         "containers[0]: is a string where a mapping is needed"),
+    Wrong("a string for a schema", "JSONSchemaProps", {"items": "a"},
+         "items: is a string where another type is needed"),
+    Wrong("no quantity", "ResourceRequirements", {"limits": {"cpu": "x"}},
+         "limits.cpu: is not a quantity such as 100m or 64Mi"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", WRONG, ids=attrgetter("name"))

@@ -47,26 +47,16 @@ def ruled(groups: list[str], resources: list[str]) -> dict[str, Any]:
     return hooked(webhook(rules=[rule]))
 
 
+# fmt: off
 CASES = [
-    Case(
-        "two deployments of one name",
-        {"deployments": [deployment("b"), deployment("a"), deployment("b"), deployment("a"), deployment("b")]},
-        [f"cluster service version contains duplicate strategy deployment spec '{name}'" for name in "ab"],
-    ),
-    Case(
-        "a deployment that is no subdomain",
-        {"deployments": [deployment("B"), deployment("A" * 254)]},
-        [
-            f"invalid cluster service version strategy deployment name '{'A' * 254}': {SUBDOMAIN}, {TOO_LONG}",
-            f"invalid cluster service version strategy deployment name 'B': {SUBDOMAIN}",
-        ],
-    ),
-    Case(
-        "two CRDs of one name",
-        {},
-        [f"bundle contains duplicate custom resource definition '{CRD}'"],
-        [definition(), definition()],
-    ),
+    Case("two deployments of one name",
+         {"deployments": [deployment("b"), deployment("a"), deployment("b"), deployment("a"), deployment("b")]},
+         [f"cluster service version contains duplicate strategy deployment spec '{name}'" for name in "ab"]),
+    Case("a deployment that is no subdomain", {"deployments": [deployment("B"), deployment("A" * 254)]},
+         [f"invalid cluster service version strategy deployment name '{'A' * 254}': {SUBDOMAIN}, {TOO_LONG}",
+         f"invalid cluster service version strategy deployment name 'B': {SUBDOMAIN}"]),
+    Case("two CRDs of one name", {}, [f"bundle contains duplicate custom resource definition '{CRD}'"],
+         [definition(), definition()]),
     Case(
         "owned CRDs that are not there",
         {"owned": ["z.x", CRD, "a.x"]},
@@ -103,29 +93,16 @@ CASES = [
             "webhook of type 'ValidatingAdmissionWebhook' with name 'v.b.c' references non-existent deployment 'z'",
         ],
     ),
-    Case(
-        "one name twice in one type",
-        hooked(webhook("a.b.c"), webhook("a.b.c"), webhook("a.b.c"), webhook("a.b.c", "Mutating")),
-        ["duplicate webhook 'a.b.c' of type 'ValidatingAdmissionWebhook'"],
-    ),
-    Case(
-        "a webhook that is no subdomain",
-        hooked(webhook("_.b.c"), webhook("A" * 254)),
-        [
-            f"webhook of type 'ValidatingAdmissionWebhook' has invalid name '{'A' * 254}': {TOO_LONG},{SUBDOMAIN}",
-            f"webhook of type 'ValidatingAdmissionWebhook' has invalid name '_.b.c': {SUBDOMAIN}",
-        ],
-    ),
-    Case(
-        "two conversions of one CRD",
-        hooked(
-            webhook("d.x", "Conversion", conversionCRDs=[CRD]),
-            webhook("c.x", "Conversion", conversionCRDs=[CRD]),
-            owned=[CRD],
-        ),
-        [f"conversion webhooks [c.x,d.x] reference same custom resource definition '{CRD}'"],
-        [definition()],
-    ),
+    Case("one name twice in one type",
+         hooked(webhook("a.b.c"), webhook("a.b.c"), webhook("a.b.c"), webhook("a.b.c", "Mutating")),
+         ["duplicate webhook 'a.b.c' of type 'ValidatingAdmissionWebhook'"]),
+    Case("a webhook that is no subdomain", hooked(webhook("_.b.c"), webhook("A" * 254)),
+         [f"webhook of type 'ValidatingAdmissionWebhook' has invalid name '{'A' * 254}': {TOO_LONG},{SUBDOMAIN}",
+         f"webhook of type 'ValidatingAdmissionWebhook' has invalid name '_.b.c': {SUBDOMAIN}"]),
+    Case("two conversions of one CRD",
+         hooked(webhook("d.x", "Conversion", conversionCRDs=[CRD]), webhook("c.x", "Conversion", conversionCRDs=[CRD]),
+         owned=[CRD]), [f"conversion webhooks [c.x,d.x] reference same custom resource definition '{CRD}'"],
+         [definition()]),
     Case(
         "conversion of CRDs that are not owned",
         hooked(
@@ -139,11 +116,8 @@ CASES = [
         [definition()],
     ),
     Case("rules for every group", ruled(["apps", "*"], ["pods"]), [FORBIDDEN + 'API group "*"']),
-    Case(
-        "rules for OLM's group",
-        ruled(["olm.operatorframework.io"], ["x"]),
-        [FORBIDDEN + 'API group "olm.operatorframework.io"'],
-    ),
+    Case("rules for OLM's group", ruled(["olm.operatorframework.io"], ["x"]),
+         [FORBIDDEN + 'API group "olm.operatorframework.io"']),
     Case("rules for our group", ruled(["core.rukpak.io"], ["x"]), [FORBIDDEN + 'API group "core.rukpak.io"']),
     Case(
         "rules for webhook configurations",
@@ -193,13 +167,8 @@ CASES = [
             )
         ],
     ),
-    Case(
-        "a webhook name of two labels",
-        hooked(webhook("a.b")),
-        [
-            'webhook name "a.b" should be a domain with at least three segments separated by dots',
-        ],
-    ),
+    Case("a webhook name of two labels", hooked(webhook("a.b")),
+         ['webhook name "a.b" should be a domain with at least three segments separated by dots']),
     Case(
         "one port with two target ports",
         hooked(webhook("a.b.c", targetPort="web"), webhook("b.b.c")),
@@ -211,6 +180,7 @@ CASES = [
         ],
     ),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -219,17 +189,16 @@ def test_refused(case: Case, tmp_path: Path) -> None:
     assert refusal(root) == (Reason.INVALID_BUNDLE, "\n".join(case.expect))
 
 
+# fmt: off
 FINE = [
     Case("a CRD that nobody owns", {}, [], [definition()]),
     Case("one name in two types", hooked(webhook("a.b.c"), webhook("a.b.c", "Mutating")), []),
     Case("a conversion webhook of two labels", hooked(webhook("a.b", "Conversion")), []),
-    Case(
-        "rules for other resources of a group",
-        ruled(["admissionregistration.k8s.io"], ["validatingadmissionpolicies"]),
-        [],
-    ),
+    Case("rules for other resources of a group",
+         ruled(["admissionregistration.k8s.io"], ["validatingadmissionpolicies"]), []),
     Case("two webhooks at one port", hooked(webhook("a.b.c"), webhook("b.b.c")), []),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", FINE, ids=attrgetter("name"))

@@ -40,6 +40,7 @@ class Case:
     expect: Any
 
 
+# fmt: off
 DOCUMENTS = [
     Case("keys become strings", "on: 1\n1: 2\n1.5: 3\n0x10: 4\n", [{"true": 1, "1": 2, "1.5": 3, "16": 4}]),
     Case("keys in quotes stay as they are", "'on': 1\n'<<': 2\n", [{"on": 1, "<<": 2}]),
@@ -47,14 +48,10 @@ DOCUMENTS = [
     Case("small and long float keys, too", "0.00001: 1\n1234567.5: 2\n", [{"1e-05": 1, "1.2345675e+06": 2}]),
     Case("infinity can be a key", ".inf: 1\n-.inf: 2\n.nan: 3\n", [{".inf": 1, "-.inf": 2, ".nan": 3}]),
     Case("an alias can be a key", "a: &x 1\n*x : 2\n", [{"a": 1, "1": 2}]),
-    Case(
-        "a merge stands before an explicit key", "a: &x {b: 1}\nc: {<<: *x, b: 2}\n", [{"a": {"b": 1}, "c": {"b": 2}}]
-    ),
-    Case(
-        "a merge after an explicit key overrides it",
-        "a: &x {b: 1}\nc: {b: 2, <<: *x}\n",
-        [{"a": {"b": 1}, "c": {"b": 1}}],
-    ),
+    Case("a merge stands before an explicit key", "a: &x {b: 1}\nc: {<<: *x, b: 2}\n",
+         [{"a": {"b": 1}, "c": {"b": 2}}]),
+    Case("a merge after an explicit key overrides it", "a: &x {b: 1}\nc: {b: 2, <<: *x}\n",
+         [{"a": {"b": 1}, "c": {"b": 1}}]),
     Case("of a list of merges the first wins", "c: {<<: [{b: 1}, {b: 2, d: 3}]}\n", [{"c": {"b": 1, "d": 3}}]),
     Case("an alias repeats a list", "a: &x [1, {b: 2}]\nc: *x\n", [{"a": [1, {"b": 2}], "c": [1, {"b": 2}]}]),
     Case("an anchor may be set again", "a: &x 1\nb: &x 2\nc: *x\n", [{"a": 1, "b": 2, "c": 2}]),
@@ -64,11 +61,8 @@ DOCUMENTS = [
     Case("an empty file holds nothing", "", []),
     Case("a comment may follow the separator", "a: 1\n--- # c\nb: 2\n", [{"a": 1}, {"b": 2}]),
     Case("blanks may follow the separator", "a: 1\n---  \t\nb: 2\n", [{"a": 1}, {"b": 2}]),
-    Case(
-        "lines may end as on Windows",
-        "---\r\na: 1\r\nb: |\r\n  x\r\n  y\r\n---\r\nc: 2\r\n",
-        [{"a": 1, "b": "x\ny\n"}, {"c": 2}],
-    ),
+    Case("lines may end as on Windows", "---\r\na: 1\r\nb: |\r\n  x\r\n  y\r\n---\r\nc: 2\r\n",
+         [{"a": 1, "b": "x\ny\n"}, {"c": 2}]),
     Case("a byte order mark is skipped", b"\xef\xbb\xbfa: 1\n", [{"a": 1}]),
     Case("a byte order mark before JSON is skipped", b'\xef\xbb\xbf{"a": 1}', [{"a": 1}]),
     Case("U+0085 is a line break", "a: x\u0085b: z\n", [{"a": "x", "b": "z"}]),
@@ -76,27 +70,21 @@ DOCUMENTS = [
     Case("a block scalar may end with the file", "a: |\n  x", [{"a": "x\n"}]),
     Case("no line is added to one that ends", "a: |+\n  x\n", [{"a": "x\n"}]),
     Case("a comment may touch the separator", "a: 1\n---# c\nb: 2\n---###\n", [{"a": 1}, {"b": 2}]),
-    Case(
-        "each document may begin with a byte order mark",
-        "\ufeffa: 1\n---\n\ufeffb: 2\n--- # c\r\n\ufeffc: 3\n",
-        [{"a": 1}, {"b": 2}, {"c": 3}],
-    ),
+    Case("each document may begin with a byte order mark", "\ufeffa: 1\n---\n\ufeffb: 2\n--- # c\r\n\ufeffc: 3\n",
+         [{"a": 1}, {"b": 2}, {"c": 3}]),
     Case("a document may end with dots", "a: 1\n...\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
     Case("JSON is read as JSON, surrogate pairs included", r'{"v": "\ud83d\ude00"}', [{"v": "😀"}]),
     Case("half a surrogate pair becomes U+FFFD", r'{"\ud83dk": ["\ude00", 1]}', [{"\ufffdk": ["\ufffd", 1]}]),
     Case("JSON values may follow one another", '{"a":1}\n{"b":2} {"c":3}', [{"a": 1}, {"b": 2}, {"c": 3}]),
     Case("JSON documents may be separated as in YAML", '{"a":1}\n---\n{"b":2}\n--- # c\n', [{"a": 1}, {"b": 2}]),
-    Case(
-        "JSON floats become integers where Go makes them so", '{"a": 1.0, "b": [1e2, 1.5]}', [{"a": 1, "b": [100, 1.5]}]
-    ),
-    Case(
-        "JSON integers beyond 64 bits become floats",
-        '{"a": 123456789012345678901234567890}',
-        [{"a": 1.2345678901234568e29}],
-    ),
+    Case("JSON floats become integers where Go makes them so", '{"a": 1.0, "b": [1e2, 1.5]}',
+         [{"a": 1, "b": [100, 1.5]}]),
+    Case("JSON integers beyond 64 bits become floats", '{"a": 123456789012345678901234567890}',
+         [{"a": 1.2345678901234568e29}]),
     Case("what begins like JSON may be YAML", "{a: b, c: [1, 2,]}\n", [{"a": "b", "c": [1, 2]}]),
     Case("JSON and then YAML is YAML", '{"a": 1}\n---\nb: 2\n', [{"a": 1}, {"b": 2}]),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", DOCUMENTS, ids=attrgetter("name"))
@@ -124,6 +112,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     for previous, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 DEEP_ALIASES = "".join(f"a{i}: &a{i} {'[' * 99}{f'*a{i - 1}' if i else 1}{']' * 99}\n" for i in range(4))
+# fmt: off
 REFUSED = [
     Case("a duplicate key", "a: 1\nb:\n  c: 1\n  c: 2\n", '4: the key "c" is there twice; remove one'),
     Case("a duplicate key after a merge", "a: {<<: {b: 1}, b: 2, b: 3}\n", '1: the key "b" is there twice; remove one'),
@@ -135,55 +124,34 @@ REFUSED = [
     Case("a JSON number beyond float64", '{"a": 1e400}', "1: a number is greater than a float64; put it in quotes"),
     Case("a null key", "~: 1\n", "1: null cannot be a key; put the key in quotes"),
     Case("a list as a key", "? [a]\n: b\n", "1: a list cannot be a key; put the key in quotes"),
-    Case(
-        "a mapping as a key",
-        "? {a: b}\n: b\n",
-        "1: a mapping cannot be a key; put the key in quotes, or publish what the template renders to",
-    ),
-    Case(
-        "a line of a template",
-        "a: 1\n{{- if .Values.b }}\nb: 2\n",
-        "3: not YAML: while scanning a simple key: could not find expected ':'; publish what the template renders to",
-    ),
+    Case("a mapping as a key", "? {a: b}\n: b\n",
+         "1: a mapping cannot be a key; put the key in quotes, or publish what the template renders to"),
+    Case("a line of a template", "a: 1\n{{- if .Values.b }}\nb: 2\n",
+         "3: not YAML: while scanning a simple key: could not find expected ':'; publish what the template renders to"),
     Case("a value that is not of its tag", "v: !!int x\n", '1: not a value of the tag "!!int"'),
     Case("a boolean where the tag says integer", "v: !!int yes\n", '1: not a value of the tag "!!int"'),
-    Case(
-        "binary that is not base64", "v: !!binary é\n", '1: a value of the tag "!!binary" must be base64 of UTF-8 text'
-    ),
+    Case("binary that is not base64", "v: !!binary é\n",
+         '1: a value of the tag "!!binary" must be base64 of UTF-8 text'),
     Case("a merge of a scalar", "c: {<<: 1}\n", '1: what "<<" merges must be a mapping or a list of mappings'),
     Case("an alias of nothing", "b: 1\na: *nope\n", '2: nothing complete before the alias "*nope" has this anchor'),
     Case("an alias within its own anchor", "v: &x [*x]\n", '1: nothing complete before the alias "*x" has this anchor'),
-    Case(
-        "an alias of another document",
-        "v: &x 1\n---\nv: *x\n",
-        '3: nothing complete before the alias "*x" has this anchor',
-    ),
+    Case("an alias of another document", "v: &x 1\n---\nv: *x\n",
+         '3: nothing complete before the alias "*x" has this anchor'),
     Case("an alias bomb", BOMB, "5: aliases repeat more than 10 times what the document holds"),
     Case("nesting by aliases", DEEP_ALIASES, "3: nested deeper than 200 levels"),
     Case("nesting of 201 lists", "[" * 201 + "]" * 201, "1: nested deeper than 200 levels"),
     Case("nesting in JSON", '{"a":' * 201 + "1" + "}" * 201, "1: nested deeper than 200 levels"),
     Case("nesting beyond any parser", "{" * 99_999, "1: nested deeper than 200 levels"),
-    Case(
-        "a document on the line of its separator",
-        "a: 1\n--- {b: 1}\n",
-        '2: only a comment may follow "---"; begin the document on the next line',
-    ),
-    Case(
-        "text that touches a separator",
-        "a: 1\n---abc\n",
-        '2: only a comment may follow "---"; begin the document on the next line',
-    ),
-    Case(
-        "a directive", "%YAML 1.1\n---\na: 1\n", '1: kubectl refuses a directive; remove the line that begins with "%"'
-    ),
-    Case(
-        "text after the end of a document", "a: 1\n...\nb: 2\n", "3: not YAML: did not find expected <document start>"
-    ),
-    Case(
-        "a list that does not end",
-        "a: [\n",
-        "2: not YAML: while parsing a flow node: did not find expected node content",
-    ),
+    Case("a document on the line of its separator", "a: 1\n--- {b: 1}\n",
+         '2: only a comment may follow "---"; begin the document on the next line'),
+    Case("text that touches a separator", "a: 1\n---abc\n",
+         '2: only a comment may follow "---"; begin the document on the next line'),
+    Case("a directive", "%YAML 1.1\n---\na: 1\n",
+         '1: kubectl refuses a directive; remove the line that begins with "%"'),
+    Case("text after the end of a document", "a: 1\n...\nb: 2\n",
+         "3: not YAML: did not find expected <document start>"),
+    Case("a list that does not end", "a: [\n",
+         "2: not YAML: while parsing a flow node: did not find expected node content"),
     Case("two colons in a line", "x: 1\na: b: c\n", "2: not YAML: mapping values are not allowed in this context"),
     Case(
         "a tab as indentation",
@@ -194,6 +162,7 @@ REFUSED = [
     Case("a control character", "a: 1\nb: x\x01\n", "2: control characters are not allowed; remove them"),
     Case("text that is not UTF-8", b"a: 1\nv: \xff\n", "2: not UTF-8; save the file as UTF-8"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))

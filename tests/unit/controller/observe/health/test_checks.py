@@ -48,64 +48,29 @@ class Case:
     message: str = ""
 
 
+# fmt: off
 CASES = [
     Case(name="all of healthy match", given=cache("Ready=True"), expect=HEALTHY, reason="Healthy"),
-    Case(
-        name="any of failed matches, with its own reason",
-        given=cache("Ready=False/Unrecoverable/disk is gone", phase="Creating"),
-        expect=FAILED,
-        reason="Unrecoverable",
-        message="disk is gone",
-    ),
-    Case(
-        name="another reason is no match",
-        given=cache("Ready=False/Starting"),
-        expect=PROGRESSING,
-        reason="Starting",
-        message="condition Ready is not True",
-    ),
-    Case(
-        name="any of progressing matches",
-        given=cache("Ready=True", phase="Upgrading"),
-        expect=PROGRESSING,
-        reason="HealthCheckProgressing",
-        message="status.phase is one of Creating, Upgrading",
-    ),
-    Case(
-        name="a missing condition matches nothing",
-        given=cache(),
-        expect=PROGRESSING,
-        reason="HealthCheckNotMet",
-        message="condition Ready is not True",
-    ),
-    Case(
-        name="two fields differ",
-        given=cache("Ready=True", instances=5),
-        expect=PROGRESSING,
-        reason="HealthCheckNotMet",
-        message="status.readyInstances is not equal to spec.instances",
-    ),
-    Case(
-        name="a field is missing",
-        given=cache("Ready=True", readyInstances=None),
-        expect=PROGRESSING,
-        reason="HealthCheckNotMet",
-        message="status.readyInstances is not equal to spec.instances",
-    ),
-    Case(
-        name="Stalled does not count where there is a check",
-        given=cache("Ready=True", "Stalled=True"),
-        expect=HEALTHY,
-        reason="Healthy",
-    ),
-    Case(
-        name="the generation counts before the check",
-        given=cache("Ready=True", observedGeneration=1),
-        expect=PROGRESSING,
-        reason="LatestGenerationNotObserved",
-        message="its controller has not seen its latest change",
-    ),
+    Case(name="any of failed matches, with its own reason",
+         given=cache("Ready=False/Unrecoverable/disk is gone", phase="Creating"), expect=FAILED, reason="Unrecoverable",
+         message="disk is gone"),
+    Case(name="another reason is no match", given=cache("Ready=False/Starting"), expect=PROGRESSING, reason="Starting",
+         message="condition Ready is not True"),
+    Case(name="any of progressing matches", given=cache("Ready=True", phase="Upgrading"), expect=PROGRESSING,
+         reason="HealthCheckProgressing", message="status.phase is one of Creating, Upgrading"),
+    Case(name="a missing condition matches nothing", given=cache(), expect=PROGRESSING, reason="HealthCheckNotMet",
+         message="condition Ready is not True"),
+    Case(name="two fields differ", given=cache("Ready=True", instances=5), expect=PROGRESSING,
+         reason="HealthCheckNotMet", message="status.readyInstances is not equal to spec.instances"),
+    Case(name="a field is missing", given=cache("Ready=True", readyInstances=None), expect=PROGRESSING,
+         reason="HealthCheckNotMet", message="status.readyInstances is not equal to spec.instances"),
+    Case(name="Stalled does not count where there is a check", given=cache("Ready=True", "Stalled=True"),
+         expect=HEALTHY, reason="Healthy"),
+    Case(name="the generation counts before the check", given=cache("Ready=True", observedGeneration=1),
+         expect=PROGRESSING, reason="LatestGenerationNotObserved",
+         message="its controller has not seen its latest change"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))

@@ -25,71 +25,30 @@ class Case:
     message: str = ""
 
 
+# fmt: off
 CASES = [
     Case(name="one that is done", given=pod("Succeeded", "Ready=False/PodCompleted"), expect=HEALTHY, reason="Healthy"),
-    Case(
-        name="one that ran out of memory",
-        given=pod("Failed", containers=[ended(0, "Completed", "side"), ended(137, "OOMKilled")]),
-        expect=FAILED,
-        reason="OOMKilled",
-        message='container "app" exited with code 137',
-    ),
-    Case(
-        name="one whose program failed",
-        given=pod("Failed", containers=[ended(3)]),
-        expect=FAILED,
-        reason="ContainerFailed",
-        message='container "app" exited with code 3',
-    ),
-    Case(
-        name="one that failed without a word",
-        given=pod("Failed"),
-        expect=FAILED,
-        reason="PodFailed",
-        message="its phase is Failed",
-    ),
-    Case(
-        name="one that crashes",
-        given=pod("Running", "Ready=False", containers=[waiting("CrashLoopBackOff", "app")]),
-        expect=FAILED,
-        reason="CrashLoopBackOff",
-        message='container "app"',
-    ),
-    Case(
-        name="one whose init container crashed thrice and runs again",
-        given=pod("Pending", inits=[crashed(3, name="setup")]),
-        expect=FAILED,
-        reason="CrashLoopBackOff",
-        message='init container "setup"',
-    ),
-    Case(
-        name="one that crashed twice only",
-        given=pod("Running", "Ready=False", containers=[crashed(2)]),
-        expect=PROGRESSING,
-        reason="PodNotReady",
-        message='container "app"',
-    ),
-    Case(
-        name="one where another container crashed long ago, and is ready",
-        given=pod("Running", "Ready=False", containers=[crashed(9, ready=True, name="old"), CREATING]),
-        expect=PROGRESSING,
-        reason="PodNotReady",
-        message='container "app"',
-    ),
-    Case(
-        name="one with a name that no image has",
-        given=pod("Pending", containers=[waiting("InvalidImageName")]),
-        expect=FAILED,
-        reason="InvalidImageName",
-        message='container "app"',
-    ),
-    Case(
-        name="one whose image must not be pulled",
-        given=pod("Pending", containers=[waiting("ErrImageNeverPull")]),
-        expect=FAILED,
-        reason="ErrImageNeverPull",
-        message='container "app"',
-    ),
+    Case(name="one that ran out of memory",
+         given=pod("Failed", containers=[ended(0, "Completed", "side"), ended(137, "OOMKilled")]), expect=FAILED,
+         reason="OOMKilled", message='container "app" exited with code 137'),
+    Case(name="one whose program failed", given=pod("Failed", containers=[ended(3)]), expect=FAILED,
+         reason="ContainerFailed", message='container "app" exited with code 3'),
+    Case(name="one that failed without a word", given=pod("Failed"), expect=FAILED, reason="PodFailed",
+         message="its phase is Failed"),
+    Case(name="one that crashes", given=pod("Running", "Ready=False", containers=[waiting("CrashLoopBackOff", "app")]),
+         expect=FAILED, reason="CrashLoopBackOff", message='container "app"'),
+    Case(name="one whose init container crashed thrice and runs again",
+         given=pod("Pending", inits=[crashed(3, name="setup")]), expect=FAILED, reason="CrashLoopBackOff",
+         message='init container "setup"'),
+    Case(name="one that crashed twice only", given=pod("Running", "Ready=False", containers=[crashed(2)]),
+         expect=PROGRESSING, reason="PodNotReady", message='container "app"'),
+    Case(name="one where another container crashed long ago, and is ready",
+         given=pod("Running", "Ready=False", containers=[crashed(9, ready=True, name="old"), CREATING]),
+         expect=PROGRESSING, reason="PodNotReady", message='container "app"'),
+    Case(name="one with a name that no image has", given=pod("Pending", containers=[waiting("InvalidImageName")]),
+         expect=FAILED, reason="InvalidImageName", message='container "app"'),
+    Case(name="one whose image must not be pulled", given=pod("Pending", containers=[waiting("ErrImageNeverPull")]),
+         expect=FAILED, reason="ErrImageNeverPull", message='container "app"'),
     *(
         Case(
             name=f"one that waits with {reason}",
@@ -100,28 +59,16 @@ CASES = [
         )
         for reason in ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "RunContainerError")
     ),
-    Case(
-        name="one where waiting helps one container and not the other",
-        given=pod("Pending", containers=[waiting("ImagePullBackOff", "a"), waiting("InvalidImageName", "b")]),
-        expect=FAILED,
-        reason="InvalidImageName",
-        message='container "b"',
-    ),
-    Case(
-        name="one whose containers are being created",
-        given=pod("Pending", "PodScheduled=True", containers=[CREATING]),
-        expect=PROGRESSING,
-        reason="PodPending",
-        message="its containers do not run yet",
-    ),
-    Case(
-        name="one that nobody has seen",
-        given=pod(""),
-        expect=PROGRESSING,
-        reason="PodNotObserved",
-        message="no node has seen it yet",
-    ),
+    Case(name="one where waiting helps one container and not the other",
+         given=pod("Pending", containers=[waiting("ImagePullBackOff", "a"), waiting("InvalidImageName", "b")]),
+         expect=FAILED, reason="InvalidImageName", message='container "b"'),
+    Case(name="one whose containers are being created",
+         given=pod("Pending", "PodScheduled=True", containers=[CREATING]), expect=PROGRESSING, reason="PodPending",
+         message="its containers do not run yet"),
+    Case(name="one that nobody has seen", given=pod(""), expect=PROGRESSING, reason="PodNotObserved",
+         message="no node has seen it yet"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -145,36 +92,23 @@ class Explanation:
 PULLING = pod("Pending", containers=[waiting("ImagePullBackOff")])
 CRASHING = pod("Running", containers=[waiting("CrashLoopBackOff")])
 
+# fmt: off
 EXPLANATIONS = [
     Explanation(name="no pods explain nothing", pods=[], expect=None),
     Explanation(name="healthy pods explain nothing", pods=[READY], expect=None),
     Explanation(name="a pod that is being deleted explains nothing", pods=[deleted(CRASHING), READY], expect=None),
-    Explanation(
-        name="a pod that crashes fails the workload",
-        pods=[READY, UNSCHEDULABLE, CRASHING, PULLING],
-        expect=(FAILED, "CrashLoopBackOff"),
-    ),
-    Explanation(
-        name="a container in trouble explains more than a missing node",
-        pods=[UNSCHEDULABLE, PULLING],
-        expect=(PROGRESSING, "ImagePullBackOff"),
-    ),
-    Explanation(
-        name="a missing node explains more than a pod that ended",
-        pods=[EVICTED, UNSCHEDULABLE],
-        expect=(PROGRESSING, "Unschedulable"),
-    ),
-    Explanation(
-        name="a pod that ended fails nothing, since it is replaced",
-        pods=[EVICTED, pod("Pending")],
-        expect=(PROGRESSING, "Evicted"),
-    ),
-    Explanation(
-        name="a pod that is not ready explains more than one that starts",
-        pods=[pod(""), pod("Pending"), pod("Running", "Ready=False")],
-        expect=(PROGRESSING, "PodNotReady"),
-    ),
+    Explanation(name="a pod that crashes fails the workload", pods=[READY, UNSCHEDULABLE, CRASHING, PULLING],
+         expect=(FAILED, "CrashLoopBackOff")),
+    Explanation(name="a container in trouble explains more than a missing node", pods=[UNSCHEDULABLE, PULLING],
+         expect=(PROGRESSING, "ImagePullBackOff")),
+    Explanation(name="a missing node explains more than a pod that ended", pods=[EVICTED, UNSCHEDULABLE],
+         expect=(PROGRESSING, "Unschedulable")),
+    Explanation(name="a pod that ended fails nothing, since it is replaced", pods=[EVICTED, pod("Pending")],
+         expect=(PROGRESSING, "Evicted")),
+    Explanation(name="a pod that is not ready explains more than one that starts",
+         pods=[pod(""), pod("Pending"), pod("Running", "Ready=False")], expect=(PROGRESSING, "PodNotReady")),
 ]
+# fmt: on
 
 
 def of_template(given: Manifest, template: str, created: str) -> Manifest:
@@ -246,45 +180,25 @@ EXPRESSIONS = [
 ]
 BY_LABEL = {"matchLabels": {"app": "web", "tier": "front"}}
 
+# fmt: off
 SELECTORS = [
-    Selected(
-        name="a Deployment's by labels", workload=of_kind("apps/v1 Deployment", BY_LABEL), expect="app=web,tier=front"
-    ),
-    Selected(
-        name="a Job's by expressions",
-        workload=of_kind("batch/v1 Job", {"matchExpressions": EXPRESSIONS}),
-        expect="tier in (a,b),zone notin (c),app,!old",
-    ),
-    Selected(
-        name="a ReplicationController's by plain labels",
-        workload=of_kind("v1 ReplicationController", {"app": "web"}),
-        expect="app=web",
-    ),
+    Selected(name="a Deployment's by labels", workload=of_kind("apps/v1 Deployment", BY_LABEL),
+         expect="app=web,tier=front"),
+    Selected(name="a Job's by expressions", workload=of_kind("batch/v1 Job", {"matchExpressions": EXPRESSIONS}),
+         expect="tier in (a,b),zone notin (c),app,!old"),
+    Selected(name="a ReplicationController's by plain labels",
+         workload=of_kind("v1 ReplicationController", {"app": "web"}), expect="app=web"),
     Selected(name="a Service's are not its own", workload=of_kind("v1 Service", {"app": "web"}), expect=""),
-    Selected(
-        name="a healthy workload needs none",
-        workload=of_kind("apps/v1 Deployment", BY_LABEL),
-        verdict=Verdict(HEALTHY, "Healthy"),
-        expect="",
-    ),
-    Selected(
-        name="one that no deadline covers waits for somebody",
-        workload=of_kind("apps/v1 Deployment", BY_LABEL),
-        verdict=progressing("DeploymentPaused", deadline=False),
-        expect="",
-    ),
-    Selected(
-        name="one whose pods were refused has none that could tell more",
-        workload=of_kind("apps/v1 Deployment", BY_LABEL),
-        verdict=progressing("FailedCreate"),
-        expect="",
-    ),
-    Selected(
-        name="one that selects nothing is not asked about everything",
-        workload=of_kind("apps/v1 Deployment", None),
-        expect="",
-    ),
+    Selected(name="a healthy workload needs none", workload=of_kind("apps/v1 Deployment", BY_LABEL),
+         verdict=Verdict(HEALTHY, "Healthy"), expect=""),
+    Selected(name="one that no deadline covers waits for somebody", workload=of_kind("apps/v1 Deployment", BY_LABEL),
+         verdict=progressing("DeploymentPaused", deadline=False), expect=""),
+    Selected(name="one whose pods were refused has none that could tell more",
+         workload=of_kind("apps/v1 Deployment", BY_LABEL), verdict=progressing("FailedCreate"), expect=""),
+    Selected(name="one that selects nothing is not asked about everything",
+         workload=of_kind("apps/v1 Deployment", None), expect=""),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", SELECTORS, ids=attrgetter("name"))

@@ -34,26 +34,20 @@ class Event(NamedTuple):
     expect: list[str]
 
 
+# fmt: off
 EVENTS = [
     Event("a change of what a plan depends on is urgent", lambda w: w.managed(**digest("new")), ["objects shop"]),
     Event("a change of nothing of ours is not told", lambda w: w.managed(data={"a": "1"}, **digest("old")), []),
     Event("a new object is urgent", lambda w: w.managed(name="b"), ["objects shop"]),
-    Event(
-        "one that is gone is urgent, and may end the wait of another",
-        lambda w: w.api.delete(MAPS, "a"),
-        ["objects shop", "cluster"],
-    ),
-    Event(
-        "one that changes hands concerns both",
-        lambda w: w.managed("bar"),
-        ["objects bar", "objects shop", "cluster"],
-    ),
-    Event(
-        "one that was made again under its name concerns its owner",
-        lambda w: w.api.put(MAPS, "a", uid="again", about={"namespace": "shop", "labels": {names.OWNER_LABEL: "shop"}}),
-        ["objects shop"],
-    ),
+    Event("one that is gone is urgent, and may end the wait of another", lambda w: w.api.delete(MAPS, "a"),
+         ["objects shop", "cluster"]),
+    Event("one that changes hands concerns both", lambda w: w.managed("bar"),
+         ["objects bar", "objects shop", "cluster"]),
+    Event("one that was made again under its name concerns its owner",
+         lambda w: w.api.put(MAPS, "a", uid="again", about={"namespace": "shop",
+         "labels": {names.OWNER_LABEL: "shop"}}), ["objects shop"]),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", EVENTS, ids=attrgetter("name"))
