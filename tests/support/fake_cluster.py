@@ -311,6 +311,8 @@ class FakeWatches:
         value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
         return read(value) if value else None
 
+    outline = deployment
+
     def deployment_names(self) -> set[str]:
         return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
 
