@@ -37,7 +37,7 @@ RELEASE_SECONDS = (0.5, 0.5)
 SHORTEST_TIMEOUT = 0.05
 LONGEST_DURATION = 3600.0
 """Seconds that a leader may be silent by its own word: a record that says years must not keep all out for years."""
-MOST_TRANSITIONS = 2**31 - 2
+MOST_TRANSITIONS = 2**31 - 1
 """The API server refuses a record that counts further."""
 
 
@@ -269,7 +269,7 @@ class Election:
             "spec": {
                 "holderIdentity": self._identity,
                 "leaseDurationSeconds": max(int(self._times.duration), 1),
-                "leaseTransitions": transitions + (not is_same and self._lease is not None),
+                "leaseTransitions": min(transitions + (not is_same and self._lease is not None), MOST_TRANSITIONS),
                 "acquireTime": self._acquired if self._leading else now,
                 "renewTime": now,
             },
