@@ -354,6 +354,7 @@ DO_NOT_MOVE = {
     "process_start_time_seconds": "when the process began",
     "rukpak_build_info": "always 1: its label is what it tells",
     "rukpak_confinement": "what the kernel has",
+    "rukpak_preparations": "none waits for a turn here, and none takes as long as from one scrape to the next",
     "rukpak_thread_deaths_total": "counts bugs, of which the run is to have none",
 }
 FEW = frozenset({"kind", "outcome", "phase", "result", "state"})
@@ -365,9 +366,6 @@ def movements(name: str) -> Iterator[str]:
     described = DESCRIBED.get(name)
     if name == "rukpak_bundledeployment_condition":  # its series come and go
         yield f"changes(count({name})[1h:1s])"
-        return
-    if name == "rukpak_preparations":  # with as few as here none has to wait for its turn
-        yield f'max by (state) (max_over_time({name}{{state="active"}}[1h]))'
         return
     shown = f"{name}_count" if described and described.type == "histogram" else name
     for label in sorted(FEW.intersection(described.labels if described else ())) or ["job"]:

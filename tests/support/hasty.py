@@ -17,6 +17,7 @@ PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.has
 QUIET_SECONDS = 4.0
 
 if __name__ == "__main__":
+    cast("Any", Pace.__init__).__kwdefaults__["quiet"] = QUIET_SECONDS
     defaults: dict[str, Any] = cast("Any", Reflector.__init__).__kwdefaults__
-    defaults["pace"] = Pace(quiet=QUIET_SECONDS)
+    defaults["pace"] = Pace()
     sys.exit(main(sys.argv[1:]))
