@@ -26,7 +26,7 @@ from controller.build.request import Request, rendering_digest, terms_of
 from controller.build.resolver import Resolver
 from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
-from controller.content.shares import Shares
+from controller.content.shares import DiskShares
 from controller.content.store import ContentStore
 from controller.content.tree import assemble
 from controller.formats.budget import INLINE, LargeTextError, estimate
@@ -50,10 +50,10 @@ class Builder:
         settings: BuildSettings,
         now: Callable[[], datetime],
         *,
-        shares: Shares | None = None,
+        shares: DiskShares | None = None,
         observer: Observer = DEAF,
     ) -> None:
-        self._store, self._settings, self._shares, self._observer = store, settings, shares or Shares(), observer
+        self._store, self._settings, self._shares, self._observer = store, settings, shares or DiskShares(), observer
         calls = PluginCalls(settings, observer)
         self._resolver = Resolver(store, settings.limits, calls, now)
         self._fetcher = Fetcher(store, settings, calls)

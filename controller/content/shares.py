@@ -29,7 +29,7 @@ def budget_of(limits: Limits) -> int:
     return limits.compressed_bytes + limits.total_bytes + limits.entries * BLOCK
 
 
-class Shares:
+class DiskShares:
     """Who takes how much of the disk now. Thread-safe.
 
     Args:
@@ -43,7 +43,7 @@ class Shares:
         self._lock = threading.Lock()
 
     @classmethod
-    def of_store(cls, store_bytes: int, limits: Limits) -> Shares:
+    def of_store(cls, store_bytes: int, limits: Limits) -> DiskShares:
         """Return the shares beside a store: as much again, half of it for one tenant, and never less than one budget.
 
         Less than one budget would refuse for ever what is within its limits.
@@ -92,7 +92,7 @@ class Shares:
 class Use:
     """What one piece of work uses of its limits and of its tenant's share. Thread-safe: sources work in parallel."""
 
-    def __init__(self, shares: Shares, tenant: str, limits: Limits) -> None:
+    def __init__(self, shares: DiskShares, tenant: str, limits: Limits) -> None:
         self._shares, self._tenant, self._limits = shares, tenant, limits
         self._nodes = self._bytes = self._taken = 0
         self._received: Counter[int] = Counter()

@@ -5,7 +5,7 @@ A share that holds some gets more only while more is free than it holds, so that
 and while others wait no more than half. A single request that is larger waits until there is enough, and what comes
 later waits behind it, so that it gets its turn. Nobody polls: whoever is granted is called.
 
-Not here: what a share is (`accounts.tenant_of`), how large anything is.
+Not here: what a share is (revisions/service_accounts.py), how large anything is.
 """
 
 from __future__ import annotations

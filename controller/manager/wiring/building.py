@@ -8,7 +8,7 @@ from functools import partial
 
 from controller.build.builder import Builder
 from controller.build.context import BuildSettings
-from controller.content.shares import Shares
+from controller.content.shares import DiskShares
 from controller.kube.configuration import is_in_pod
 from controller.manager.sweeper import Sweeper
 from controller.manager.wiring.cluster import Cluster
@@ -87,7 +87,7 @@ def _make_builder(settings: Settings, resources: Resources, observer: Observer) 
             means=settings.means(resources.memory),
         ),
         lambda: datetime.now(UTC),
-        shares=Shares.of_store(store_bytes, resources.limits),
+        shares=DiskShares.of_store(store_bytes, resources.limits),
         observer=observer,
     )
 

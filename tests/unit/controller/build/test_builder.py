@@ -33,7 +33,7 @@ from controller.build.pins import spec_digest
 from controller.build.plugins import source_of
 from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision
-from controller.content.shares import Shares
+from controller.content.shares import DiskShares
 from controller.content.store import ContentStore
 from controller.formats.applicable.applicable import revision_digest
 from controller.formats.plain import PlainFormat
@@ -355,7 +355,7 @@ def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str
 
 @pytest.mark.usefixtures("shelf")
 def test_a_tenant_whose_share_of_the_disk_is_used_up_waits_for_his_own(tmp_path: Path) -> None:
-    limits, shares = Limits(), Shares(total=1 << 20, share=1 << 16)
+    limits, shares = Limits(), DiskShares(total=1 << 20, share=1 << 16)
     full = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=limits), lambda: NOW, shares=shares)
     with shares.use("ann", limits) as other:
         other.occupy((1 << 16) - BYTES)

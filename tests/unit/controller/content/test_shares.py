@@ -14,7 +14,7 @@ from api.errors import BundleError
 from api.plugins import Entry, Limits
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.content.shares import BLOCK, Shares, Use, budget_of
+from controller.content.shares import BLOCK, DiskShares, Use, budget_of
 
 LIMITS = Limits(compressed_bytes=100, total_bytes=1000, entries=10)
 ANN, BEN = 'namespace "ann"', 'namespace "ben"'
@@ -57,7 +57,7 @@ TOGETHER = [
 
 @pytest.mark.parametrize("case", TOGETHER, ids=attrgetter("name"))
 def test_all_sources_have_one_budget(case: Case) -> None:
-    with Shares().use(ANN, LIMITS) as use:
+    with DiskShares().use(ANN, LIMITS) as use:
         assert reason_of(*case.calls(use)) is case.expect
 
 
@@ -79,7 +79,7 @@ DISK = [
 
 @pytest.mark.parametrize("case", DISK, ids=attrgetter("name"))
 def test_a_tenant_has_a_share_of_the_disk(case: Disk) -> None:
-    shares = Shares(total=100, share=60)
+    shares = DiskShares(total=100, share=60)
     with ExitStack() as stack:
         uses = [(stack.enter_context(shares.use(tenant, LIMITS)), size) for tenant, size in case.takes]
         assert reason_of(*(lambda use=use, size=size: use.occupy(size) for use, size in uses)) is case.expect
@@ -87,7 +87,7 @@ def test_a_tenant_has_a_share_of_the_disk(case: Disk) -> None:
 
 
 def test_what_was_refused_is_not_counted() -> None:
-    shares = Shares(total=100, share=60)
+    shares = DiskShares(total=100, share=60)
     with shares.use(ANN, LIMITS) as use:
         assert reason_of(lambda: use.occupy(61)) is FULL
         assert shares.taken() == 0
@@ -96,21 +96,21 @@ def test_what_was_refused_is_not_counted() -> None:
 @pytest.mark.parametrize("mebibytes", [1, 2048, 8192])
 def test_what_is_within_its_budget_always_has_room_alone(mebibytes: int) -> None:
     limits = Limits()
-    shares = Shares.of_store(mebibytes << 20, limits)
+    shares = DiskShares.of_store(mebibytes << 20, limits)
     with shares.use(ANN, limits) as use:
         use.occupy(budget_of(limits))
         assert shares.taken() == budget_of(limits)
 
 
 def test_half_of_a_large_store_is_for_one_tenant() -> None:
-    shares = Shares.of_store(8 << 30, Limits())
+    shares = DiskShares.of_store(8 << 30, Limits())
     with shares.use(ANN, LIMITS) as mine, shares.use(BEN, LIMITS) as theirs:
         assert reason_of(lambda: mine.occupy(4 << 30), lambda: mine.occupy(1)) is FULL
         assert reason_of(lambda: theirs.occupy(4 << 30)) is None
 
 
 def test_a_message_says_whose_share_it_is_and_what_to_do() -> None:
-    with Shares(100 << 20, 1 << 20).use(ANN, LIMITS) as use, pytest.raises(BundleError) as caught:
+    with DiskShares(100 << 20, 1 << 20).use(ANN, LIMITS) as use, pytest.raises(BundleError) as caught:
         use.occupy(2 << 20)
     assert caught.value.message == (
         'spec.sources: what is being fetched for namespace "ann" takes more than its share of the disk, 1 MiB; it is '
@@ -121,7 +121,7 @@ def test_a_message_says_whose_share_it_is_and_what_to_do() -> None:
 
 def test_what_is_written_is_counted_before_it_is_on_disk(tmp_path: Path) -> None:
     entries = [Entry(path=name, size=600, data=io.BytesIO(b"x" * 600)) for name in ("a", "b")]
-    with Shares().use(ANN, LIMITS) as use, pytest.raises(BundleError) as caught:
+    with DiskShares().use(ANN, LIMITS) as use, pytest.raises(BundleError) as caught:
         write_entries(entries, tmp_path, Limits(), "spec.sources[0].image", use)
     assert caught.value.message == (
         "spec.sources: together they bring more than the budget of 1000 bytes; make them smaller, or leave some out"
@@ -132,7 +132,7 @@ def test_what_is_written_is_counted_before_it_is_on_disk(tmp_path: Path) -> None
 def test_what_is_stored_counts_while_it_is_in_use(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_bytes(b"x" * 500)
-    shares = Shares()
+    shares = DiskShares()
     with shares.use(ANN, LIMITS) as use:
         use.add_stored(tmp_path)
         assert shares.taken() == 500 + 2 * BLOCK
@@ -140,7 +140,7 @@ def test_what_is_stored_counts_while_it_is_in_use(tmp_path: Path) -> None:
 
 
 def test_sources_that_work_at_the_same_time_are_counted_right() -> None:
-    shares = Shares()
+    shares = DiskShares()
     with shares.use(ANN, Limits()) as use:
 
         def write() -> None:
