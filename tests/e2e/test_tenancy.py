@@ -231,6 +231,8 @@ def _strict(tenants: Tenants) -> Iterator[None]:
     tenants.world.wait(is_in_force, "the policy in force")
     yield
     tenants.world.cluster.kubectl("delete", "-k", folder)
+    # The API server enforces a deleted policy for up to a few seconds: the next test must not meet it.
+    tenants.world.wait(lambda: not is_in_force(), "the policy out of force")
 
 
 @pytest.mark.usefixtures("_strict")
