@@ -11,21 +11,21 @@ from typing import Any
 from api.plugins import ContentTree, Rendering, RenderRequest
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Object, as_mapping
-from controller.formats.registry_v1.access import make_cluster_roles, make_roles, make_service_accounts
-from controller.formats.registry_v1.bundle import Bundle, read_bundle, read_namespace_hints
-from controller.formats.registry_v1.certificates import Provider, choose_provider, provider_of
-from controller.formats.registry_v1.configuration import Options, read_options
-from controller.formats.registry_v1.definitions import convert_definitions
-from controller.formats.registry_v1.deployment_config import configure
-from controller.formats.registry_v1.duplicates import merge_duplicates
-from controller.formats.registry_v1.gates import check_gates, find_unread_version
-from controller.formats.registry_v1.kinds import place_others
-from controller.formats.registry_v1.layout import find_layout
-from controller.formats.registry_v1.namespaces import read_template, suggest_name
-from controller.formats.registry_v1.requirements import find_unmet
-from controller.formats.registry_v1.validations import validate
-from controller.formats.registry_v1.webhooks import make_webhook_configurations, make_webhook_services
-from controller.formats.registry_v1.workloads import check_annotations, make_deployments
+from controller.formats.registry_v1.bundle.bundle import Bundle, read_bundle, read_namespace_hints
+from controller.formats.registry_v1.bundle.layout import find_layout
+from controller.formats.registry_v1.bundle.namespaces import read_template, suggest_name
+from controller.formats.registry_v1.checks.gates import check_gates, find_unread_version
+from controller.formats.registry_v1.checks.requirements import find_unmet
+from controller.formats.registry_v1.checks.validations import validate
+from controller.formats.registry_v1.config.deployment_config import configure
+from controller.formats.registry_v1.config.options import Options, read_options
+from controller.formats.registry_v1.generators.access import make_cluster_roles, make_roles, make_service_accounts
+from controller.formats.registry_v1.generators.certificates import Provider, choose_provider, provider_of
+from controller.formats.registry_v1.generators.definitions import convert_definitions
+from controller.formats.registry_v1.generators.duplicates import merge_duplicates
+from controller.formats.registry_v1.generators.kinds import place_others
+from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations, make_webhook_services
+from controller.formats.registry_v1.generators.workloads import check_annotations, make_deployments
 
 
 class RegistryV1Format:

@@ -7,8 +7,8 @@ from typing import Any
 
 from api.plugins import Capabilities
 from controller.formats.objects import as_mapping
-from controller.formats.registry_v1.bundle import Bundle
-from controller.formats.registry_v1.service_version import Api
+from controller.formats.registry_v1.bundle.bundle import Bundle
+from controller.formats.registry_v1.bundle.service_version import Api
 
 _APIS = frozenset({"olm.gvk", "olm.gvk.required"})
 _REQUIRING_PROPERTIES = frozenset({"olm.gvk.required", "olm.package.required", "olm.constraint"})

@@ -8,7 +8,7 @@ from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1 import go_json
+from controller.formats.registry_v1.bundle import go_json
 
 ANNOTATION = "olm.properties"
 

@@ -12,8 +12,8 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
-from controller.formats.registry_v1 import names
-from controller.formats.registry_v1.service_version import ServiceVersion, StrategyDeployment
+from controller.formats.registry_v1.bundle.service_version import ServiceVersion, StrategyDeployment
+from controller.formats.registry_v1.generators import names
 
 _REVISION_HISTORY_LIMIT = 1
 # apimachinery, ValidateAnnotationsSize: keys and values of all annotations.

@@ -10,8 +10,8 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.deployment_config import configure, read_deployment_config
-from controller.formats.registry_v1.deployment_config_schema import find_errors
+from controller.formats.registry_v1.config.deployment_config import configure, read_deployment_config
+from controller.formats.registry_v1.config.deployment_config_schema import find_errors
 from tests.support.operator_bundles import deployment, of_kind, refusal, render, service_version, webhook, write_bundle
 
 

@@ -15,10 +15,7 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.formats.registry_v1.certificates import PROVIDERS
-from controller.formats.registry_v1.deployment_config import SECTION, DeploymentConfig, read_deployment_config
-from controller.formats.registry_v1.deployment_config_schema import find_errors, wrong_type
-from controller.formats.registry_v1.install_modes import (
+from controller.formats.registry_v1.bundle.install_modes import (
     ALL,
     ALL_NAMESPACES,
     MULTI,
@@ -27,6 +24,9 @@ from controller.formats.registry_v1.install_modes import (
     find_unfit_targets,
     write_list,
 )
+from controller.formats.registry_v1.config.deployment_config import SECTION, DeploymentConfig, read_deployment_config
+from controller.formats.registry_v1.config.deployment_config_schema import find_errors, wrong_type
+from controller.formats.registry_v1.generators.certificates import PROVIDERS
 
 _ONE, _SEVERAL, _PROVIDER = "watchNamespace", "watchNamespaces", "certificateProvider"
 _LONGEST = 63

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from controller.formats.registry_v1.typed import Types, kubernetes_types, parse_types
+from controller.formats.registry_v1.bundle.typed import Types, kubernetes_types, parse_types
 
 CONFIG = "DeploymentConfig"
 _TYPES = parse_types(

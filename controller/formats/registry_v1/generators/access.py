@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from controller.formats.objects import Object
-from controller.formats.registry_v1 import names
-from controller.formats.registry_v1.install_modes import ALL_NAMESPACES
-from controller.formats.registry_v1.service_version import Permission, ServiceVersion
+from controller.formats.registry_v1.bundle.install_modes import ALL_NAMESPACES
+from controller.formats.registry_v1.bundle.service_version import Permission, ServiceVersion
+from controller.formats.registry_v1.generators import names
 
 _DEFAULT_ACCOUNT = "default"
 _GROUP = "rbac.authorization.k8s.io"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from controller.formats.registry_v1 import go_json
+from controller.formats.registry_v1.bundle import go_json
 
 LONGEST = 63
 """Bytes of a name that is a DNS label."""

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
-from controller.formats.registry_v1.deployment_config_schema import CONFIG, config_types
-from controller.formats.registry_v1.typed import Reader, WrongTypeError
+from controller.formats.registry_v1.bundle.typed import Reader, WrongTypeError
+from controller.formats.registry_v1.config.deployment_config_schema import CONFIG, config_types
 
 SECTION = "deploymentConfig"
 DeploymentConfig: TypeAlias = Mapping[str, Any]

@@ -14,10 +14,10 @@ from api import names as rukpak
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
-from controller.formats.registry_v1.bundle import Bundle
-from controller.formats.registry_v1.install_modes import ALL, write_list
-from controller.formats.registry_v1.kinds import find_unsupported
-from controller.formats.registry_v1.service_version import CONVERSION, MUTATING, VALIDATING, Webhook
+from controller.formats.registry_v1.bundle.bundle import Bundle
+from controller.formats.registry_v1.bundle.install_modes import ALL, write_list
+from controller.formats.registry_v1.bundle.service_version import CONVERSION, MUTATING, VALIDATING, Webhook
+from controller.formats.registry_v1.generators.kinds import find_unsupported
 
 # apimachinery, pkg/util/validation: IsDNS1123Subdomain and its messages.
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from controller.formats.registry_v1.typed import Path_, Reader, Types, kubernetes_types, parse_types, write_path
+from controller.formats.registry_v1.bundle.typed import Path_, Reader, Types, kubernetes_types, parse_types, write_path
 
 VALIDATING, MUTATING, CONVERSION = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"
 _DEFAULT_PORT = 443

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controller.formats.objects import Object
-from controller.formats.registry_v1 import names
-from controller.formats.registry_v1.annotations import annotate
-from controller.formats.registry_v1.certificates import Provider
-from controller.formats.registry_v1.install_modes import ALL_NAMESPACES
-from controller.formats.registry_v1.service_version import (
+from controller.formats.registry_v1.bundle.install_modes import ALL_NAMESPACES
+from controller.formats.registry_v1.bundle.service_version import (
     MUTATING,
     VALIDATING,
     ServiceVersion,
     StrategyDeployment,
     Webhook,
 )
+from controller.formats.registry_v1.generators import names
+from controller.formats.registry_v1.generators.annotations import annotate
+from controller.formats.registry_v1.generators.certificates import Provider
 
 _COPIED = (
     "rules",

@@ -8,8 +8,8 @@ from api.bounds import read_count
 from api.errors import BundleError
 from api.plugins import Capabilities
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.install_modes import ALL, MULTI, OWN, SINGLE
-from controller.formats.registry_v1.service_version import ServiceVersion
+from controller.formats.registry_v1.bundle.install_modes import ALL, MULTI, OWN, SINGLE
+from controller.formats.registry_v1.bundle.service_version import ServiceVersion
 
 _LARGEST = 10**9
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:[-+].*)?\Z").match

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.formats.registry_v1.typed import Reader, WrongTypeError, kubernetes_types, write_path
+from controller.formats.registry_v1.bundle.typed import Reader, WrongTypeError, kubernetes_types, write_path
 
 
 class Case(NamedTuple):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from api import names
-from controller.formats.registry_v1.typed import Reader, WrongTypeError, kubernetes_types
+from controller.formats.registry_v1.bundle.typed import Reader, WrongTypeError, kubernetes_types
 
 _NAME = "operatorframework.io/suggested-namespace"
 _TEMPLATE = "operatorframework.io/suggested-namespace-template"

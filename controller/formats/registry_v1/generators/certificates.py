@@ -8,7 +8,7 @@ from typing import Any
 
 from api.plugins import Capabilities
 from controller.formats.objects import Object
-from controller.formats.registry_v1 import names
+from controller.formats.registry_v1.generators import names
 
 CERT_MANAGER, SERVICE_CA, NONE = "cert-manager", "service-ca", "none"
 PROVIDERS = (CERT_MANAGER, SERVICE_CA, NONE)

@@ -14,10 +14,16 @@ from api.plugins import MEBIBYTE, Limits
 from api.v1alpha2.conditions import Reason
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Object
-from controller.formats.registry_v1.layout import ANNOTATIONS, DEPENDENCIES, MANIFESTS, PROPERTIES, Layout
-from controller.formats.registry_v1.properties import merge_properties
-from controller.formats.registry_v1.service_version import ServiceVersion, read_service_version
-from controller.formats.registry_v1.typed import Reader, WrongTypeError, kubernetes_types, parse_types, write_path
+from controller.formats.registry_v1.bundle.layout import ANNOTATIONS, DEPENDENCIES, MANIFESTS, PROPERTIES, Layout
+from controller.formats.registry_v1.bundle.properties import merge_properties
+from controller.formats.registry_v1.bundle.service_version import ServiceVersion, read_service_version
+from controller.formats.registry_v1.bundle.typed import (
+    Reader,
+    WrongTypeError,
+    kubernetes_types,
+    parse_types,
+    write_path,
+)
 from controller.formats.yaml.manifests import Document, end_last_line, read_documents
 
 SERVICE_VERSION, DEFINITION = "ClusterServiceVersion", "CustomResourceDefinition"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
-from controller.formats.registry_v1 import names
-from controller.formats.registry_v1.annotations import annotate
-from controller.formats.registry_v1.certificates import Provider
-from controller.formats.registry_v1.service_version import CONVERSION, Webhook
+from controller.formats.registry_v1.bundle.service_version import CONVERSION, Webhook
+from controller.formats.registry_v1.generators import names
+from controller.formats.registry_v1.generators.annotations import annotate
+from controller.formats.registry_v1.generators.certificates import Provider
 
 
 def convert_definitions(
