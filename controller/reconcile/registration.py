@@ -10,14 +10,14 @@ from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
 from controller.revisions.identities import is_up_to_date, judge, record
 from controller.revisions.service_accounts import OF_ABSENCE, Accounts
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 class Registrar:
     """Thread-safe."""
 
-    def __init__(self, accounts: Accounts, holdings: Holdings, publisher: Publisher) -> None:
-        self._accounts, self._holdings, self._publisher = accounts, holdings, publisher
+    def __init__(self, accounts: Accounts, holdings: Holdings, writer: StatusWriter) -> None:
+        self._accounts, self._holdings, self._writer = accounts, holdings, writer
 
     def register(self, context: Context) -> tuple[Context, BundleError | None]:
         """Look up the account of a spec where status does not say yet that this spec uses it.
@@ -51,4 +51,4 @@ class Registrar:
         if used == context.status.account:
             return context
         status = context.status.model_copy(update={"account": used})
-        return replace(context, deployment=self._publisher.write_status(context.deployment, status))
+        return replace(context, deployment=self._writer.write_status(context.deployment, status))

@@ -14,7 +14,7 @@ from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
 from controller.status.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
 from controller.status.summary import summarize
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 FIRST_SECONDS = 1.0
 """For so long it is not told that the sources of a new BundleDeployment are being resolved: most are by then."""
@@ -27,8 +27,8 @@ _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 class Reporter:
     """Writes the status of passes."""
 
-    def __init__(self, accounts: Accounts, publisher: Publisher) -> None:
-        self._accounts, self._publisher = accounts, publisher
+    def __init__(self, accounts: Accounts, writer: StatusWriter) -> None:
+        self._accounts, self._writer = accounts, writer
 
     def publish(self, context: Context, report: Report) -> Context:
         """Write what has changed in status.
@@ -39,7 +39,7 @@ class Reporter:
         report = replace(report, poll_failure=context.state.poll.failure)
         self._accounts.note(context.name, [*report.errors, report.poll_failure])
         status = summarize(context.deployment, report, context.now())
-        return replace(context, deployment=self._publisher.write_status(context.deployment, status))
+        return replace(context, deployment=self._writer.write_status(context.deployment, status))
 
     def refuse(self, context: Context, error: ApiError) -> Requeue:
         """Say what the API server refuses to the controller itself; what ends by itself is only tried again.

@@ -10,17 +10,17 @@ from controller.reconcile.hooks import Hooks
 from controller.reconcile.registration import Registrar
 from controller.retries import Retries
 from controller.revisions.finder import Finder, Wanted
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 class Search:
     """Finds what is wanted."""
 
     def __init__(
-        self, *, registrar: Registrar, finder: Finder, hooks: Hooks, publisher: Publisher, retries: Retries
+        self, *, registrar: Registrar, finder: Finder, hooks: Hooks, writer: StatusWriter, retries: Retries
     ) -> None:
         self._registrar, self._finder, self._hooks = registrar, finder, hooks
-        self._publisher, self._retries = publisher, retries
+        self._writer, self._retries = writer, retries
 
     def prepare(self, context: Context) -> Context:
         """Set the finalizer, and ask floating refs where that is due.
@@ -28,7 +28,7 @@ class Search:
         Returns: the context with what was written.
         Raises: ApiError.
         """
-        context = replace(context, deployment=self._publisher.with_finalizer(context.deployment))
+        context = replace(context, deployment=self._writer.with_finalizer(context.deployment))
         if any(source.poll_interval for source in context.spec.sources):
             context, _ = self._record_account(context)
         return replace(context, deployment=self._finder.poll(context))

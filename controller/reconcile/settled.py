@@ -11,14 +11,14 @@ from controller.reconcile.context import Context
 from controller.reconcile.health import Assessor
 from controller.reconcile.strays import tell_strays
 from controller.status.report import Report
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 class Settled:
     """Recognizes what has nothing to do."""
 
-    def __init__(self, watches: Watches, assessor: Assessor, publisher: Publisher) -> None:
-        self._watches, self._assessor, self._publisher = watches, assessor, publisher
+    def __init__(self, watches: Watches, assessor: Assessor, writer: StatusWriter) -> None:
+        self._watches, self._assessor, self._writer = watches, assessor, writer
 
     def report(self, context: Context) -> Report | None:
         """Return a report if all that is installed is as it was left; None if there is something to do."""
@@ -29,7 +29,9 @@ class Settled:
             return None
         status, state = context.status, context.state
         if len(observed) > len(state.ledger.left):
-            self._publisher.say(context.deployment, tell_strays(context, observed, state.ledger.left, state.older))
+            self._writer.record_events(
+                context.deployment, tell_strays(context, observed, state.ledger.left, state.older)
+            )
         return Report(
             wanted=status.revision,
             revision=status.installed_revision,

@@ -36,7 +36,7 @@ from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.service_accounts import Accounts
 from controller.revisions.store import RevisionStore
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 from controller.telemetry import DEAF, Observer
 
 
@@ -56,7 +56,7 @@ class Parts:
     hook_runner: HookRunner
     contested: ContestedWatches
     explainer: Explainer
-    publisher: Publisher
+    writer: StatusWriter
     retries: Retries
     observer: Observer = DEAF
     """Is told how long applying and pruning take, and of drift."""
@@ -97,13 +97,13 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
     assessor = Assessor(parts.watches, parts.explainer)
     return Steps(
         search=Search(
-            registrar=Registrar(parts.accounts, holdings, parts.publisher),
+            registrar=Registrar(parts.accounts, holdings, parts.writer),
             finder=parts.finder,
             hooks=hooks,
-            publisher=parts.publisher,
+            writer=parts.writer,
             retries=parts.retries,
         ),
-        settled=Settled(parts.watches, assessor, parts.publisher),
+        settled=Settled(parts.watches, assessor, parts.writer),
         planner=Planner(
             watches=parts.watches,
             kept=parts.kept,
@@ -114,7 +114,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         ),
         installer=_make_installer(parts, hooks, holdings, assessor),
         deleter=_make_deleter(parts, hooks, holdings),
-        reporter=Reporter(parts.accounts, parts.publisher),
+        reporter=Reporter(parts.accounts, parts.writer),
         scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
     )
 
@@ -133,13 +133,13 @@ def _make_installer(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: As
         holdings=holdings,
         pruner=pruner,
         assessor=assessor,
-        publisher=parts.publisher,
+        writer=parts.writer,
     )
     return Installer(
         applier=parts.applier,
         finisher=finisher,
         assessor=assessor,
-        publisher=parts.publisher,
+        writer=parts.writer,
         contested=parts.contested,
         observer=parts.observer,
     )
@@ -150,7 +150,7 @@ def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings) -> Deleter:
         watches=parts.watches,
         mandates=Mandates(watches=parts.watches, kept=parts.kept, accounts=parts.accounts, holdings=holdings),
         hooks=hooks,
-        remover=TeardownRemover(parts.remover, parts.publisher),
-        publisher=parts.publisher,
+        remover=TeardownRemover(parts.remover, parts.writer),
+        writer=parts.writer,
         holdings=holdings,
     )

@@ -22,7 +22,7 @@ from controller.revisions.source_access import Attempt
 from controller.revisions.state import RevisionContext
 from controller.status.report import Report
 from controller.status.summary import summarize
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,10 @@ class Finder:
     """Finds the wanted revision of BundleDeployments."""
 
     def __init__(
-        self, *, maker: Maker, kept: KeptRevisions, poller: Poller, policy: AccountPolicy, publisher: Publisher
+        self, *, maker: Maker, kept: KeptRevisions, poller: Poller, policy: AccountPolicy, writer: StatusWriter
     ) -> None:
         self._maker, self._kept, self._poller = maker, kept, poller
-        self._policy, self._publisher = policy, publisher
+        self._policy, self._writer = policy, writer
 
     def find(self, context: RevisionContext, refusal: BundleError | None = None) -> Wanted:
         """Return what the spec asks for.
@@ -157,7 +157,7 @@ class Finder:
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
         )
-        return self._publisher.write_status(context.deployment, summarize(context.deployment, report, context.now()))
+        return self._writer.write_status(context.deployment, summarize(context.deployment, report, context.now()))
 
     def _sources(self, context: RevisionContext) -> Sources | None:
         """Return a pin for each source; None while they are being resolved."""
@@ -173,7 +173,7 @@ class Finder:
             return None
         if resolved.failure:
             if not renew:
-                self._publisher.write_status(context.deployment, status.model_copy(update={"sources": resolved.found}))
+                self._writer.write_status(context.deployment, status.model_copy(update={"sources": resolved.found}))
             raise self._maker.failed(context, resolve_ticket(context), resolved.failure)
         self._maker.succeeded(context)
         sources = Sources(pins=resolved.found, requested_at=requested)

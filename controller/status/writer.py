@@ -19,7 +19,7 @@ from controller.observe.watches import Watches
 from controller.status.notes import notes
 
 
-class Publisher:
+class StatusWriter:
     """Thread-safe."""
 
     def __init__(self, client: Client, watches: Watches, events: EventRecorder) -> None:
@@ -39,10 +39,10 @@ class Publisher:
         body = {"status": _difference(before, after)}
         reply = self._client.merge_patch(path, body, manager=names.STATUS_MANAGER).value
         self._watches.learn_deployment(reply)
-        self.say(deployment, notes(deployment.status, status))
+        self.record_events(deployment, notes(deployment.status, status))
         return deployment.model_copy(update={"status": read(reply).status})
 
-    def say(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
+    def record_events(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
         """Say something in Events, soon."""
         metadata = deployment.metadata
         regarding = Regarding(api_version=API_VERSION, kind=names.KIND, name=metadata.name, uid=metadata.uid)

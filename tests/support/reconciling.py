@@ -48,7 +48,7 @@ from controller.revisions.source_access import Assistant, Attempt
 from controller.revisions.store import RevisionStore
 from controller.sharing.memory import Admission
 from controller.status.report import Requeue
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches, Json
 
@@ -235,7 +235,7 @@ class World:
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
 
         watches = self.watches.watches
-        publisher = Publisher(client, watches, cast("EventRecorder", self.events))
+        writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
         remover = Remover(client, discovery, self.applier.pool, watches.stored)
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
@@ -252,7 +252,7 @@ class World:
             kept=kept,
             poller=Poller(builder, preparations, self.retries, assistant, clock=self.read_clock, now=self.read_clock),
             policy=self.policy,
-            publisher=publisher,
+            writer=writer,
         )
         self.reconciler = make_reconciler(
             Parts(
@@ -268,7 +268,7 @@ class World:
                 hook_runner=HookRunner(client, discovery, watches, self.retries),
                 contested=cast("ContestedWatches", self.contested),
                 explainer=Explainer(client, lambda _name: None),
-                publisher=publisher,
+                writer=writer,
                 retries=self.retries,
                 abandoned=self.sweeps.ask,
                 now=self.now,

@@ -62,7 +62,7 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
         kept=kept,
         poller=Poller(builder, preparations, cluster.retries, assistant),
         policy=settings.accounts(),
-        publisher=cluster.publisher,
+        writer=cluster.writer,
     )
     return Building(
         finder=finder,

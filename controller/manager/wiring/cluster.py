@@ -19,7 +19,7 @@ from controller.observe.watches import Watches
 from controller.retries import Retries
 from controller.settings import Settings
 from controller.sharing.shares import share_of
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Cluster:
     follower: ObjectFollower
     """Watches of single objects."""
     events: EventRecorder
-    publisher: Publisher
+    writer: StatusWriter
     retries: Retries
     now: Callable[[], datetime]
     """The time of day as status has it, in whole seconds."""
@@ -54,7 +54,7 @@ def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluste
         watches=watches,
         follower=ObjectFollower(client),
         events=events,
-        publisher=Publisher(client, watches, events),
+        writer=StatusWriter(client, watches, events),
         retries=Retries(),
         now=lambda: datetime.now(UTC).replace(microsecond=0),
     )

@@ -40,7 +40,7 @@ def make_reconciler(cluster: Cluster, building: Building, applying: Applying, ob
             hook_runner=applying.hook_runner,
             contested=applying.contested,
             explainer=applying.explainer,
-            publisher=cluster.publisher,
+            writer=cluster.writer,
             retries=cluster.retries,
             observer=observer,
             abandoned=building.sweeper.ask,

@@ -28,7 +28,7 @@ from controller.reconcile.strays import tell_strays
 from controller.status.notes import note_on_hindrance, notes_on_removals
 from controller.status.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
 from controller.status.summary import summarize_deletion
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +46,11 @@ class Deleter:
         mandates: Mandates,
         hooks: Hooks,
         remover: TeardownRemover,
-        publisher: Publisher,
+        writer: StatusWriter,
         holdings: Holdings,
     ) -> None:
         self._watches, self._mandates, self._hooks = watches, mandates, hooks
-        self._remover, self._publisher, self._holdings = remover, publisher, holdings
+        self._remover, self._writer, self._holdings = remover, writer, holdings
 
     def tear_down(self, context: Context) -> Requeue:
         """Take away what was installed, in order, and let the BundleDeployment go when nothing is left.
@@ -88,7 +88,7 @@ class Deleter:
     ) -> Requeue:
         cause = RemovalCause.ORPHAN if _orphans(context) else RemovalCause.TEARDOWN
         removals = self._remover.remove(context, teardown, cause, mandate.user)
-        self._publisher.say(context.deployment, notes_on_removals(removals))
+        self._writer.record_events(context.deployment, notes_on_removals(removals))
         deletion = _describe(context, teardown, removals, unreadable)
         self._write(context, deletion)
         context.state.awaits_change = True
@@ -102,7 +102,7 @@ class Deleter:
         """Return what a revision names, and is on the cluster; without any revision what carries the marks."""
         observed = self._watches.managed(context.name)
         named = observed if mandate.named is None else mandate.named
-        self._publisher.say(context.deployment, tell_strays(context, observed, named))
+        self._writer.record_events(context.deployment, tell_strays(context, observed, named))
         return {key: each for key, each in observed.items() if key in named and key not in context.state.abandoned}
 
     def _leave(self, context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
@@ -115,7 +115,7 @@ class Deleter:
         staying = {record.key for record in ours if record.key in named and not goes_by_itself(record)}
         unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_unseen(*each.group_kind)}
         staying |= {key for key, each in unseen.items() if not each.carries_reference}
-        self._publisher.say(context.deployment, [note_on_hindrance(hindrance, staying)])
+        self._writer.record_events(context.deployment, [note_on_hindrance(hindrance, staying)])
         return self._let_go(context)
 
     def _fail(self, context: Context, error: BundleError) -> Requeue:
@@ -130,7 +130,7 @@ class Deleter:
 
     def _write(self, context: Context, deletion: Deletion) -> Context:
         status = summarize_deletion(context.deployment, deletion, context.now())
-        return replace(context, deployment=self._publisher.write_status(context.deployment, status))
+        return replace(context, deployment=self._writer.write_status(context.deployment, status))
 
     def _await_hook(self, context: Context, teardown: Teardown, failure: BundleError) -> Requeue:
         self._write(context, Deletion(remaining=len(teardown.remaining), error=failure))
@@ -143,7 +143,7 @@ class Deleter:
         self._holdings.drop_all(context)
         finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
         try:
-            self._publisher.set_finalizers(context.deployment, finalizers)
+            self._writer.set_finalizers(context.deployment, finalizers)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

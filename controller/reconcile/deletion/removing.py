@@ -17,14 +17,14 @@ from controller.kube.client import User
 from controller.observe.records import ObjectKey, Record
 from controller.reconcile.context import Context
 from controller.status.notes import notes_on_abandoned
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 class TeardownRemover:
     """Takes away what a teardown says."""
 
-    def __init__(self, remover: Remover, publisher: Publisher) -> None:
-        self._remover, self._publisher = remover, publisher
+    def __init__(self, remover: Remover, writer: StatusWriter) -> None:
+        self._remover, self._writer = remover, writer
 
     def remove(self, context: Context, teardown: Teardown, cause: RemovalCause, user: User | None) -> list[Removal]:
         """Delete and release what goes now; what an account has no right to never blocks.
@@ -66,7 +66,7 @@ class TeardownRemover:
 
     def _abandon(self, context: Context, removals: list[Removal]) -> None:
         context.state.abandoned |= {each.record.key for each in removals}
-        self._publisher.say(context.deployment, notes_on_abandoned(removals))
+        self._writer.record_events(context.deployment, notes_on_abandoned(removals))
 
 
 def _is_denied(removal: Removal) -> bool:

@@ -26,7 +26,7 @@ from controller.reconcile.installation.work import Work
 from controller.reconcile.strays import describe_strays, tell_strays
 from controller.status.notes import describe_unseen, notes_on_removals, notes_on_repairs
 from controller.status.report import Report
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ class Finisher:
         holdings: Holdings,
         pruner: Pruner,
         assessor: Assessor,
-        publisher: Publisher,
+        writer: StatusWriter,
     ) -> None:
         self._watches, self._hooks, self._holdings = watches, hooks, holdings
-        self._pruner, self._assessor, self._publisher = pruner, assessor, publisher
+        self._pruner, self._assessor, self._writer = pruner, assessor, writer
 
     def finish(self, work: Work, outcomes: list[Outcome]) -> Report:
         """Run the hooks that come after applying, prune if it is time, and say what is left to do.
@@ -67,9 +67,11 @@ class Finisher:
         context, options = work.context, work.options
         judgement = self._judge(work, outcomes)
         removals, waiting = self._pruner.prune(work, is_time=_may_prune(work, judgement))
-        self._publisher.say(context.deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
+        self._writer.record_events(context.deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
         observed = self._watches.managed(context.name)
-        self._publisher.say(context.deployment, tell_strays(context, observed, options.wanted.by_key, options.older))
+        self._writer.record_events(
+            context.deployment, tell_strays(context, observed, options.wanted.by_key, options.older)
+        )
         is_over = judgement.applied and self._is_over(work, outcomes, waiting, observed)
         kinds = _kinds_to_watch(work, waiting, observed)
         report = replace(

@@ -23,7 +23,7 @@ from controller.reconcile.installation.finish import Finisher
 from controller.reconcile.installation.work import Work
 from controller.status.report import Report
 from controller.status.summary import summarize
-from controller.status.writer import Publisher
+from controller.status.writer import StatusWriter
 from controller.telemetry import DEAF, Observer, Phase
 
 
@@ -40,12 +40,12 @@ class Installer:
         applier: Applier,
         finisher: Finisher,
         assessor: Assessor,
-        publisher: Publisher,
+        writer: StatusWriter,
         contested: ContestedWatches,
         observer: Observer = DEAF,
     ) -> None:
         self._applier, self._finisher, self._assessor = applier, finisher, assessor
-        self._publisher, self._contested, self._observer = publisher, contested, observer
+        self._writer, self._contested, self._observer = writer, contested, observer
 
     def announce(self, work: Work) -> Work:
         """Write what a kill in the midst of applying must not lose: the revision, and where to look for its objects.
@@ -68,7 +68,7 @@ class Installer:
         essential = (report.wanted or status.revision, report.managed_state, report.managed_kinds)
         if essential == (status.revision, status.managed_state, status.managed_kinds):
             return work
-        written = self._publisher.write_status(context.deployment, summarize(context.deployment, report, context.now()))
+        written = self._writer.write_status(context.deployment, summarize(context.deployment, report, context.now()))
         return replace(work, context=replace(context, deployment=written))
 
     def apply(self, work: Work) -> Report:
