@@ -1,12 +1,12 @@
-"""From what a pass found to conditions, counts and Events. Pure, but for `writer`.
+"""Turns what a pass found into conditions, counts and Events. Pure, except for `writer`.
 
-In: a `Report`. Out: a `Status`, and Events where it differs from the one before. Nothing is judged here: health comes
+In: a `Report`. Out: a `Status`, and Events for what differs from the previous one. Nothing is judged here: health comes
 from `observe`, failures carry their reason. START HERE, in reading order:
 
     report      what a pass found and did, as values
     conditions  the one place where conditions are set
-    summary     the rest of status: revisions, counts, what is not ready
-    notes       what Events say
-    texts       how digests and lists are shortened
+    summary     the rest of status: revisions, counts, objects that are not ready
+    notes       the texts of Events
+    texts       shortened digests and lists
     writer      writes status, Events and the finalizer
 """

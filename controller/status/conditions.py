@@ -1,7 +1,7 @@
-"""From what a pass found to conditions. Pure: conditions are set here and nowhere else.
+"""Conditions made from the report of a pass. Pure: conditions are set here and nowhere else.
 
-A message is equal for an equal failure, so that an unchanged failure writes status once; times are in
-lastTransitionTime only, and that moves only when a condition changes its status.
+A message is equal for an equal failure, so that an unchanged failure writes status once. Times appear only in
+lastTransitionTime, which changes only with the status of its condition.
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ from controller.content.limits import visible
 from controller.status.report import Deletion, Report
 from controller.status.texts import list_some, short
 
-# The most severe failure speaks: one that a person has to act on before one that ends by itself.
+# The most severe failure is shown: one that needs a person before one that clears automatically.
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
+
+
+# Without its account no Secret of a source can be read.
+_OF_ACCOUNT = (
+    Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    Reason.NAMESPACE_NOT_FOUND,
+    Reason.SERVICE_ACCOUNT_REPLACED,
+    Reason.NAMESPACE_REPLACED,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One condition before it is compared with the last one."""
+    """One condition before it is compared with the previous one."""
 
     type: ConditionType
     status: ConditionStatus
@@ -38,12 +47,14 @@ def conditions_of(deployment: BundleDeployment, report: Report, now: datetime) -
 
 
 def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions while a BundleDeployment is being deleted: those of what is installed stay as they are."""
-    reason = Reason.DELETION_BLOCKED if deletion.blockers else Reason.DELETING
-    left = "1 object is left" if deletion.remaining == 1 else f"{deletion.remaining} objects are left"
-    message = f"waits for {deletion.blockers}" if deletion.blockers else left
+    """Return the conditions during a deletion: Unpacked, Installed and Healthy keep their last state."""
     if deletion.error:
         reason, message = deletion.error.reason, deletion.error.message
+    elif deletion.blockers:
+        reason, message = Reason.DELETION_BLOCKED, f"waiting for {deletion.blockers}"
+    else:
+        left = "1 object" if deletion.remaining == 1 else f"{deletion.remaining} objects"
+        reason, message = Reason.DELETING, f"{left} left to delete"
     kept = [
         _finding(condition)
         for condition in deployment.status.conditions
@@ -58,93 +69,78 @@ def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now
 
 
 def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
-    """Return the kinds of the optional objects that are skipped, as this pass or else the last one found them."""
+    """Return the kinds whose optional objects are skipped, according to this pass or else to status."""
     return deployment.status.skipped_kinds if report.skipped_kinds is None else report.skipped_kinds
 
 
 def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
     hindrance = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
-    # A poll that failed takes nothing away from what is installed: the pins are in use (rule 1).
+    # A failed poll does not make what is installed unready: its pins are still in use (rule 1).
     is_ready = installed.status == healthy.status == "True"
     findings = [unpacked, installed, healthy, _ready(None if is_ready else hindrance, report)]
     findings += _work(deployment, hindrance, report)
     if deployment.spec.paused:
-        findings.append(
-            Finding(
-                ConditionType.PAUSED,
-                "True",
-                Reason.PAUSED,
-                "nothing on the cluster is changed until spec.paused is false",
-            )
-        )
-    findings += _drifted(deployment, report)
-    return findings
+        message = "no object is changed until spec.paused is false"
+        findings.append(Finding(ConditionType.PAUSED, "True", Reason.PAUSED, message))
+    return findings + _drifted(deployment, report)
 
 
 def _unpacked(report: Report) -> Finding:
-    if report.failure and (report.failure.reason in UNPACKED_REASONS or _is_unread(report)):
-        return Finding(ConditionType.UNPACKED, "False", report.failure.reason, report.failure.message)
+    if failure := report.failure:
+        lacks_account = failure.reason in _OF_ACCOUNT and not report.wanted
+        if failure.reason in UNPACKED_REASONS or lacks_account:
+            return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
     if report.poll_failure:
         return Finding(ConditionType.UNPACKED, "False", report.poll_failure.reason, report.poll_failure.message)
-    return Finding(
-        ConditionType.UNPACKED, "True", Reason.UNPACKED, "the content of every source is at hand, or not needed"
-    )
-
-
-def _is_unread(report: Report) -> bool:
-    """Whether the sources wait for the account that their Secrets are read as."""
-    of_account = report.failure and report.failure.reason in (
-        Reason.SERVICE_ACCOUNT_NOT_FOUND,
-        Reason.NAMESPACE_NOT_FOUND,
-        Reason.SERVICE_ACCOUNT_REPLACED,
-        Reason.NAMESPACE_REPLACED,
-    )
-    return bool(of_account) and not report.wanted
+    message = "the content of every source is available or no longer needed"
+    return Finding(ConditionType.UNPACKED, "True", Reason.UNPACKED, message)
 
 
 def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa: PLR0911 - one row of the table each
-    def no(reason: Reason, message: str) -> Finding:
+    def _no(reason: Reason, message: str) -> Finding:
         return Finding(ConditionType.INSTALLED, "False", reason, f"{_before(deployment)}{message}")
 
     if report.failure:
-        return no(report.failure.reason, report.failure.message)
+        return _no(report.failure.reason, report.failure.message)
     if report.fetching:
-        return no(Reason.FETCHING, report.fetching)
+        return _no(Reason.FETCHING, report.fetching)
     if report.unknown:
-        return no(Reason.APPLYING, f"waits until the objects of {list_some(report.unknown)} are known")
+        return _no(Reason.APPLYING, f"waiting for the first list of {list_some(report.unknown)}")
     if error := _worst(outcome.error for outcome in report.outcomes):
-        return no(error.reason, f"{_in_part(deployment, report)}{error.message}")
+        return _no(error.reason, f"{_in_part(deployment, report)}{error.message}")
     if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
-        message = f"revision {short(report.wanted)} is applied in full"
+        message = f"revision {short(report.wanted)} is applied"
         if skipped := skipped_kinds(deployment, report):
-            message += f" but for optional objects of kinds that the cluster does not serve: {list_some(skipped)}"
+            message += f"; skipped optional objects of kinds that the cluster does not serve: {list_some(skipped)}"
         message += _retained(deployment, report)
         return Finding(ConditionType.INSTALLED, "True", Reason.INSTALLED, message)
     if deployment.spec.paused:
-        return no(Reason.PAUSED_WITH_CHANGES, f"revision {short(report.wanted)} waits until spec.paused is false")
-    return no(Reason.APPLYING, f"revision {short(report.wanted)} is being applied")
+        return _no(
+            Reason.PAUSED_WITH_CHANGES, f"revision {short(report.wanted)} will be applied when spec.paused is false"
+        )
+    return _no(Reason.APPLYING, f"applying revision {short(report.wanted)}")
 
 
 def _before(deployment: BundleDeployment) -> str:
-    """Say what is installed while something else is wanted."""
+    """Name the installed revision while another one is wanted."""
     installed = deployment.status.installed_revision
     return f"revision {short(installed)} is installed; " if installed else ""
 
 
 def _in_part(deployment: BundleDeployment, report: Report) -> str:
-    """Say which revision is wanted where another is installed: its objects that could be applied are its own now."""
+    """Name the wanted revision while another one is installed: some of its objects are applied already."""
     if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
         return ""
-    return f"revision {short(report.wanted)} is wanted, and not applied in full: "
+    return f"revision {short(report.wanted)} is only partly applied: "
 
 
 def _retained(deployment: BundleDeployment, report: Report) -> str:
     if deployment.spec.prune != "Never" or not report.awaiting_prune:
         return ""
-    return f"; of older ones stays, as spec.prune: Never says: {list_some(str(r.key) for r in report.awaiting_prune)}"
+    return f"; kept from older revisions (spec.prune is Never): {list_some(r.key for r in report.awaiting_prune)}"
 
 
 def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
@@ -154,27 +150,24 @@ def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
     last = deployment.status.condition(ConditionType.HEALTHY)
     if last and deployment.status.installed_revision:
         return _finding(last)
-    return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing was applied yet")
+    return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing is applied yet")
 
 
 def _ready(hindrance: Finding | None, report: Report) -> Finding:
     if hindrance is None:
-        return Finding(
-            ConditionType.READY, "True", Reason.READY, f"revision {short(report.wanted)} is installed and healthy"
-        )
+        message = f"revision {short(report.wanted)} is installed and healthy"
+        return Finding(ConditionType.READY, "True", Reason.READY, message)
     return Finding(ConditionType.READY, "False", hindrance.reason, hindrance.message)
 
 
 def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Report) -> list[Finding]:
-    """Say whether work goes on, an event is awaited, or a person has to act."""
-    only_kept = deployment.spec.prune == "Never"
-    is_wanted = report.applied and not (report.failure or report.fetching)
-    is_pending = report.awaiting_prune and not only_kept and is_wanted
-    pending = (
-        [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))] if is_pending else []
-    )
+    """Return Reconciling while work continues or an event is awaited, Stalled if a person must act."""
+    is_current = report.applied and not (report.failure or report.fetching)
+    pending = []
+    if is_current and report.awaiting_prune and deployment.spec.prune != "Never":
+        pending = [Finding(ConditionType.RECONCILING, "True", Reason.PRUNE_PENDING, _prune_message(report))]
     if hindrance is None or (pending and hindrance.reason is Reason.PROGRESSING):
-        return pending  # Healthy says what the wait is for
+        return pending  # Healthy shows what it is waiting for
     failed = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
     stalls = hindrance.reason.retry.stalls or hindrance.reason in failed
     kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
@@ -184,25 +177,27 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
 def _prune_message(report: Report) -> str:
     if error := _worst(removal.error for removal in report.removals):
         return error.message
-    shown = list_some([str(record.key) for record in report.awaiting_prune])
-    return f"{shown}: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait"
+    shown = list_some(record.key for record in report.awaiting_prune)
+    return f"{shown}: will be pruned when the new revision is healthy; set spec.prune to AfterApply to prune now"
 
 
 def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
-    if deployment.spec.paused and report.drifted:
-        message = f"{list_some(map(str, report.drifted))}: changed, and put right when spec.paused is false"
-        return [Finding(ConditionType.DRIFTED, "True", Reason.PAUSED, message)]
-    if report.drifted:
-        message = f"{list_some(map(str, report.drifted))}: changed, and not put right, as spec.drift.mode says"
-        return [Finding(ConditionType.DRIFTED, "True", Reason.REPORT_ONLY, message)]
-    if report.conflicts:
-        message = f"{list_some(map(str, report.conflicts))}: put right and changed again and again"
-        return [Finding(ConditionType.DRIFTED, "True", Reason.DRIFT_CONFLICT, message)]
-    return []
+    if report.drifted and deployment.spec.paused:
+        reason, problem = Reason.PAUSED, "modified; will be repaired when spec.paused is false"
+    elif report.drifted:
+        is_report_only = deployment.spec.drift.mode == "Report"
+        problem = f"modified; not repaired{' (spec.drift.mode is Report)' if is_report_only else ''}"
+        reason = Reason.REPORT_ONLY
+    elif report.conflicts:
+        reason, problem = Reason.DRIFT_CONFLICT, "repaired repeatedly, but something keeps changing it"
+    else:
+        return []
+    shown = list_some(report.drifted or report.conflicts)
+    return [Finding(ConditionType.DRIFTED, "True", reason, f"{shown}: {problem}")]
 
 
 def _worst(errors: Iterable[BundleError | None]) -> BundleError | None:
-    """The first of the most severe failures, saying how many more there are."""
+    """Return the first of the most severe failures; its message counts the others."""
     found = list({(error.reason, error.message): error for error in errors if error}.values())
     if not found:
         return None

@@ -1,6 +1,6 @@
-"""What Events say: of a changed status, of repairs, of what is kept or left behind, and of what nobody watches. Pure.
+"""The texts of Events and warnings: changes of status, repairs, objects that are kept or left behind. Pure.
 
-A note is of one pass; that equal ones are sent once is left to kube/events.py.
+A note belongs to one pass; kube/events.py sends equal ones once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from controller.observe.records import ObjectKey
 from controller.status.texts import list_some
 
 NAMED = 10
-# What belongs to an installation, an upgrade or a deletion in which nothing is wrong.
+# Normal steps of an installation, an upgrade or a deletion.
 _EXPECTED = (Reason.WAITING_FOR_HOOK, Reason.WAITING_FOR_CRD, Reason.DELETING, Reason.PAUSED_WITH_CHANGES)
 
 
 def notes(before: Status, after: Status) -> list[Note]:
-    """Return what to say in Events: what has become of Ready, and what resuming puts right. Nothing for what stays."""
+    """Return the Events for what differs between two statuses: Ready, Paused, Drifted and warnings."""
     return [
         *_note_on_ready(before.condition(ConditionType.READY), after.condition(ConditionType.READY)),
         *_note_on_pause(before, after),
@@ -34,45 +34,41 @@ def notes(before: Status, after: Status) -> list[Note]:
 
 
 def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
-    """Return what to say in Events about objects that were put right: one for all of a pass."""
-    repaired = [str(outcome.task.target.key) for outcome in outcomes if outcome.repaired]
-    text = f"{list_some(repaired)}: put right what somebody had changed"
+    """Return one Event for all objects that a pass has repaired."""
+    repaired = [outcome.task.target.key for outcome in outcomes if outcome.repaired]
+    text = f"{list_some(repaired)}: modified by another client; repaired"
     return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if repaired else []
 
 
 def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
-    """Return what to say in Events about objects that stay although the bundle lacks them."""
+    """Return one Event for each object that is kept although no revision contains it any more."""
     kept = [f"{removal.record.key}: {removal.kept}" for removal in removals if removal.kept]
     return [Note(type="Normal", reason="Retained", action="Release", text=text) for text in kept]
 
 
 def notes_on_abandoned(removals: Iterable[Removal]) -> list[Note]:
-    """Return what to say about objects that the account may not delete: once for an equal failure."""
+    """Return one Event for each different failure to delete objects as the account."""
     errors = {removal.error.message: removal.error for removal in removals if removal.error}
-    return [_left(error, ()) for error in errors.values()]
+    return [note_on_hindrance(error) for error in errors.values()]
 
 
-def note_on_hindrance(hindrance: BundleError, staying: Iterable[ObjectKey]) -> Note:
-    """Return what to say when a BundleDeployment goes, and nobody may act for it.
+def note_on_hindrance(error: BundleError, staying: Iterable[ObjectKey] = ()) -> Note:
+    """Return the Event for objects of a deleted BundleDeployment that the controller may not delete.
 
     Args:
-        hindrance: why.
-        staying: what the garbage collector does not take.
+        error: why.
+        staying: those that the garbage collector does not delete either.
     """
-    return _left(hindrance, staying)
-
-
-def _left(error: BundleError, staying: Iterable[ObjectKey]) -> Note:
     listed = list_some(staying, NAMED)
-    stays = f"{listed}: is left as it is; delete it yourself; " if listed else ""
-    text = f"ordinary objects are left to the garbage collector; {stays}{error.message}"
+    kept = f"{listed}: not deleted; delete manually; " if listed else ""
+    text = f"ordinary objects are left to the garbage collector; {kept}{error.message}"
     return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
 
 
 def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:
-    """Return warnings about kinds whose objects are applied, and not watched."""
+    """Return a warning for each kind whose objects are applied but not watched."""
     return [
-        f"{kind}: drift of its objects is not seen, as the controller may not watch them; grant it list and watch"
+        f"{kind}: drift is not detected because the controller may not watch this kind; grant it list and watch"
         for kind in sorted(map(str, kinds))
     ]
 
@@ -93,10 +89,11 @@ def _note_on_pause(before: Status, after: Status) -> list[Note]:
     if now and not was:
         return [Note(type="Normal", reason="Paused", action="Pause", text=now.message)]
     if was and not now:
-        drift = before.condition(ConditionType.DRIFTED)
-        text = f"puts right what was changed: {drift.message}" if drift else "nothing was changed meanwhile"
-        if drift and (stays := after.condition(ConditionType.DRIFTED)):
-            text = stays.message
+        text = "no object was modified while paused"
+        if drift := before.condition(ConditionType.DRIFTED):
+            repaired = f"{drift.message.rpartition(': ')[0]}: modified while paused; repairing"
+            remaining = after.condition(ConditionType.DRIFTED)
+            text = remaining.message if remaining else repaired
         return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
     return []
 
@@ -108,6 +105,5 @@ def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
 
 
 def _note_on_warnings(last: Sequence[str], now: Sequence[str]) -> list[Note]:
-    """One for all that are new."""
     new = [text for text in now if text not in last]
     return [Note(type="Warning", reason="Warnings", action="Apply", text="; ".join(new))] if new else []

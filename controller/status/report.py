@@ -1,4 +1,4 @@
-"""What a pass found and did, as values: conditions.py and summary.py make the status of it."""
+"""What a pass found and did, as values: conditions.py and summary.py turn them into a status."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from controller.observe.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeue:
-    """When to come back to a BundleDeployment if no event comes first."""
+    """When the next pass over a BundleDeployment runs if no event triggers one before."""
 
     after: float | None = None
-    """Seconds; None: only an event brings the next pass."""
+    """Seconds; None: only an event triggers the next pass."""
     failed: bool = False
-    """The pass could not go on: come back with backoff, after `after` at the earliest."""
+    """The pass was aborted: requeue with backoff, after `after` at the earliest."""
     cause: str = field(default="", compare=False)
-    """Why to come back then, for logs."""
+    """Why, for the log."""
 
 
 NEVER = Requeue()
 UNKNOWN_SECONDS = 30.0
-"""When to come back where a kind is not known yet: the end of its first list brings a pass sooner, and so does what may
-have it served."""
+"""Until the next pass while a kind is not listed yet: its first list triggers a pass sooner, and so does a change that
+may make the cluster serve it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,44 +36,44 @@ class Report:
     """One pass over a BundleDeployment that is not being deleted."""
 
     failure: BundleError | None = None
-    """Why the revision that the spec asks for cannot be had."""
+    """Why the wanted revision is not available."""
     poll_failure: BundleError | None = None
-    """Why the sources could not be asked again; their pins stay in use."""
+    """Why the sources could not be re-resolved; their pins remain in use."""
     sources: tuple[SourcePin, ...] | None = None
-    """Their pins; None: as status has them."""
+    """Their pins; None: unchanged."""
     handled_reconcile_at: str | None = None
-    """The annotation that was obeyed; None: as status has it."""
+    """The value of the annotation that was handled; None: unchanged."""
     fetching: str = ""
-    """What is being done to get it; empty: it is at hand."""
+    """What is being done to make the wanted revision available; empty: nothing."""
     unknown: tuple[str, ...] = ()
-    """Kinds whose objects are not known yet."""
+    """Kinds that are not listed yet."""
     wanted: str = ""
-    """The revision that the spec asks for; empty: not known."""
+    """The digest of the wanted revision; empty: not known."""
     applied: bool = False
-    """The revision that was worked on is on the cluster in full."""
+    """`revision` is applied in full."""
     revision: str = ""
-    """The revision that was worked on: the wanted one, or on a failure what was applied last."""
+    """The digest that the pass worked on: the wanted one, or after a failure the one applied last."""
     outcomes: tuple[Outcome, ...] = ()
     removals: tuple[Removal, ...] = ()
     awaiting_prune: tuple[Record, ...] = ()
-    """Objects of an older revision that stay for now."""
+    """Objects of older revisions that are kept for now."""
     drifted: tuple[DriftedObject, ...] = ()
-    """Objects that somebody has changed, and that are not repaired."""
+    """Objects that were modified and are not repaired."""
     conflicts: tuple[DriftedObject, ...] = ()
-    """Objects that somebody keeps changing."""
+    """Objects that another client keeps changing."""
     progress: Progress | None = None
     """None before the first apply."""
     install_namespace: str = ""
     managed_state: str = ""
     managed_kinds: tuple[str, ...] = ()
     skipped_kinds: tuple[str, ...] | None = None
-    """Of optional objects that the cluster does not serve; None: as status says."""
+    """Of optional objects, which the cluster does not serve; None: unchanged."""
     warnings: tuple[str, ...] | None = None
-    """Of the API server; None: nothing was sent."""
+    """None: unchanged, since nothing was sent."""
 
     @property
     def errors(self) -> list[BundleError]:
-        """All that went wrong but polls."""
+        """All failures except those of polls."""
         found = [self.failure, *(outcome.error for outcome in self.outcomes), *(each.error for each in self.removals)]
         return [error for error in found if error]
 
@@ -84,5 +84,5 @@ class Deletion:
 
     remaining: int
     blockers: str = ""
-    """What is not going away although it was asked to a while ago."""
+    """Objects that were deleted a while ago and still exist, with what holds them; empty: none."""
     error: BundleError | None = None

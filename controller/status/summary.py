@@ -1,4 +1,4 @@
-"""From what a pass found to the status that it publishes: what it records, counts and shows. Pure.
+"""The status made from the report of a pass: what it records, counts and shows. Pure.
 
 Not here: conditions (conditions.py), Events (notes.py), and writing (writer.py).
 """
@@ -60,7 +60,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
 
 
 def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> Status:
-    """Return the status while a BundleDeployment is being taken away."""
+    """Return the status after a pass over a BundleDeployment that is being deleted."""
     changes = {
         "observed_generation": deployment.metadata.generation,
         "conditions": conditions_of_deletion(deployment, deletion, now),
@@ -80,27 +80,24 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
 
 
 def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> Display:
-    sources = ",".join(f"{pin.kind}:{short(pin.digest)}" for pin in pins)
-    return Display(
-        revision=short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources[:DISPLAY_LENGTH]
-    )
+    sources = ",".join(f"{pin.kind}:{short(pin.digest)}" for pin in pins)[:DISPLAY_LENGTH]
+    return Display(revision=short(revision), objects=f"{counts.healthy}/{counts.total}", sources=sources)
 
 
 def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple[NotReady, ...]:
     versions = {(kind.group, kind.kind): kind.api_version for kind in map(GroupVersionKind.parse, managed_kinds)}
 
-    def item(key: ObjectKey, reason: str, message: str) -> NotReady:
-        api_version = versions.get((key.group, key.kind), key.group or "v1")
+    def _item(key: ObjectKey, reason: str, message: str) -> NotReady:
         return NotReady(
-            api_version=api_version,
+            api_version=versions.get((key.group, key.kind), key.group or "v1"),
             kind=key.kind,
             namespace=key.namespace,
-            name=key.name[:NAME_LENGTH],  # that of an object which the API server refuses may be longer
+            name=key.name[:NAME_LENGTH],  # the API server may have refused a longer one
             reason=visible(reason)[:REASON_LENGTH],
             message=visible(message)[:NOT_READY_LENGTH],
         )
 
-    return tuple(item(key, verdict.reason, verdict.message) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
+    return tuple(_item(key, verdict.reason, verdict.message) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
 
 
 def _warnings(texts: Iterable[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Writing what a pass has found: status, Events and the finalizer of a BundleDeployment, and nothing else of it.
+"""Writes status, Events and the finalizer of a BundleDeployment, and nothing else of it.
 
-What the reply to a write says is learnt at once, so that no pass plans on an older status.
+The watches learn the reply to each write immediately, so that no pass uses an older status.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class StatusWriter:
         self._client, self._watches, self._events = client, watches, events
 
     def write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
-        """Write a status, if it has changed; returns the BundleDeployment with what the server made of it.
+        """Write a status if it has changed, and record Events for what is different.
 
-        The spec stays the one that this pass is about: another one that the reply may bring has its own pass.
+        Returns: the BundleDeployment with the status of the reply. Its spec remains that of this pass: a newer one in
+            the reply gets a pass of its own.
 
         Raises: ApiError.
         """
@@ -42,15 +43,15 @@ class StatusWriter:
         self.record_events(deployment, notes(deployment.status, status))
         return deployment.model_copy(update={"status": read(reply).status})
 
-    def record_events(self, deployment: BundleDeployment, texts: Iterable[Note]) -> None:
-        """Say something in Events, soon."""
+    def record_events(self, deployment: BundleDeployment, found: Iterable[Note]) -> None:
+        """Queue Events about a BundleDeployment."""
         metadata = deployment.metadata
         regarding = Regarding(api_version=API_VERSION, kind=names.KIND, name=metadata.name, uid=metadata.uid)
-        for note in texts:
+        for note in found:
             self._events.record(regarding, note)
 
     def with_finalizer(self, deployment: BundleDeployment) -> BundleDeployment:
-        """Return the BundleDeployment with our finalizer, which is set where it is missing.
+        """Return the BundleDeployment with our finalizer, adding it if it is missing.
 
         Raises: ApiError.
         """
@@ -59,9 +60,9 @@ class StatusWriter:
         return self.set_finalizers(deployment, [*deployment.metadata.finalizers, names.FINALIZER])
 
     def set_finalizers(self, deployment: BundleDeployment, finalizers: list[str]) -> BundleDeployment:
-        """Replace the finalizers, unless somebody has changed the BundleDeployment meanwhile (409).
+        """Replace the finalizers, unless the BundleDeployment has changed since it was read (409).
 
-        One that is being deleted goes with the last of them, and is not known any more from then on.
+        Without finalizers one that is being deleted is gone, and the watches forget it.
 
         Raises: ApiError.
         """
@@ -76,7 +77,7 @@ class StatusWriter:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) that makes one of the other: what is gone is null, at every depth."""
+    """Return the JSON merge patch (RFC 7386) from one value to the other: removed keys are null, at every depth."""
     patch: dict[str, Any] = {}
     for key in before.keys() | after.keys():
         old, new = before.get(key), after.get(key)

@@ -101,7 +101,7 @@ def test_a_bundle_with_a_secret_says_that_its_drift_is_not_seen_and_can_be_delet
         ANN, "secretive", tenants.push("secretive", config_map("settings"), secret("s", key="value")), **OWN
     )
     status = deployed.wait_ready()
-    assert any(text.startswith("v1/Secret: drift of its objects is not seen") for text in status["warnings"])
+    assert any(text.startswith("v1/Secret: drift is not detected") for text in status["warnings"])
     since = tenants.world.position()
     delete(tenants, deployed, ANN)
     assert not exists(tenants.world.client, secrets("tenant", "s"))
@@ -158,7 +158,7 @@ def test_without_its_account_a_claim_is_not_deleted_with_the_rights_of_the_contr
     after = tenants.world.client.get(claims("tenant", "data")).value
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert [each for each in tenants.world.writes(since) if "/namespaces/tenant/" in each] == []
-    assert "PersistentVolumeClaim tenant/data: is left as it is" in events(deployed, "ServiceAccountNotFound")
+    assert "PersistentVolumeClaim tenant/data: not deleted" in events(deployed, "ServiceAccountNotFound")
     tenants.world.client.delete(claims("tenant", "data"))
     restore(tenants)
 
@@ -262,5 +262,5 @@ def test_the_deletion_of_a_bundle_does_nothing_as_an_account_that_was_made_again
     delete(tenants, deployed, ANN)
     assert acted_as(tenants, since, "tenant") == []
     assert "deletionTimestamp" not in tenants.world.client.get(claims("tenant", "data")).value["metadata"]
-    assert "PersistentVolumeClaim tenant/data: is left as it is" in events(deployed, "ServiceAccountReplaced")
+    assert "PersistentVolumeClaim tenant/data: not deleted" in events(deployed, "ServiceAccountReplaced")
     tenants.world.client.delete(claims("tenant", "data"))

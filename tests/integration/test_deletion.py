@@ -88,7 +88,7 @@ def test_a_finalizer_that_holds_an_object_is_named_and_then_the_deletion_ends(wo
 
     world.wait(is_named, "DeletionBlocked", seconds=BLOCKED_SECONDS)
     message = deployed.conditions()["Ready"]["message"]
-    assert message == f"waits for ConfigMap {deployed.namespace}/a (example.com/held)"
+    assert message == f"waiting for ConfigMap {deployed.namespace}/a (example.com/held)"
     assert deployed.get("b") is None
     world.client.merge_patch(deployed.path_of("a"), {"metadata": {"finalizers": None}})
     deployed.wait_gone()
@@ -284,7 +284,7 @@ def test_without_its_revisions_nothing_is_deleted_by_marks_alone(world: World) -
     assert found
     assert "deletionTimestamp" not in found["metadata"]
     told = world.wait(lambda: deployed.events().get("RevisionLost"), "an Event")
-    assert f"PersistentVolumeClaim {deployed.namespace}/data: is left as it is" in told
+    assert f"PersistentVolumeClaim {deployed.namespace}/data: not deleted" in told
 
 
 def test_nothing_is_repaired_once_deletion_has_begun(world: World) -> None:

@@ -215,8 +215,8 @@ def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_writ
     deployed.edit("a", color="red")
     message = deployed.wait_for("Drifted", "True", "ReportOnly", saying="data.color")["message"]
     assert message == (
-        f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody"): changed, and not put right, '
-        "as spec.drift.mode says"
+        f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody"): modified; not repaired '
+        "(spec.drift.mode is Report)"
     )
     deployed.remove("b")
     deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/b (gone)")

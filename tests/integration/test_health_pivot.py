@@ -35,7 +35,7 @@ def test_a_revision_that_is_applied_in_part_owns_what_it_has_and_conditions_name
     told = deployed.wait_for("Installed", "False", "Immutable")["message"]
 
     wanted = deployed.status()["display"]["revision"]
-    assert told.startswith(f"revision {installed} is installed; revision {wanted} is wanted, and not applied in full: ")
+    assert told.startswith(f"revision {installed} is installed; revision {wanted} is only partly applied: ")
     assert [(each["name"], each["reason"]) for each in deployed.status()["notReady"]] == [("fixed", "Immutable")]
     for name in ("a", "new", "old"):
         deployed.edit(name, color="green")
@@ -52,7 +52,9 @@ def test_a_revision_that_does_not_become_healthy_prunes_nothing_and_says_what_en
 
     told = deployed.wait_for("Reconciling", "True", "PrunePending")["message"]
 
-    assert told.endswith("/old: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait")
+    assert told.endswith(
+        "/old: will be pruned when the new revision is healthy; set spec.prune to AfterApply to prune now"
+    )
     assert "Deployment" in deployed.wait_for("Healthy", "False", "Progressing")["message"]
     deployed.wait_for("Installed")
     counts = deployed.status()["objects"]

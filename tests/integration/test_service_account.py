@@ -131,7 +131,7 @@ def test_without_its_account_a_bundle_goes_all_the_same(world: World) -> None:
     deployed.wait_gone()
     deployed.wait(lambda: not deployed.get("settings"), "the garbage collector")
     told = deployed.wait(lambda: deployed.events().get("ServiceAccountNotFound"), "an Event")
-    assert f"PersistentVolumeClaim {name}/data: is left as it is" in told
+    assert f"PersistentVolumeClaim {name}/data: not deleted" in told
     assert not deployed.revisions()
     found = deployed.get("data", "persistentvolumeclaims")
     assert found

@@ -169,7 +169,9 @@ def described(*, paused: bool = False, **more: Any) -> list[str]:
 
 PIN = {"kind": "image", "resolved": f"x@{DIGEST}", "digest": DIGEST, "specDigest": OTHER, "resolvedAt": NOW}
 NOT_READY = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "reason": "Progressing"}
-DRIFTED = condition("Drifted", "True", "Paused", "ConfigMap shop/a: changed, and put right when spec.paused is false")
+DRIFTED = condition(
+    "Drifted", "True", "Paused", "ConfigMap shop/a: modified; will be repaired when spec.paused is false"
+)
 
 
 class Shown(NamedTuple):

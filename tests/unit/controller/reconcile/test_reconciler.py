@@ -531,7 +531,7 @@ def test_what_blocks_a_deletion_is_named_after_a_while_and_waited_for(world: Wor
     world.reconcile()
     assert world.conditions["Ready"] == "False DeletionBlocked"
     blocked = next(each for each in world.deployment.status.conditions if each.type == "Ready")
-    assert blocked.message == "waits for ConfigMap shop/old (example.com/hold)"
+    assert blocked.message == "waiting for ConfigMap shop/old (example.com/hold)"
     world.cluster.remove(OLD)
     world.settle()
     assert PATH not in world.cluster.objects
@@ -1187,7 +1187,7 @@ def test_without_any_revision_nothing_is_taken_away_by_its_marks(world: World) -
     assert not world.exists(PATH)
     assert world.exists(A, CLAIM)  # the first is the garbage collector's
     [text] = told(world, "RevisionLost")
-    assert "PersistentVolumeClaim shop/data: is left as it is" in text
+    assert "PersistentVolumeClaim shop/data: not deleted" in text
 
 
 def test_unless_an_administrator_says_so(world: World) -> None:
@@ -1229,7 +1229,7 @@ def test_where_the_account_is_gone_nobody_takes_anything_away(world: World) -> N
     assert not world.exists(PATH)
     assert world.cluster.objects[CLAIM] == before
     [text] = told(world, "ServiceAccountNotFound")
-    assert "PersistentVolumeClaim shop/data: is left as it is" in text
+    assert "PersistentVolumeClaim shop/data: not deleted" in text
 
 
 def test_unless_an_administrator_lets_the_controller_do_it(world: World) -> None:
@@ -1425,7 +1425,7 @@ def test_that_drift_of_a_kind_is_not_seen_is_said(world: World) -> None:
     unwatched(world)
     assert world.conditions == READY
     assert world.deployment.status.warnings == (
-        "v1/Secret: drift of its objects is not seen, as the controller may not watch them; grant it list and watch",
+        "v1/Secret: drift is not detected because the controller may not watch this kind; grant it list and watch",
     )
 
 

@@ -211,35 +211,42 @@ TEXTS = [
         "Installed names the revision that is wanted, too, where that could be applied only in part",
         replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
         "Installed",
-        "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb is wanted, and not applied in full: "
+        "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb is only partly applied: "
         + REFUSED.message,
         status=BEFORE,
     ),
     Text("a repair that is refused names one revision", replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
          "Installed", f"revision bbbbbbbbbbbb is installed; {REFUSED.message}", status={"installedRevision": NEW}),
     Text("what is never pruned is named", replace(DONE, awaiting_prune=SURPLUS), "Installed",
-         "revision bbbbbbbbbbbb is applied in full; of older ones stays, as spec.prune: Never says: ConfigMap shop/old",
+         "revision bbbbbbbbbbbb is applied; kept from older revisions (spec.prune is Never): ConfigMap shop/old",
          spec={"prune": "Never"}),
-    Text("Installed names the revision", DONE, "Installed", "revision bbbbbbbbbbbb is applied in full"),
+    Text("Installed names the revision", DONE, "Installed", "revision bbbbbbbbbbbb is applied"),
     Text("a wait for kinds names them", Report(wanted=NEW, unknown=("Widget", "Gadget")), "Installed",
-         "waits until the objects of Gadget, Widget are known"),
+         "waiting for the first list of Gadget, Widget"),
     Text("prune says what stays, and which option ends the wait", replace(DONE, awaiting_prune=SURPLUS), "Reconciling",
-         "ConfigMap shop/old: stays until the wanted revision is healthy; spec.prune: AfterApply ends the wait"),
+         "ConfigMap shop/old: will be pruned when the new revision is healthy; set spec.prune to AfterApply "
+         "to prune now"),
     Text("prune that fails says why",
          replace(DONE, awaiting_prune=SURPLUS, removals=(Removal(record=SURPLUS[0], error=REFUSED),)), "Reconciling",
          REFUSED.message),
     Text("of many objects three are named, always the same",
          replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY)), "Drifted",
-         "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: put right and changed again and again"),
+         "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: "
+         "repaired repeatedly, but something keeps changing it"),
     Text(
         "drift is told with the field and who holds it",
         replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="gone"))),
         "Drifted",
         'ConfigMap shop/a (data.color, held by "kubectl-edit"), Deployment shop/web (gone): '
-        "changed, and not put right, as spec.drift.mode says",
+        "modified; not repaired (spec.drift.mode is Report)",
+        spec={"drift": {"mode": "Report"}},
     ),
+    Text("drift that the account cannot repair is not blamed on the mode", replace(DONE, drifted=(CHANGED,)), "Drifted",
+         f"{CHANGED}: modified; not repaired"),
+    Text("drift while paused says when it is repaired", replace(DONE, drifted=(CHANGED,)), "Drifted",
+         f"{CHANGED}: modified; will be repaired when spec.paused is false", spec={"paused": True}),
     Text("a change that has to wait says for what", replace(DONE, applied=False, revision=OLD), "Installed",
-         "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb waits until spec.paused is false",
+         "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb will be applied when spec.paused is false",
          spec={"paused": True}, status=BEFORE),
     Text("a message is one line of at most 1,000 characters",
          Report(failure=BundleError(Reason.INVALID_BUNDLE, "a\n b" + "c" * 2000)), "Installed", "a b" + "c" * 997),
@@ -279,9 +286,9 @@ class Going(NamedTuple):
 
 # fmt: off
 GOING = [
-    Going("what is left is counted", Deletion(remaining=3), Reason.DELETING, "3 objects are left"),
+    Going("what is left is counted", Deletion(remaining=3), Reason.DELETING, "3 objects left to delete"),
     Going("what does not go is named", Deletion(remaining=1, blockers="Widget shop/w (example.com/hold)"),
-         Reason.DELETION_BLOCKED, "waits for Widget shop/w (example.com/hold)"),
+         Reason.DELETION_BLOCKED, "waiting for Widget shop/w (example.com/hold)"),
     Going("a failure speaks first", Deletion(remaining=1, blockers="x", error=REFUSED), Reason.REFUSED,
          REFUSED.message),
 ]

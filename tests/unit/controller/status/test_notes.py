@@ -73,13 +73,13 @@ def test_pausing_and_resuming_are_told_with_what_is_put_right() -> None:
     paused = deployment(spec={"paused": True}).model_copy(update={"status": running.status})
     told = notes(running.status, summarize(paused, PAUSED, NOW))
     assert [(note.reason, note.text) for note in told] == [
-        ("Paused", "nothing on the cluster is changed until spec.paused is false")
+        ("Paused", "no object is changed until spec.paused is false")
     ]
     for drifted, text in (
-        ((), "nothing was changed meanwhile"),
+        ((), "no object was modified while paused"),
         (
             (CHANGED,),
-            f"puts right what was changed: {CHANGED}: changed, and put right when spec.paused is false",
+            f"{CHANGED}: modified while paused; repairing",
         ),
     ):
         rested = after(replace(PAUSED, drifted=drifted), paused, NOW)
