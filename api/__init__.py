@@ -1,1 +1,1 @@
-"""What others rely on: names, errors, plug-in contracts, versions of the API. Imports nothing of `controller`."""
+"""The public interface: names, errors, plug-in contracts, API versions. Imports nothing from `controller`."""

@@ -1,7 +1,7 @@
-"""Numbers from outside, held to what makes sense: one rule for headers, replies, annotations, and for waits.
+"""Bounds for numbers from outside: one rule for headers, replies, annotations and waits.
 
-A server, a tenant or a plug-in may say any number: too large for a wait, infinite, none at all, of a thousand digits.
-What is read here is within its bounds or None; nothing here raises.
+A server, a tenant or a plug-in may send any number: too large for a wait, infinite, NaN, a thousand digits long. Every
+result is within its bounds or None; nothing here raises.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ import math
 from datetime import datetime
 
 LONGEST_RETRY_AFTER = 3600.0
-"""Seconds: who asks for more is asked again after these."""
+"""Seconds. A server that asks for a longer delay is retried after this one."""
 LONGEST_WAIT = 3600.0
-"""Seconds that a thread waits in one piece. Waits of threads overflow at some 292 years, timers of sockets sooner; who
-waits for longer looks at the clock and waits again."""
+"""Seconds of a single wait. Waits of threads overflow after about 292 years, timeouts of sockets sooner; for a longer
+wait, check the clock and wait again."""
 LONGEST_DELAY = 366 * 24 * 3600.0
-"""Seconds until something that is planned: polls may be rare."""
+"""Seconds until scheduled work: polls may be rare."""
 _DIGITS = 18
-"""A number of more digits counts as the largest: Python refuses to read thousands of them."""
+"""A number with more digits counts as the largest one: Python refuses to parse thousands of digits."""
 
 
 def clamp(value: object, least: float, most: float) -> float | None:
-    """Return a number within bounds, infinities too; None for what is no number, or not one (NaN)."""
+    """Return a number within bounds, also for infinities; None for NaN and for anything that is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         return None
     return float(min(max(value, least), most))
 
 
 def clamp_wait(seconds: float | None) -> float | None:
-    """Return for how long to wait in one piece; None, for ever, stays None."""
+    """Return the seconds of a single wait; None means forever and is returned as it is."""
     return None if seconds is None else clamp(seconds, 0.0, LONGEST_WAIT) or 0.0
 
 
 def clamp_delay(seconds: float) -> float:
-    """Return in how many seconds to do what is planned; 0 for what is no number."""
+    """Return the seconds until scheduled work; 0 if that is not a number."""
     return clamp(seconds, 0.0, LONGEST_DELAY) or 0.0
 
 
 def clamp_retry_after(seconds: object, most: float = LONGEST_RETRY_AFTER) -> float | None:
-    """Return the seconds that the other side asked to be left alone for; None if it did not say so in a number."""
+    """Return the seconds after which a server may be retried; None if they are not a number."""
     return clamp(seconds, 0.0, most)
 
 
@@ -55,11 +55,11 @@ def read_retry_after(text: str, now: float, most: float = LONGEST_RETRY_AFTER) -
     """Read either form of Retry-After (RFC 9110, section 10.2.3).
 
     Args:
-        text: the header.
+        text: value of the header.
         now: seconds since the epoch.
         most: seconds.
 
-    Returns: seconds; None for a text of neither form.
+    Returns: seconds; None for a text in neither form.
     """
     text = text.strip()
     seconds = read_count(text, math.ceil(most))
@@ -72,7 +72,7 @@ def read_retry_after(text: str, now: float, most: float = LONGEST_RETRY_AFTER) -
 
 
 def read_time(text: str) -> float | None:
-    """Return a time of RFC 3339 in seconds since the epoch; None for one that is none, or before the year 1."""
+    """Return an RFC 3339 time in seconds since the epoch; None if it is invalid or before the year 1."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):

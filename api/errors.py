@@ -1,4 +1,4 @@
-"""The one error that a user can cause. What the controller does about it hangs on the reason."""
+"""The error for failures that a user can cause. Its reason decides what the controller does about it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from api.v1alpha2.conditions import Reason
 
 
 class BundleError(Exception):
-    """A failure that a user can cause, and is told about in a condition.
+    """A failure that a user can cause and that a condition reports.
 
     Args:
-        reason: carries the retry class, see `api.v1alpha2.conditions`.
-        message: where, what is wrong, what to do; one line, lower case, values quoted, no full stop. Equal for an
-            equal failure (no times, ports or counters); never a secret.
-        retry_after: seconds, if the other side asked for that; at most an hour of them counts.
+        reason: determines the retry class, see `api.v1alpha2.conditions`.
+        message: where, what is wrong, what to do; one line, lower case, values quoted, no full stop. The same failure
+            has the same message (no times, ports or counters); never a secret.
+        retry_after: seconds, if the server asked for a delay; limited to one hour.
     """
 
     def __init__(self, reason: Reason, message: str, *, retry_after: float | None = None) -> None:

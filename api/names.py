@@ -1,4 +1,4 @@
-"""The names that are written to clusters. They are API: added freely, never renamed."""
+"""Names that are written to clusters. They are API: add new ones freely, never rename one."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ RECREATE = f"{GROUP}/recreate"
 OPTIONAL = f"{GROUP}/optional"
 PRUNE = f"{GROUP}/prune"
 TEARDOWN_AS = f"{GROUP}/teardown-as"
-"""Annotation on a BundleDeployment: as whom its objects are deleted. To set it takes the controller's rights."""
+"""Annotation on a BundleDeployment: which account deletes its objects. Setting it requires the controller's rights."""
 CONTROLLER = "controller"
-"""Value of `TEARDOWN_AS`: with the controller's own rights, whatever has become of the account."""
+"""Value of `TEARDOWN_AS`: the controller's own account, regardless of the state of the ServiceAccount."""
 ACCEPTED_ACCOUNT = f"{GROUP}/accepted-account"
-"""Annotation on a BundleDeployment: `<UID of namespace>/<UID of ServiceAccount>`, which may be used from now on."""
+"""Annotation on a BundleDeployment: `<UID of namespace>/<UID of ServiceAccount>`, which may be used from then on."""
 ORDERS = (RECONCILE_REQUESTED_AT, TEARDOWN_AS, ACCEPTED_ACCOUNT)
-"""The annotations of a BundleDeployment that ask for something."""
+"""The annotations of a BundleDeployment that request an action."""
 HOOK_RUN = f"{GROUP}/hook-run"
-"""Annotation on the object of a hook: the event and the revision that it was made for. It is no managed object."""
+"""Annotation on the object of a hook, which is not managed: the event and the revision that it was created for."""
 SAFE_CRD_UPGRADE_VALIDATION = f"{GROUP}/safe-crd-upgrade-validation"
 
 FINALIZER = f"{GROUP}/teardown"
 REVISION_SECRET_TYPE = f"{GROUP}/revision"
 REVISION_LABEL = f"{GROUP}/revision-of"
-"""Label on the Secrets of the revision store: the name of the BundleDeployment. They are not managed objects."""
+"""Label on the Secrets of the revision store, which are not managed: the name of the BundleDeployment."""
 REVISION_NAMESPACE_LABEL = f"{GROUP}/revision-namespace"
-"""Label on those whose BundleDeployment acts as an account: the namespace of the account."""
+"""Label on those whose BundleDeployment has a ServiceAccount: the namespace of the account."""
 
 STATUS_MANAGER = "rukpak-status"
 LEASE = "rukpak"
@@ -43,10 +43,10 @@ DEFAULT_NAMESPACE = "rukpak-system"
 
 
 def field_manager(deployment: str) -> str:
-    """Return the field manager of one BundleDeployment: with one for all, a second would take objects silently."""
+    """Return the field manager of a BundleDeployment: if all had the same, a second one would take objects silently."""
     return f"rukpak/{deployment}"
 
 
 def initial_field_manager(deployment: str) -> str:
-    """Return the manager that holds the fields which are set at creation and then left alone."""
+    """Return the manager that owns the fields that are set at creation and ignored afterwards."""
     return f"rukpak-initial/{deployment}"

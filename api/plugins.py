@@ -1,8 +1,8 @@
-"""What a source and a format promise, and the values that go in and out. In-tree kinds use the same contracts.
+"""The contracts of sources and formats, and the values they exchange. Built-in kinds use the same contracts.
 
-A plug-in is a class without constructor arguments, registered under the entry-point group `rukpak.sources` or
-`rukpak.formats` by its kind (in-tree: `image`, `plain`, …; out of tree: domain-qualified). A source never sees a
-cluster, a Secret object or a path to write content to: it gets values and yields entries.
+A plug-in is a class without constructor arguments, registered by its kind under the entry-point group `rukpak.sources`
+or `rukpak.formats` (built in: `image`, `plain`, …; out of tree: qualified by a domain). A source never sees a cluster,
+a Secret object or a path to write content to: it receives values and yields entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Budgets on content. Bytes unless said otherwise."""
+    """Limits on content, in bytes unless stated otherwise."""
 
     compressed_bytes: int = 512 * MEBIBYTE
     total_bytes: int = 1024 * MEBIBYTE
@@ -30,18 +30,18 @@ class Limits:
     path_depth: int = 64
     """Path elements."""
     ratio: int = 200
-    """Unpacked to compressed bytes, checked after `ratio_from` unpacked ones."""
+    """Unpacked to compressed bytes, checked from `ratio_from` unpacked bytes on."""
     ratio_from: int = 8 * MEBIBYTE
     header_bytes: int = MEBIBYTE
-    """What a parser may read between two entries: long names and pax records are read into memory whole."""
+    """Headers between two entries: long names and pax records are read into memory as a whole."""
     manifest_bytes: int = 16 * MEBIBYTE
-    """One file that is parsed."""
+    """A single file that is parsed."""
     text_bytes: int = 32 * MEBIBYTE
-    """All that is parsed for one revision, and what it takes as JSON."""
+    """All files that are parsed for a revision, and the revision as JSON."""
     nodes: int = 500_000
-    """Values of all that is parsed for one revision: scalars, mappings and lists."""
+    """Values in all files that are parsed for a revision: scalars, mappings and lists."""
     program_bytes: int = 1024 * MEBIBYTE
-    """Memory of one program that a source runs."""
+    """Memory of a program that a source runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -49,16 +49,16 @@ class RegistryCredentials:
     """One entry of a dockerconfigjson."""
 
     registry: str
-    """Host, optional port and path prefix, as it stands in the Secret; Kubernetes' matching rules apply."""
+    """Host, optional port and path prefix, as in the Secret; Kubernetes' matching rules apply."""
     username: str = ""
     password: str = ""
     identity_token: str = ""
-    """To be exchanged for tokens, instead of a user name and a password."""
+    """Exchanged for tokens, instead of a user name and a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Credentials:
-    """What a Secret said. Never shown: it has no repr."""
+    """The values of a Secret. Never shown: without a repr."""
 
     username: str = ""
     password: str = ""
@@ -72,23 +72,23 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What the administrator says about reaching sources."""
+    """The administrator's settings for connections to sources."""
 
     allow_loopback: bool = True
-    """Whether a source may be at a loopback address."""
+    """Whether sources may have loopback addresses."""
     allowed_networks: tuple[str, ...] = ()
-    """Networks in CIDR notation that the address guard lets through though it would refuse them; never link-local or
+    """Networks in CIDR notation that are allowed although the address guard would refuse them; never link-local or
     metadata addresses."""
     denied_networks: tuple[str, ...] = ()
-    """Networks in CIDR notation that no source may be in; the narrower of an allowed and a denied network counts."""
+    """Networks in CIDR notation that no source may be in; the narrower of an allowed and a denied network wins."""
     allowed_hosts: tuple[str, ...] = ()
-    """Hosts that a source may name (example.com, example.com:5000, *.example.com); none: all."""
+    """Hosts that a source may name (example.com, example.com:5000, *.example.com). Empty: all."""
     idle_seconds: float = 120.0
-    """How long a server may take until it has sent the header of an answer."""
+    """How long a server may take to send the header of a response."""
     bytes_per_second: int = 16 * KIBIBYTE
-    """What a server has to send at least from then on, measured over 30 s."""
+    """The rate that a server must sustain from then on, measured over 30 s."""
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
-    """Registry host to the host (and path prefix) that is asked instead."""
+    """Registry host to the host (and path prefix) to use instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,75 +96,75 @@ class Resolution:
     """A source pinned to a digest."""
 
     pinned: str
-    """For people: `ref@digest`, `repository@commit`, URL."""
+    """Human-readable: `ref@digest`, `repository@commit`, URL."""
     digest: str
-    """Image manifest digest; `sha1:<commit>`; sha256 of the http body."""
+    """Digest of the image manifest, `sha1:<commit>`, or SHA-256 of the http body."""
     validator: str = ""
-    """What makes asking again cheap: the ETag or Last-Modified of an http body."""
+    """ETag or Last-Modified of an http body, which makes polling cheap."""
 
 
 Room: TypeAlias = Callable[[int], AbstractContextManager[None]]
-"""Waits until so many bytes of memory may be used, and holds them for a block; one block within another may wait for
-ever. It raises BundleError (RenderLimitExceeded) for more than there will ever be, and where the work is cancelled."""
+"""Waits until that many bytes of memory are free and reserves them for a block. Nested blocks can deadlock. Raises
+BundleError (RenderLimitExceeded) if there will never be enough, or if the work is cancelled."""
 
 
 def endless(_bytes: int) -> AbstractContextManager[None]:
-    """Hold no memory: the Room of who has no limit."""
+    """Reserve nothing: the Room where memory has no limit."""
     return nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one call of a source may use."""
+    """The means of a single call of a source."""
 
     path: str
-    """Where the parameters stand in the spec (`spec.sources[1].image`): the beginning of every message."""
+    """Field path of the parameters (`spec.sources[1].image`), with which every message starts."""
     deadline: float
-    """On the clock of `time.monotonic`; no call outlives it."""
+    """In seconds of `time.monotonic`; no call may outlive it."""
     cancelled: Event
-    """Set when nobody waits for the result any more: stop soon, by any exception."""
+    """Set when the result is no longer needed: stop soon, with any exception."""
     scratch: Path
-    """An empty folder that is removed after the call."""
+    """An empty folder, removed after the call."""
     limits: Limits = Limits()
     network: Network = Network()
     credentials: Credentials | None = None
     confinement_required: bool = True
-    """Whether a program must not be started where the kernel cannot keep it from other files and the network."""
+    """Whether programs may only run where the kernel can confine them."""
     previous: Resolution | None = None
-    """When polling: what it was resolved to last, to be returned again if nothing has changed."""
+    """When polling: the last resolution, to be returned again if nothing has changed."""
     progress: Callable[[int, int], None] = lambda done, total: None
-    """Call it with bytes done and bytes in all (0: not known), before many more come: it counts them for all sources
-    together, and raises BundleError where they are over their budget, or over a share of the disk."""
+    """Call it often with the bytes fetched and the total (0: unknown). It counts the bytes of all sources together, and
+    raises BundleError if they exceed their limit or the share of the disk."""
     room: Room = endless
-    """For a program that is run: what it may use, before it starts."""
+    """Reserves the memory of a program before it starts."""
     keep: Callable[[Resolution, Iterator[Entry]], None] = lambda resolution, entries: None
-    """While resolving, where that had to read the content itself: call it with what `fetch` would yield, verified
-    already, and `fetch` is not called for it. It may leave the entries alone, and raises what they raise."""
+    """If resolving had to read the content, call it with the entries that `fetch` would yield, already verified, so
+    that `fetch` is not called. It may ignore the entries, and raises what they raise."""
 
 
 class EntryKind(Enum):
-    """What an entry does to the tree below it."""
+    """How an entry changes the tree."""
 
     FILE = "file"
     DIRECTORY = "directory"
     SYMBOLIC_LINK = "symbolic link"
     HARD_LINK = "hard link"
     WHITEOUT = "whiteout"
-    """Removes `path` of lower layers (OCI image specification, layer.md)."""
+    """Removes `path` from lower layers (OCI image specification, layer.md)."""
     OPAQUE = "opaque whiteout"
-    """Removes what lower layers have below `path`."""
+    """Removes everything below `path` from lower layers."""
 
 
 class Readable(Protocol):
-    """The body of a file; valid until the next entry is asked for."""
+    """The content of a file, valid until the next entry is requested."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; nothing at the end."""
+        """Return at most `size` bytes; none at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of an archive, as it came: unchecked, and not on disk yet."""
+    """An entry of an archive, unchecked and not on disk yet."""
 
     path: str
     kind: EntryKind = EntryKind.FILE
@@ -173,101 +173,101 @@ class Entry:
     data: Readable | None = None
     executable: bool = False
     target: str = ""
-    """Of a link. A symbolic link's is relative to its folder, a hard link's to the root of the archive."""
+    """Of a link: relative to its folder (symbolic link) or to the root of the archive (hard link)."""
     layer: int = 0
-    """Whiteouts remove from lower layers only."""
+    """Whiteouts only affect lower layers."""
 
 
 class Source(Protocol):
     """A kind of source. `parameters` is its block of the spec as plain JSON (`spec.sources[].image`, `.parameters`)."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
-        """Return what is wrong with the parameters, each beginning with its field path below `path`."""
+        """Return the problems of the parameters, each starting with its field path below `path`."""
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what names the content, in normalised spelling: `specDigest` covers just this (rule 1)."""
+        """Return the parameters that identify the content, normalized: `specDigest` covers only these (rule 1)."""
 
-    def origin(self, parameters: Mapping[str, Any]) -> str:  # noqa: ARG002 - what those have who inherit
-        """Return who `resolve` asks for the content, in normalised spelling: registry and repository, a URL.
+    def origin(self, parameters: Mapping[str, Any]) -> str:  # noqa: ARG002 - a default for classes that inherit
+        """Return the place that `resolve` asks for the content, normalized: registry and repository, or a URL.
 
-        Stored content is shared only by references with one origin, since a server may claim to have any digest. A
-        source without this method, or with nothing to say, shares only among equal parameters. It may hold secrets:
-        what is kept of it is a digest.
+        Stored content is shared only within an origin, because a server may claim to have any digest. Without this
+        method, or if it returns "", only equal parameters share content. It may contain secrets: only its digest is
+        kept.
         """
         return ""
 
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
-        """Ask the source what the parameters name now. It must answer for a digest, too: that authorises this caller.
+        """Ask the source for the digest of the content. Ask even if it is given: the answer authorizes this caller.
 
         Raises: BundleError with a reason of Unpacked.
         """
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
-        """Return what tells contents of one origin apart: equal keys mean equal content, wherever it comes from."""
+        """Return a key that identifies the content within its origin: equal keys mean equal content."""
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
-        """Yield the entries of what was resolved, never of a floating name; every digest is verified by the end.
+        """Yield the entries of the resolution, never of a floating reference; verify all digests by the end.
 
-        Raises: BundleError with a reason of Unpacked, also while iterating.
+        Raises: BundleError with a reason of Unpacked, also during iteration.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentTree:
-    """The assembled content, for reading only."""
+    """The assembled content, read-only."""
 
     root: Path
     destinations: tuple[str, ...]
-    """Of the sources, in spec order, each once; the root is ''."""
+    """Of the sources, in spec order, without duplicates; the root is ''."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the cluster serves, as far as rendering may know it."""
+    """What the cluster serves, as far as rendering may depend on it."""
 
     kubernetes_version: str
-    """As `/version` has it: v1.36.3."""
+    """As in `/version`: v1.36.3."""
     kinds: Mapping[tuple[str, str, str], bool] = field(default_factory=dict)
     """(group, version, kind) to whether it is namespaced."""
 
     def is_namespaced(self, group: str, kind: str) -> bool | None:
-        """Return the scope of a kind in any of its versions; None if it is not served."""
+        """Return whether a kind is namespaced, in any of its versions; None if it is not served."""
         return next((scope for (g, _, k), scope in self.kinds.items() if (g, k) == (group, kind)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What rendering may use up. It decides whether there is a result, never what it is."""
+    """Resources for rendering. They decide whether it succeeds, never what the result is."""
 
     scratch: Path | None = None
-    """An empty folder that is removed after the call; formats that need none do without."""
+    """An empty folder, removed after the call; None for formats that need none."""
     cancelled: Event = field(default_factory=Event)
-    """Set when nobody waits for the result any more: stop soon, by any exception."""
+    """Set when the result is no longer needed: stop soon, with any exception."""
     limits: Limits = Limits()
-    """Of archives that the content holds, and of what is parsed."""
+    """For archives in the content, and for files that are parsed."""
     inline: bool = False
-    """Whether only small texts may be parsed: for others `formats/budget.py` raises LargeTextError, and the request is
-    rendered once more, in a process of its own."""
+    """Whether only small texts may be parsed. For larger ones `formats/budget.py` raises LargeTextError, and the
+    request is rendered again in a child process."""
     occupy: Callable[[int], None] = lambda size: None
-    """Call it with the bytes that are to be written to scratch: it raises BundleError where the share of the disk is
-    used up."""
+    """Call it with the number of bytes before writing them to scratch. Raises BundleError if the share of the disk is
+    exhausted."""
     seconds: float = 60.0
-    """What one run of a program may take; its processor time is bounded accordingly."""
+    """Time limit of one run of a program; its CPU time is limited accordingly."""
     memory_bytes: int = 1024 * MEBIBYTE
     """Address space of one run of a program."""
     output_bytes: int = 64 * MEBIBYTE
-    """What one run of a program may write."""
+    """Output limit of one run of a program."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Where the administrator says that programs are, by name; others are looked for."""
+    """Paths of programs that the administrator has set, by name; others are searched for."""
     tenant: str = ""
-    """For whom it is rendered: where only a few may do something at the same time, tenants take turns."""
+    """The tenant to render for: tenants take turns where concurrency is limited."""
     confinement_required: bool = True
-    """Whether a program must not be started where the kernel cannot keep it from other files and the network."""
+    """Whether programs may only run where the kernel can confine them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderRequest:
-    """What a rendering depends on, and, but for `means`, all that it depends on (rule 9)."""
+    """The input of a rendering: except for `means`, the result depends on all of this and nothing else (rule 9)."""
 
     name: str
     """Of the BundleDeployment."""
@@ -280,38 +280,38 @@ class RenderRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """An object that is run at a point of installing or tearing down; not a managed object. The words are Helm's."""
+    """An object that runs at a point of installation or deletion and is not managed. The terms are Helm's."""
 
     manifest: dict[str, Any]
     events: tuple[str, ...]
     """pre-install, post-install, pre-upgrade, post-upgrade, pre-delete, post-delete."""
     weight: int = 0
-    """Those of one event run in ascending order, each waited for."""
+    """Hooks of an event run in ascending order, one after the other."""
     delete_policies: tuple[str, ...] = ("before-hook-creation",)
     """before-hook-creation, hook-succeeded, hook-failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """What a format makes of a content tree."""
+    """The result of rendering a content tree."""
 
     objects: Sequence[dict[str, Any]]
-    """In bundle order, as plain dictionaries of Kubernetes JSON."""
+    """In the order of the bundle, as plain dictionaries of Kubernetes JSON."""
     hooks: Sequence[Hook] = ()
     warnings: Sequence[str] = ()
-    """What a person should know and nothing stops for, a line each: unknown fields that were left out, say."""
+    """Problems that do not stop the installation, one line each, such as unknown fields that were dropped."""
     namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """`labels` and `annotations` of the install namespace where the controller has to create it."""
+    """`labels` and `annotations` for the install namespace if the controller creates it."""
 
 
 class Format(Protocol):
-    """A way to make objects from a content tree. Pure: equal requests give equal renderings."""
+    """A way to render a content tree to objects. Pure: equal requests give equal renderings."""
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with `spec.config`, each beginning with its field path."""
+        """Return the problems of `spec.config`, each starting with its field path."""
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:
-        """Return the install namespace where the spec names none."""
+        """Return the install namespace to use if the spec sets none."""
 
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects and hooks.
@@ -322,10 +322,10 @@ class Format(Protocol):
 
 @runtime_checkable
 class RunsProgram(Protocol):
-    """A format that runs a program says what that takes."""
+    """A format that runs a program, and knows how much memory that needs."""
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that the program may use.
 
-        They are held before `render` is called, and pay for what is parsed in this process when it has ended.
+        They are reserved before `render` is called; once the program has exited, they cover what this process parses.
         """

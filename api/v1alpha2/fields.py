@@ -1,9 +1,9 @@
-"""What the fields of the API are made of: the model base, constrained strings, CEL rules, durations.
+"""Building blocks of the API's fields: the base model, constrained strings, CEL rules, durations.
 
-Every string, list and map has a maximum: without one the API server estimates CEL rules as too expensive. Patterns are
-read by the API server (RE2) and by pydantic (Rust): classes such as backslash-s, which hold other characters there, are
-spelled out. Rules speak to whoever runs `kubectl apply`, so each names a field by `fieldPath` or stands on the field
-itself.
+Every string, list and map has a maximum: without one the API server estimates CEL rules as too expensive. Both the API
+server (RE2) and pydantic (Rust) read the patterns, so character classes that differ between them, such as backslash-s,
+are spelled out. `kubectl apply` shows the messages of rules, so each rule names its field by `fieldPath` or is on the
+field itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 RULES = "x-kubernetes-validations"
 
-# What to_camel cannot know, or what is a word of Python.
+# Names that to_camel gets wrong, and Python keywords.
 _WIRE_NAMES = {
     "insecure_skip_tls_verify": "insecureSkipTLSVerify",
     "any_of": "in",
@@ -27,16 +27,16 @@ _WIRE_NAMES = {
 
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
 QUALIFIED_NAME = rf"^{_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-"""`<domain>/<name>`: a plug-in from out of tree."""
+"""`<domain>/<name>`: an out-of-tree plug-in."""
 
 _DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _FIELD_PATH_STEP = r'([A-Za-z0-9_$-]+|\["[^"\\]+"\])'
 _FIELD_PATH = rf'^{_FIELD_PATH_STEP}(\.[A-Za-z0-9_$-]+|\["[^"\\]+"\])*$'
 
-# Six digits and twenty characters: no value overflows Go's int64 of nanoseconds, which CEL counts in.
 _FIELD_PATH_KEYS = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
 
+# At most six digits, and twenty characters in all: no value overflows the int64 of nanoseconds that CEL uses.
 _DURATION_PART = r"[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h)"
 _DURATION = rf"^({_DURATION_PART})+$"
 _DURATION_OR_EMPTY = rf"^({_DURATION_PART})*$"
@@ -50,46 +50,44 @@ def wire_name(field: str) -> str:
 
 
 def rule(expression: str, message: str, field: str = "") -> dict[str, str]:
-    """Return one CEL validation; `field` is the path that it is reported at, below where it stands."""
+    """Return one CEL validation; `field` is the path that it reports, relative to the schema it is in."""
     found = {"rule": expression, "message": message}
     return {**found, "fieldPath": field} if field else found
 
 
 def rules(*validations: dict[str, str]) -> dict[str, Any]:
-    """Return CEL validations as what pydantic adds to a JSON schema."""
+    """Return CEL validations in the form that pydantic adds to a JSON schema."""
     return {RULES: list(validations)}
 
 
 def list_of(list_type: str, *keys: str) -> dict[str, Any]:
-    """Return how server-side apply merges a list (atomic, set, map by keys), as what pydantic adds to a JSON schema."""
+    """Return how server-side apply merges a list (atomic, set, map), in the form pydantic adds to a JSON schema."""
     found: dict[str, Any] = {"x-kubernetes-list-type": list_type}
     return {**found, "x-kubernetes-list-map-keys": list(keys)} if keys else found
 
 
 def parse_duration(text: str) -> float:
-    """Return seconds of a duration in Go's notation: 30s, 10m, 1h30m, 500ms.
+    """Return the seconds of a duration in Go's notation: 30s, 10m, 1h30m, 500ms.
 
-    Raises: ValueError if it is none, or empty.
+    Raises: ValueError if it is not a duration, or empty.
     """
     if not re.fullmatch(_DURATION, text):
-        msg = f'"{text}" is not a duration; write it like 30s, 10m or 1h30m'
-        raise ValueError(msg)
+        raise ValueError(f'"{text}" is not a duration; write it like 30s, 10m or 1h30m')
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_ELEMENT.findall(text))
 
 
 def parse_field_path(text: str) -> tuple[str, ...]:
-    """Return the keys of a dotted path; keys with dots stand as ["quoted.key"].
+    """Return the keys of a dotted path; a key that contains dots is written as ["quoted.key"].
 
-    Raises: ValueError if it is none.
+    Raises: ValueError if it is not a field path.
     """
     if not re.fullmatch(_FIELD_PATH, text):
-        msg = f"'{text}' is not a field path; write it like spec.a[\"quoted.key\"].b"
-        raise ValueError(msg)
+        raise ValueError(f"'{text}' is not a field path; write it like spec.a[\"quoted.key\"].b")
     return tuple(quoted or plain for quoted, plain in _FIELD_PATH_KEYS.findall(text))
 
 
 def _for_durations(expression: str) -> str:
-    """Return a CEL rule for durations only: for anything else the pattern has spoken, and evaluating it would fail."""
+    """Return a CEL rule that skips malformed durations, which the pattern refuses and CEL would fail on."""
     return f"!self.matches(r'{_DURATION}') || {expression}"
 
 
@@ -101,8 +99,8 @@ def _timestamp(moment: datetime) -> str:
 class Api(BaseModel):
     """The base of every model: camelCase on the wire, frozen.
 
-    Unknown fields are ignored, because the API server refuses or prunes them, and an older controller may meet newer
-    ones.
+    Unknown fields are ignored: the API server already refuses or prunes them, and an older controller may read objects
+    with newer fields.
     """
 
     model_config = ConfigDict(
@@ -161,10 +159,10 @@ Directory = Annotated[
             rule(
                 # './x', 'x//y', 'x/' and '/x' would be second names of one directory.
                 "self == '' || self.split('/').all(element, !(element in ['', '.', '..']))",
-                'must be a relative path like foo/bar: no "/" at either end, no empty, "." or ".." element',
+                'must be a relative path like foo/bar: no "/" at either end, no empty, "." or ".." elements',
             ),
-            rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not hold backslashes or control characters"),
+            rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not contain backslashes or control characters"),
         ),
     ),
 ]
-"""A directory below a root that is named ''."""
+"""A directory below a root; the root is ''."""

@@ -1,4 +1,4 @@
-"""Policies inside the spec: drift, health checks and CRD upgrade safety. All are data; none is a program."""
+"""Policies in the spec: drift, health checks and CRD upgrade safety. They are data, not programs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ CrdCheck = Literal[
 ]
 """What is compared between the CRD on the cluster and the one of the bundle."""
 
-
 IgnoredPath = Annotated[
     str,
     Field(
@@ -71,7 +70,7 @@ IgnoredPath = Annotated[
             FIELD_PATH_RULE,
             rule(
                 "!(self in ['apiVersion', 'kind', 'metadata', 'metadata.name', 'metadata.namespace'])",
-                "must not be what says which object it is",
+                "must not be a field that identifies the object",
             ),
         ),
     ),
@@ -79,26 +78,26 @@ IgnoredPath = Annotated[
 
 
 class IgnoreRule(Api):
-    """Fields that are set when an object is created, and then left to whoever changes them."""
+    """Fields that are set when an object is created, and that any client may change afterwards."""
 
     group: Group = ""
     """API group of the objects; empty: the core group."""
     kind: Kind
     """Kind of the objects."""
     name: AnyObjectName | None = None
-    """Name of one object. Default: all of the kind."""
+    """Name of a single object. Default: all objects of the kind."""
     paths: Annotated[tuple[IgnoredPath, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("set"))]
-    """Paths of the fields, dotted, keys with dots as ["quoted.key"]: spec.replicas."""
+    """Dotted paths of the fields, such as spec.replicas; a key that contains dots is written as ["quoted.key"]."""
 
 
 class Drift(Api):
-    """What is done when somebody changes a managed object."""
+    """What to do when another client changes a managed object."""
 
     mode: Literal["Repair", "Report"] = "Repair"
-    """Repair: put the object back at once. Report: say so in the condition Drifted, and change nothing."""
+    """Repair: revert the change immediately. Report: only report it in the condition Drifted."""
     ignore: Annotated[tuple[IgnoreRule, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
-    """Fields that are set at creation and then left alone. Also possible on the object, by the annotation
-    core.rukpak.io/ignore-fields: paths with commas between them."""
+    """Fields that are set at creation and not repaired afterwards. A single object can list its own in the annotation
+    core.rukpak.io/ignore-fields, as comma-separated paths."""
 
 
 class ConditionMatcher(Api):
@@ -107,12 +106,12 @@ class ConditionMatcher(Api):
     type: Annotated[str, Field(min_length=1, max_length=316)]
     """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
-    """Status that the condition has, in quotes."""
+    """Status that the condition must have, quoted in YAML."""
     reasons: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...],
         Field(max_length=32, json_schema_extra=list_of("set")),
     ] = ()
-    """Reasons of which the condition has one. Empty: any."""
+    """Reasons, one of which the condition must have. Empty: any."""
 
 
 class FieldMatcher(Api):
@@ -124,8 +123,8 @@ class FieldMatcher(Api):
         )
     )
     path: FieldPath
-    """Path of the field, dotted, keys with dots as ["quoted.key"]: status.phase. Of a custom resource at the version at
-    which it is stored."""
+    """Dotted path of the field, such as status.phase; a key that contains dots is written as ["quoted.key"]. Custom
+    resources are read at their storage version."""
     any_of: (
         Annotated[
             tuple[Annotated[str, Field(max_length=1024)], ...],
@@ -133,9 +132,9 @@ class FieldMatcher(Api):
         ]
         | None
     ) = None
-    """Values of which the field has one. Numbers and booleans are given as text: "3", "true"."""
+    """Values, one of which the field must have. Numbers and booleans are written as text: "3", "true"."""
     equals_path: FieldPath | None = None
-    """Path of another field of the object that has the same value."""
+    """Path of another field of the object that must have the same value."""
 
 
 class Matcher(Api):
@@ -156,13 +155,13 @@ Matchers = Annotated[tuple[Matcher, ...], Field(max_length=16, json_schema_extra
 
 
 class HealthCheck(Api):
-    """How the health of a kind is judged, instead of the built-in rule for it."""
+    """How to assess the health of a kind, in place of its built-in rule."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 "has(self.always) != (has(self.failed) || has(self.progressing) || has(self.healthy))",
-                "set either always, or some of failed, progressing and healthy",
+                "set either always, or at least one of failed, progressing and healthy",
                 ".always",
             )
         )
@@ -172,38 +171,38 @@ class HealthCheck(Api):
     kind: Kind
     """Kind of the objects."""
     name: AnyObjectName | None = None
-    """Name of one object. Default: all of the kind."""
+    """Name of a single object. Default: all objects of the kind."""
     always: Literal["Healthy"] | None = None
-    """The verdict, whatever the object says."""
+    """The result, regardless of the state of the object."""
     failed: Matchers = ()
-    """Failed if any of these matches. Judged first."""
+    """The object is failed if any of these matches. Evaluated first."""
     progressing: Matchers = ()
-    """Progressing if any of these matches. Judged after failed."""
+    """The object is progressing if any of these matches. Evaluated after failed."""
     healthy: Matchers = ()
-    """Healthy if all of these match, else Progressing. Judged last."""
+    """The object is healthy if all of these match, otherwise progressing. Evaluated last."""
 
 
 class CrdUpgradeRule(Api):
-    """Changes the level of some checks for some CustomResourceDefinitions."""
+    """Sets the level of some checks for some CustomResourceDefinitions."""
 
     crd: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")]
     """Name of the CustomResourceDefinition, or * for all."""
     checks: Annotated[tuple[CrdCheck, ...], Field(max_length=64, json_schema_extra=list_of("set"))] = ()
-    """Names of the checks, as messages give them. Empty: all. What only warns by itself is raised only by its name."""
+    """Names of the checks, as in messages. Empty: all. Checks that only warn by default must be named to be raised."""
     paths: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\^")], ...],
         Field(max_length=32, json_schema_extra=list_of("set")),
     ] = ()
-    """Nodes of the schema with all that is below them, as messages give them: ^.status. Empty: everywhere."""
+    """Paths of the schema, as in messages, including everything below them: ^.status. Empty: all paths."""
     enforcement: Enforcement
-    """Error: hold the CRD back. Warn: apply it and warn in status.warnings. None: do not check."""
+    """Error: do not apply the CRD. Warn: apply it and add a warning to status.warnings. None: do not check."""
 
 
 class CrdUpgradeSafety(Api):
-    """What is done with a CustomResourceDefinition whose change would break its users or existing objects."""
+    """What to do with a change of a CustomResourceDefinition that would break its users or existing objects."""
 
     enforcement: Enforcement = "Error"
-    """Level of the checks that no rule names. Error: hold the CRD back, and what needs it. Warn: apply it and warn in
-    status.warnings. None: do not check."""
+    """Level of the checks that no rule matches. Error: do not apply the CRD, nor objects that need it. Warn: apply it
+    and add a warning to status.warnings. None: do not check."""
     rules: Annotated[tuple[CrdUpgradeRule, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
-    """Exceptions; the last one that matches counts."""
+    """Exceptions. If several match, the last one wins."""

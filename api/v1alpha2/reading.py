@@ -1,7 +1,7 @@
-"""Reading a BundleDeployment as the API server has it, also where this release cannot read all of its spec.
+"""Reading a BundleDeployment from the API server, even if this release cannot read all of its spec.
 
-The API server may have admitted a spec under the schema of another release. What is readable of it is kept, so that
-status can say what is wrong, and so that a deletion goes on; nothing is installed from it.
+The API server may have admitted the spec under the schema of another release. The readable fields are kept, so that
+status can report the problem and a deletion can continue; nothing is installed from such a spec.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pydantic import ValidationError
 
 from api.v1alpha2.types import BundleDeployment
 
-# Required fields, in place of those that cannot be read.
+# Values for required fields that cannot be read.
 _REQUIRED = {"format": "unknown", "sources": [{"kind": "unknown"}]}
 _IDENTITY = frozenset({"installNamespace", "serviceAccountName"})
-"""Without these nobody knows as whom to act."""
+"""Without these, the account to use is unknown."""
 
 
 def read(manifest: Mapping[str, Any]) -> BundleDeployment:
-    """Return a BundleDeployment; its `problem` says what of the spec cannot be read, if anything.
+    """Return a BundleDeployment; its `problem` says which field of the spec cannot be read, if any.
 
-    Fields of the spec that cannot be read have their defaults then, but for deletionPolicy, which is Orphan.
+    Such fields have their defaults, except deletionPolicy, which becomes Orphan.
 
-    Raises: ValidationError if metadata or status, or the namespace or account in the spec, cannot be read.
+    Raises: ValidationError if metadata, status, or the namespace or account in the spec cannot be read.
     """
     try:
         return BundleDeployment.model_validate(manifest)
@@ -40,7 +40,7 @@ def read(manifest: Mapping[str, Any]) -> BundleDeployment:
 
 
 def try_to_read(manifest: Mapping[str, Any]) -> tuple[BundleDeployment | None, str]:
-    """Return the same, and what of it cannot be read; None if that is more than a part of the spec."""
+    """Return a BundleDeployment, or None if it cannot be read at all, and the first field that cannot be read."""
     try:
         deployment = read(manifest)
     except ValidationError as error:
@@ -55,7 +55,7 @@ def _readable(spec: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:
 
 
 def describe(problem: Mapping[str, Any]) -> str:
-    """Return what is wrong with a field, its path first, as one of `ValidationError.errors` has it; never the value."""
+    """Return field path and problem of one of `ValidationError.errors`, without the value."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{path}: {message[:1].lower()}{message[1:]}"

@@ -1,6 +1,6 @@
-"""The CustomResourceDefinition, made from the models of `types.py`.
+"""The CustomResourceDefinition, generated from the models of `types.py`.
 
-pydantic emits JSON schema; the API server takes only structural schemas: everything inlined, no null, no unions
+pydantic generates JSON schema; the API server accepts only structural schemas: everything inlined, no null, no unions
 (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema).
 Not here: writing files (`hack/generate`).
 """
@@ -37,17 +37,17 @@ _COPIED = frozenset(
         RULES,
     }
 )
-"""Keywords that mean the same in both."""
+"""Keywords with the same meaning in both."""
 
 _REWRITTEN = frozenset({"description", "const", "properties", "items", "additionalProperties", "default"})
-"""Keywords that have another form, see `structural`."""
+"""Keywords with a different form, see `structural`."""
 
 _WITHOUT_COUNTERPART = frozenset({"title", "$defs"})
 
 _OBJECT_PROPERTIES: Schema = {
     "apiVersion": {
         "type": "string",
-        "description": "Version of the schema that this object is written in: core.rukpak.io/v1alpha2.",
+        "description": "Version of the schema of this object: core.rukpak.io/v1alpha2.",
     },
     "kind": {"type": "string", "description": "Kind of this object: BundleDeployment."},
     # The name becomes the value of a label, which has at most 63 characters.
@@ -84,14 +84,14 @@ def _version() -> Schema:
         "schema": {"openAPIV3Schema": open_api_schema()},
         "subresources": {"status": {}},
         "additionalPrinterColumns": [
-            _column("Format", ".spec.format", "How objects are made of the content"),
-            _column("Paused", ".spec.paused", "Whether nothing on the cluster is changed", kind="boolean"),
-            _column("Ready", _of_ready("status"), "Whether the wanted revision is installed and healthy"),
-            _column("Revision", ".status.display.revision", "The wanted revision"),
-            _column("Objects", ".status.display.objects", "Healthy objects of all"),
+            _column("Format", ".spec.format", "How the content is rendered to objects"),
+            _column("Paused", ".spec.paused", "Whether changes to the cluster are paused", kind="boolean"),
+            _column("Ready", _of_ready("status"), "Whether the desired revision is installed and healthy"),
+            _column("Revision", ".status.display.revision", "The desired revision"),
+            _column("Objects", ".status.display.objects", "Healthy objects out of all"),
             _column("Age", ".metadata.creationTimestamp", "Time since creation", kind="date"),
             _column("Sources", ".status.display.sources", "What the sources were resolved to", priority=1),
-            _column("Message", _of_ready("message"), "What Ready says", priority=1),
+            _column("Message", _of_ready("message"), "Message of the condition Ready", priority=1),
         ],
     }
 
@@ -101,7 +101,7 @@ def _of_ready(field: str) -> str:
 
 
 def _column(name: str, path: str, description: str, *, kind: str = "string", priority: int = 0) -> Schema:
-    """Return a printer column; one with a priority above 0 is shown by `-o wide` only."""
+    """Return a printer column; a priority above 0 means that only `-o wide` shows it."""
     column = {"name": name, "type": kind, "description": description, "jsonPath": path}
     return {**column, "priority": priority} if priority else column
 
@@ -120,18 +120,18 @@ def open_api_schema() -> Schema:
 
 
 def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
-    """Return a structural schema for what pydantic emitted.
+    """Return the structural schema for one that pydantic generated.
 
     Args:
-        emitted: a schema by `model_json_schema`, or a part of it.
-        definitions: what `$ref` points to, by name.
+        emitted: a schema of `model_json_schema`, or a part of one.
+        definitions: the targets of `$ref`, by name.
 
-    Raises: ValueError if there is no structural form: a union, no type, or a keyword that would get lost.
+    Raises: ValueError if there is no structural form: a union, no type, or a keyword that would be lost.
     """
     schema = _without_null(_dereferenced(emitted, definitions), definitions)
     lost = schema.keys() - _COPIED - _REWRITTEN - _WITHOUT_COUNTERPART
     if lost or "type" not in schema:
-        raise ValueError(f"no structural form of {sorted(lost)}, or without a type: {schema}")
+        raise ValueError(f"no structural form for {sorted(lost)}, or no type: {schema}")
     return {
         **{key: value for key, value in schema.items() if key in _COPIED},
         **_rewritten(schema),
@@ -141,7 +141,7 @@ def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sc
 
 
 def _dereferenced(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
-    """Put the definition in the place of a reference to it; what stands beside the reference wins."""
+    """Replace a reference by its definition; keywords next to the reference take precedence."""
     own = {key: value for key, value in emitted.items() if key != "$ref"}
     return {**_definition(emitted, definitions), **own}
 
@@ -151,18 +151,18 @@ def _definition(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> M
 
 
 def _without_null(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
-    """Make `X or null` an X that may be absent: the API server drops such nulls by itself."""
+    """Turn `X or null` into an X that may be absent: the API server drops such nulls."""
     if "anyOf" not in schema:
         return schema
     choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
     if len(choices) != 1:
-        raise ValueError(f"no structural form of a union: {schema['anyOf']}")
+        raise ValueError(f"no structural form for a union: {schema['anyOf']}")
     own = {key: value for key, value in schema.items() if key != "anyOf"}
     return {**_dereferenced(choices[0], definitions), **own}
 
 
 def _rewritten(schema: Schema) -> Schema:
-    """Return what has another form: descriptions on one line, single values, sizes of numbers, free-form objects."""
+    """Return keywords in their other form: descriptions on one line, constants, integer sizes, free-form objects."""
     found: Schema = {}
     if "description" in schema:
         found["description"] = " ".join(schema["description"].split())
@@ -187,7 +187,7 @@ def _children(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
 
 
 def _with_key_defaults(items: Schema, keys: Sequence[str]) -> Schema:
-    """Give the keys of a list map that may be absent a default, which the API server demands: the empty string."""
+    """Give optional keys of a list map the default "", because the API server requires one."""
     optional = set(keys) - set(items.get("required", []))
     if not optional:
         return items
@@ -203,8 +203,8 @@ def _members(schema: Schema) -> Iterable[tuple[str, Schema]]:
 def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
     """Return the default that the API server fills in.
 
-    What is empty is left out: it would only show up in every object. An object gets {}, which its members' own
-    defaults complete; it is left out if they have none.
+    Empty defaults are left out, since they would only clutter every object. An object defaults to {}, which the
+    defaults of its members complete, unless they have none.
     """
     default = schema.get("default")
     if default in (None, "", [], {}):
@@ -216,7 +216,7 @@ def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
 
 
 def _without_defaults(schema: Schema) -> Schema:
-    """Take all defaults out: nobody but the controller fills in a status."""
+    """Remove all defaults: only the controller fills in a status."""
     found = {key: value for key, value in schema.items() if key != "default"}
     if "properties" in schema:
         found["properties"] = {name: _without_defaults(member) for name, member in _members(schema)}

@@ -1,6 +1,6 @@
 """`spec.sources[]`: where content is fetched from, in both spellings that the API has had.
 
-Not here: what a kind does with its block (`controller/sources`), and its further checks (`Source.validate` there).
+Not here: what a kind does with its block (`controller/sources`) and its other checks (`Source.validate` there).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from api.v1alpha2.fields import (
 
 _BLOCKS = ("image", "git", "http")
 
-# user:password@ in a URL; a user alone stands in the clone URLs of some forges.
+# user:password@ in a URL; some forges have a user without a password in their clone URLs.
 _FULL_USER_INFO = "^[a-z]+://[^/@]*:[^/@]*@"
 
-# Every character is spelled out: \s and \S mean other characters to the API server (RE2) than to pydantic (Rust).
+# Characters are spelled out, because \s and \S mean different characters to the API server (RE2) and pydantic (Rust).
 _SCHEME_URL = r"^(https?|ssh)://[!-,.0-~][!-~]*$"
 # [user@]host:path; a second colon would be a remote helper (ext::), two slashes another scheme (file://).
 _SCP_LIKE = r"^([A-Za-z0-9._~-]+@)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?:/?[!-,.0-9;-~][!-~]*$"
-# What git check-ref-format refuses, as far as a pattern can say it; and what git would take for an option.
+# What git check-ref-format refuses, as far as a pattern can express it, and what git would parse as an option.
 _REF = r"^[^\x00-\x20\x7f-\xa0~^:?*\[\\-][^\x00-\x20\x7f-\xa0~^:?*\[\\]*$"
 
 
@@ -38,27 +38,27 @@ class SecretReference(Api):
     """A Secret."""
 
     namespace: Namespace | None = None
-    """Namespace of the Secret. Default: spec.installNamespace, which is required then."""
+    """Namespace of the Secret. Default: spec.installNamespace, which is then required."""
     name: ObjectName
     """Name of the Secret."""
 
 
 class Auth(Api):
-    """Which Secret holds the credentials; also `{namespace, name}` without `secret`, which means the same."""
+    """The Secret with the credentials. `{namespace, name}` without `secret` means the same."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            rule("has(self.secret) || has(self.name)", "name a Secret: secret.name is required", ".secret"),
+            rule("has(self.secret) || has(self.name)", "secret.name is required", ".secret"),
             rule(
                 "!has(self.secret) || !(has(self.name) || has(self.namespace))",
-                "the Secret is named twice: give either secret, or name and namespace",
+                "the Secret is set twice; set either secret, or name and namespace",
                 ".secret",
             ),
         )
     )
     secret: SecretReference | None = None
-    """The Secret with the credentials. Its type and keys are Kubernetes' own (dockerconfigjson, basic-auth, ssh-auth),
-    or Flux's (identity, known_hosts, bearerToken, ca.crt)."""
+    """The Secret with the credentials. It has a type of Kubernetes (dockerconfigjson, basic-auth, ssh-auth) or keys as
+    in Flux (identity, known_hosts, bearerToken, ca.crt)."""
     namespace: Namespace | None = None
     """Older spelling of secret.namespace."""
     name: ObjectName | None = None
@@ -73,25 +73,25 @@ class Auth(Api):
 
 
 class _Block(Api):
-    """What the blocks of the kinds have in common."""
+    """Fields that the built-in kinds have in common."""
 
     auth: Auth | None = None
-    """Credentials for the source. Default: none. They go only to the host that they are for, and never over plain
-    http or with insecureSkipTLSVerify."""
+    """Credentials for the source. Default: none. They are sent only to the host of the source, never over plain http
+    and never with insecureSkipTLSVerify."""
     insecure_skip_tls_verify: bool = False
-    """Do not verify the certificate of the source, and allow plain http to it. For tests, and without credentials."""
+    """Skip verification of the source's certificate, and allow plain http. For tests, and only without credentials."""
     certificate_data: Annotated[str, Field(max_length=262144, pattern=r"^$|-----BEGIN CERTIFICATE-----")] = ""
-    """CA certificates in PEM that the source is verified with, instead of the system's."""
+    """CA certificates in PEM to verify the source with, in place of the system's."""
 
 
 class ImageSource(_Block):
     """An OCI or Docker image, or an OCI artifact, in a registry."""
 
     ref: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")]
-    """Image reference: a tag (quay.io/foo/bar:v1) or a digest (quay.io/foo/bar@sha256:…). A tag is resolved to a digest
-    once, and that digest stays installed until the spec changes or a new resolution is asked for."""
+    """Image reference with a tag (quay.io/foo/bar:v1) or a digest (quay.io/foo/bar@sha256:…). A tag is resolved to a
+    digest once; that digest remains installed until the spec changes or a new resolution is requested."""
     platform: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9._]+)?$")] = "linux/amd64"
-    """Which image of an index to take: os/architecture or os/architecture/variant."""
+    """Which image of an index to use: os/architecture or os/architecture/variant."""
 
 
 class GitSource(_Block):
@@ -101,7 +101,7 @@ class GitSource(_Block):
         json_schema_extra=rules(
             rule(
                 f"!self.repository.matches('{_FULL_USER_INFO}')",
-                "must not hold a password: name a Secret in auth",
+                "must not contain a password; name a Secret in auth",
                 ".repository",
             )
         )
@@ -126,14 +126,14 @@ class GitSource(_Block):
             min_length=1,
             max_length=256,
             json_schema_extra=rules(
-                rule(f"self.matches(r'{_REF}')", r'must be a git ref: no leading "-", no blanks, none of ~^:?*[\ in it')
+                rule(f"self.matches(r'{_REF}')", r'must be a git ref: no leading "-", no blanks, none of ~^:?*\[')
             ),
         ),
     ] = "HEAD"
-    """Commit (also abbreviated), tag, branch or full ref (refs/…). It is resolved to a commit once, and that commit
-    stays installed until the spec changes or a new resolution is asked for."""
+    """Commit (may be abbreviated), tag, branch or full ref (refs/…). It is resolved to a commit once; that commit
+    remains installed until the spec changes or a new resolution is requested."""
     directory: Directory = ""
-    """Part of the repository to take: a relative path. Empty: all of it."""
+    """Directory of the repository to use, as a relative path. Empty: the whole repository."""
     destination: Directory | None = None
     """Older spelling of the destination of the source."""
 
@@ -143,24 +143,26 @@ class HttpSource(_Block):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            rule(f"!self.url.matches('{_FULL_USER_INFO}')", "must not hold a password: name a Secret in auth", ".url")
+            rule(
+                f"!self.url.matches('{_FULL_USER_INFO}')", "must not contain a password; name a Secret in auth", ".url"
+            )
         )
     )
     url: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[!-.0-~][!-~]*$")]
-    """URL of an archive (.tar, .tar.gz, .tgz, .tar.zst, .zip), which is unpacked, or of one YAML or JSON file, which
-    keeps the last element of the path as its name."""
+    """URL of an archive (.tar, .tar.gz, .tgz, .tar.zst, .zip), which is unpacked, or of a single YAML or JSON file,
+    whose name is the last element of the path."""
     sha256: Annotated[str, Field(max_length=64, pattern=r"^([0-9a-f]{64})?$")] = ""
-    """Pin of the body: its SHA-256 in 64 hexadecimal digits. Any other body is refused. Empty: the digest of the first
+    """Expected SHA-256 of the body, in 64 hexadecimal digits; any other body is refused. Empty: the digest of the first
     fetch is recorded."""
     strip_components: Annotated[int, Field(ge=0, le=64)] = 0
-    """How many leading path elements to drop from the names in an archive, as `tar --strip-components` does. Archives
-    made by forges need 1."""
+    """How many leading path elements to remove from names in an archive, as `tar --strip-components` does. Archives
+    generated by forges need 1."""
     destination: Directory | None = None
     """Older spelling of the destination of the source."""
 
 
 class Parameters(Api):
-    """Parameters of an out-of-tree kind, as its documentation says; `auth` means what it means elsewhere."""
+    """Parameters of an out-of-tree kind, as its plug-in documents them; `auth` has its usual meaning."""
 
     model_config = ConfigDict(extra="allow")
     auth: Auth | None = None
@@ -168,7 +170,7 @@ class Parameters(Api):
 
 
 class Source(Api):
-    """One place that content is fetched from."""
+    """A place to fetch content from."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -182,13 +184,13 @@ class Source(Api):
             ),
             rule(
                 f"!has(self.parameters) || !(self.kind in {list(_BLOCKS)})",
-                "is for kinds that are not built in; set the block that kind names instead",
+                "is only for kinds that are not built in; set the block that kind names",
                 ".parameters",
             ),
             rule(
                 "!has(self.destination) || !(has(self.git) && has(self.git.destination)"
                 " || has(self.http) && has(self.http.destination))",
-                "is given twice: here, and inside the block of the kind; take one out",
+                "is set twice, here and in the block of the kind; remove one",
                 ".destination",
             ),
         )
@@ -206,23 +208,23 @@ class Source(Api):
             ),
         ),
     ]
-    """What kind of source this is: image, git, http, or the <domain>/<name> of an installed plug-in. Exactly the block
-    of this name must be set."""
+    """Kind of the source: image, git, http, or the <domain>/<name> of an installed plug-in. Of image, git and http,
+    only the block of this name may be set, and must be."""
     destination: Directory | None = None
-    """Directory of the content tree that the content goes to: a relative path. Default: the root. Several sources may
-    share a destination, or nest; a path that two of them bring is refused (ContentConflict)."""
+    """Directory of the content tree to put the content in, as a relative path. Default: the root. Sources may share or
+    nest destinations; a path that two sources contain is refused (ContentConflict)."""
     poll_interval: PollInterval = ""
-    """How often to look whether a floating ref (a tag, a branch, a URL without sha256) names something else now, at
-    least 30s. Empty: never; a new resolution is asked for by changing the spec, or by the annotation
+    """How often to check whether a floating reference (tag, branch, URL without sha256) has changed; at least 30s.
+    Empty: never; to request a new resolution, change the spec or the annotation
     core.rukpak.io/reconcile-requested-at."""
     image: ImageSource | None = None
-    """The image, if kind is image."""
+    """The image to fetch, if kind is image."""
     git: GitSource | None = None
-    """The commit, if kind is git."""
+    """The commit to fetch, if kind is git."""
     http: HttpSource | None = None
-    """The file, if kind is http."""
+    """The file to fetch, if kind is http."""
     parameters: Annotated[Parameters, Field(json_schema_extra={"maxProperties": 64})] | None = None
-    """The parameters of a kind that is not built in, as its plug-in documents them."""
+    """Parameters of a kind that is not built in, as its plug-in documents them."""
 
     @property
     def target(self) -> str:
@@ -237,12 +239,12 @@ class Source(Api):
 
     @property
     def block(self) -> str:
-        """The name of the block that holds the parameters: field paths have it."""
+        """The name of the block with the parameters, as it appears in field paths."""
         return self.kind if self.kind in _BLOCKS else "parameters"
 
     @property
     def parameters_json(self) -> dict[str, Any]:
-        """The block that `kind` names as plain JSON, defaults filled in, without credentials and destination."""
+        """The block that `kind` names as plain JSON with defaults, without credentials and destination."""
         block = self._block
         if block is None:
             return {}
@@ -250,7 +252,7 @@ class Source(Api):
 
     @property
     def secret(self) -> SecretReference | None:
-        """The Secret with the credentials, in either spelling; its namespace may be left to the install namespace."""
+        """The Secret with the credentials, in either spelling; without a namespace it is in the install namespace."""
         auth = self._block.auth if self._block else None
         return auth.reference if auth else None
 

@@ -1,4 +1,4 @@
-"""`status` of a BundleDeployment: what the controller says. Its size does not grow with the size of a bundle.
+"""`status` of a BundleDeployment: what the controller reports. Its size does not grow with the size of a bundle.
 
 Not here: how it is computed (`controller/status/summary.py`).
 """
@@ -26,7 +26,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class Condition(Api):
-    """One aspect of the state; Kubernetes' own shape."""
+    """One aspect of the state, in the usual form of Kubernetes."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
     """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused or Drifted."""
@@ -35,73 +35,73 @@ class Condition(Api):
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """Generation of the spec that the condition was set for."""
     last_transition_time: Timestamp
-    """When status changed last."""
+    """When status last changed."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-    """Why, in one word; scripts may match on it."""
+    """The cause, in one word. Scripts may match on it."""
     message: Annotated[str, Field(max_length=32768)] = ""
-    """Where, what is wrong and what to do, in one line. Equal for an equal failure."""
+    """Where, what is wrong and what to do, in one line. The same failure always has the same message."""
 
 
 class SourcePin(Api):
-    """What one source was resolved to. Content is fetched by this, never again by the floating name."""
+    """What a source was resolved to. Content is fetched by this, not by the floating reference."""
 
     destination: Annotated[str, Field(max_length=512)] = ""
-    """Directory of the content tree that the content goes to; empty: the root."""
+    """Directory of the content tree with the content. Empty: the root."""
     kind: Annotated[str, Field(max_length=317)]
     """Kind of the source."""
     resolved: Annotated[str, Field(max_length=4096)]
-    """The pinned form: ref@digest, repository@commit, or the URL."""
+    """The pinned reference: ref@digest, repository@commit, or the URL."""
     digest: Digest
-    """Digest of the content: of the image's manifest, of the http body, or sha1:<commit>."""
+    """Digest of the content: of the image manifest, of the http body, or sha1:<commit>."""
     spec_digest: Digest
-    """Digest of what names the content in the spec: only when this changes is the source resolved again."""
+    """Digest of the fields of the spec that identify the content. The source is re-resolved when it changes."""
     origin: Digest = ""
-    """Digest of who answered for it, and of how that was trusted: registry and repository, URL or git repository,
-    certificateData, insecureSkipTLSVerify, and the Secret that auth names. Only content with the same origin is shared.
-    Empty: recorded by an older release, and shared with nobody."""
+    """Digest of the server that answered and of how it was trusted: registry and repository, URL or git repository,
+    certificateData, insecureSkipTLSVerify, and the Secret that auth names. Content is shared only between sources of
+    the same origin. Empty: recorded by an older release, and not shared."""
     resolved_at: Timestamp
     """When the source was resolved."""
     validator: Annotated[str, Field(max_length=1024)] = ""
-    """ETag or Last-Modified of an http body: it makes polling cheap."""
+    """ETag or Last-Modified of an http body, which makes polling cheap."""
 
 
 class AccountUsed(Api):
-    """The ServiceAccount that is acted as, and its namespace: under the same names there may be others later."""
+    """The ServiceAccount in use and its namespace, by UID, because others may later have the same names."""
 
     service_account_name: Annotated[str, Field(max_length=253)]
-    """Name of the account."""
+    """Name of the ServiceAccount."""
     namespace_uid: Annotated[str, Field(max_length=128)]
     """UID of the install namespace."""
     service_account_uid: Annotated[str, Field(max_length=128)]
-    """UID of the account."""
+    """UID of the ServiceAccount."""
     generation: Annotated[int, Field(ge=0)]
-    """Generation of the spec at which these were looked up last: a later one accepts others."""
+    """Generation of the spec for which the UIDs were last looked up. A later generation accepts new ones."""
 
 
 class ObjectCounts(Api):
-    """How many managed objects there are, by state."""
+    """Number of managed objects by state."""
 
     total: _Count = 0
-    """Objects of the wanted revision."""
+    """Objects of the desired revision."""
     healthy: _Count = 0
-    """Objects that are as they should be."""
+    """Objects that are healthy."""
     progressing: _Count = 0
-    """Objects that are on their way, or missing."""
+    """Objects that are not healthy yet, or missing."""
     failed: _Count = 0
-    """Objects that need a change, or whose deadline has passed."""
+    """Objects that have failed or exceeded their progress deadline."""
     drifted: _Count = 0
-    """Objects that somebody changed and that are not repaired."""
+    """Objects that another client changed and that are not repaired."""
     retained: _Count = 0
-    """Objects of an older revision that await their removal."""
+    """Objects of older revisions that have not been deleted yet."""
 
 
 class Display(Api):
     """What `kubectl get` shows."""
 
     revision: Annotated[str, Field(max_length=64)] = ""
-    """The wanted revision, shortened."""
+    """The desired revision, shortened."""
     objects: Annotated[str, Field(max_length=64)] = ""
-    """Healthy objects of all."""
+    """Number of healthy objects and of all objects."""
     sources: Annotated[str, Field(max_length=DISPLAY_LENGTH)] = ""
     """What the sources were resolved to, shortened."""
 
@@ -114,7 +114,7 @@ class NotReady(Api):
     kind: Annotated[str, Field(max_length=63)]
     """Kind of the object."""
     namespace: Annotated[str, Field(max_length=63)] = ""
-    """Namespace of the object; empty if its kind has none."""
+    """Namespace of the object. Empty: it is cluster-scoped."""
     name: Annotated[str, Field(max_length=NAME_LENGTH)]
     """Name of the object."""
     reason: Annotated[str, Field(max_length=REASON_LENGTH)]
@@ -124,63 +124,63 @@ class NotReady(Api):
 
 
 class Status(Api):
-    """What the controller says about a BundleDeployment."""
+    """What the controller reports about a BundleDeployment."""
 
     observed_generation: int = -1
-    """Generation of the spec that this status describes; -1 until the controller has seen the object."""
+    """Generation of the spec that this status describes. -1: the controller has not seen the object yet."""
     last_handled_reconcile_at: Annotated[str, Field(max_length=262144)] = ""
-    """The value of the annotation core.rukpak.io/reconcile-requested-at that was obeyed last."""
+    """The last value of the annotation core.rukpak.io/reconcile-requested-at that was handled."""
     install_namespace: Annotated[str, Field(max_length=63)] = ""
-    """The namespace that objects without one were put into. It stays: spec.installNamespace, if set later, must equal
-    it."""
+    """The namespace of objects that do not set one. It never changes; if spec.installNamespace is set later, it must be
+    the same."""
     account: AccountUsed | None = None
-    """The ServiceAccount that is acted as. Another one under that name is not used until the spec changes, or the
-    annotation core.rukpak.io/accepted-account names it."""
+    """The ServiceAccount in use. If it is recreated, the new one is not used until the spec changes or the annotation
+    core.rukpak.io/accepted-account names it."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
-    """The state: Unpacked, Installed, Healthy and Ready always; Reconciling, Stalled, Paused and Drifted while they
-    hold."""
+    """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused and Drifted only
+    while they are True."""
     sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
     """What the sources were resolved to."""
     revision: Digest = ""
-    """The wanted revision: digest of the rendered objects."""
+    """The desired revision: the digest of the rendered objects."""
     installed_revision: Digest = ""
-    """The revision that was last applied in full."""
+    """The last revision whose objects were all applied."""
     managed_state: Digest = ""
-    """Digest over all managed objects as they were after the last full apply. Empty: work is left."""
+    """Digest of all managed objects as of the last full apply. Empty: there is work left to do."""
     managed_kinds: Annotated[
         tuple[Annotated[str, Field(max_length=381)], ...], Field(max_length=1024, json_schema_extra=list_of("set"))
     ] = ()
-    """Kinds of which there may be managed objects, as apiVersion/kind: apps/v1/Deployment, v1/ConfigMap."""
+    """Kinds that managed objects may have, as apiVersion/kind: apps/v1/Deployment, v1/ConfigMap."""
     skipped_kinds: Annotated[
         tuple[Annotated[str, Field(max_length=381)], ...], Field(max_length=1024, json_schema_extra=list_of("set"))
     ] = ()
-    """Kinds of optional objects that are skipped, since the cluster does not serve them, as apiVersion/kind. They are
-    applied when it does."""
+    """Kinds of optional objects that are skipped because the cluster does not serve them, as apiVersion/kind. They are
+    applied as soon as it does."""
     objects: ObjectCounts = ObjectCounts()
-    """How many managed objects there are, by state."""
+    """Number of managed objects by state."""
     display: Display = Display()
     """What `kubectl get` shows."""
     not_ready: Annotated[
         tuple[NotReady, ...], Field(max_length=NOT_READY_ITEMS, json_schema_extra=list_of("atomic"))
     ] = ()
-    """Managed objects that are not healthy, the worst first."""
+    """Managed objects that are not healthy, the most severe first."""
     not_ready_truncated: bool = False
-    """Whether there are more of them than notReady lists."""
+    """Whether notReady is incomplete."""
     warnings: Annotated[
         tuple[Annotated[str, Field(max_length=WARNING_LENGTH)], ...],
         Field(max_length=WARNING_ITEMS, json_schema_extra=list_of("atomic")),
     ] = ()
-    """What the API server warned of during the last apply."""
+    """Warnings of the API server and the controller from the last apply."""
 
     def condition(self, kind: str) -> Condition | None:
-        """Return the condition of a type; None if there is none."""
+        """Return the condition of a type, or None."""
         return next((each for each in self.conditions if each.type == kind), None)
 
 
 def dump(status: Status) -> dict[str, Any]:
-    """Return a status as JSON, without what is empty (None, '', [] and {}): two are equal if nothing changed."""
-    kept: dict[str, Any] = _without_empty(status.model_dump(mode="json", by_alias=True))
-    return kept
+    """Return a status as JSON without empty values (None, '', [] and {}), so that equal statuses have equal JSON."""
+    found: dict[str, Any] = _without_empty(status.model_dump(mode="json", by_alias=True))
+    return found
 
 
 def _without_empty(value: Any) -> Any:

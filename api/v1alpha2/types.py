@@ -1,8 +1,8 @@
 """What a user writes: BundleDeployment and its spec. Read this first.
 
-The CustomResourceDefinition is generated from here (`schema.py`), and the docstrings are what `kubectl explain` shows.
-Rules between fields are CEL in the schema, and the API server enforces them; reading an object here checks types,
-patterns and maxima only.
+The CustomResourceDefinition is generated from here (`schema.py`); `kubectl explain` shows the docstrings. Rules between
+fields are CEL expressions in the schema, which the API server enforces. Reading an object here checks only types,
+patterns and maxima.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _FORMATS = ["plain", "registry-v1", "helm"]
 
 
 def _names_its_namespace(block: str) -> str:
-    """Return CEL that says whether the Secret of a block of the source `s` has a namespace, if there is one."""
+    """Return a CEL expression: the Secret in a block of the source `s`, if any, has a namespace."""
     auth = f"s.{block}.auth"
     given = f"(has({auth}.secret) ? has({auth}.secret.namespace) : has({auth}.namespace))"
     return f"(!has(s.{block}) || !has({auth}) || {given})"
@@ -64,16 +64,16 @@ _SECRETS_HAVE_NAMESPACES = " && ".join(_names_its_namespace(block) for block in 
 
 
 class OptionalKind(Api):
-    """A kind that the cluster need not serve."""
+    """A kind that the cluster does not have to serve."""
 
     group: Group = ""
-    """API group of the kind; empty: the core group."""
+    """API group of the kind. Empty: the core group."""
     kind: Kind
     """The kind."""
 
 
 class Spec(Api):
-    """What to install, and how to treat it."""
+    """What to install and how to manage it."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -84,20 +84,20 @@ class Spec(Api):
             ),
             rule(
                 f"has(self.installNamespace) || self.sources.all(s, {_SECRETS_HAVE_NAMESPACES})",
-                "is required, unless every auth in sources names the namespace of its Secret",
+                "is required unless every auth in sources sets the namespace of its Secret",
                 ".installNamespace",
             ),
             rule(
                 "!has(oldSelf.installNamespace)"
                 " || has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace",
-                "cannot be changed or removed once set; make another BundleDeployment",
+                "cannot be changed or removed once set; create another BundleDeployment",
                 ".installNamespace",
             ),
         )
     )
     paused: bool = False
-    """Hands off: nothing on the cluster is changed while this is true. Health and drift stay visible in status, and a
-    changed spec waits as PausedWithChanges."""
+    """While true, nothing on the cluster is changed. Status continues to report health and drift; a changed spec is
+    reported as PausedWithChanges and applied when this is false."""
     format: Annotated[
         str,
         Field(
@@ -111,44 +111,44 @@ class Spec(Api):
             ),
         ),
     ]
-    """How objects are made of the content. plain: static YAML and JSON files. registry-v1: an OLM bundle. helm: a
-    chart. Or the <domain>/<name> of an installed plug-in."""
+    """How the content is rendered to objects. plain: static YAML and JSON files. registry-v1: an OLM bundle. helm: a
+    Helm chart. Otherwise the <domain>/<name> of an installed plug-in."""
     sources: Annotated[tuple[Source, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("atomic"))]
-    """Where the content comes from. All sources together make one content tree, one directory per destination."""
+    """Where the content is fetched from. All sources are merged into one content tree, each at its destination."""
     install_namespace: Namespace | None = None
-    """Namespace of namespaced objects that name none. Created when missing, never deleted. Cannot be changed or
-    removed once set. Default: the one that the bundle suggests (registry-v1), else default; status.installNamespace
-    records it."""
+    """Namespace for namespaced objects that do not set one. Created if missing, never deleted. Cannot be changed or
+    removed once set. Default: the namespace that the bundle suggests (registry-v1), otherwise default. Recorded in
+    status.installNamespace."""
     service_account_name: ObjectNameOrEmpty = ""
-    """ServiceAccount in installNamespace that objects are applied as and Secrets are read as; namespace and account
-    must exist already. Empty: the controller's own account."""
+    """ServiceAccount in installNamespace that is used to apply objects and to read Secrets. The namespace and the
+    account must already exist. Empty: the controller's own account."""
     config: dict[str, Any] = Field(default_factory=dict, max_length=64)
-    """Options of the format: values and valuesFiles (helm), watchNamespace (registry-v1). Unknown keys are an error.
-    No place for passwords, tokens or keys: everybody sees it who may read BundleDeployments, rukpak-view included. Put
-    them into a Secret in installNamespace, and have the content name the Secret."""
+    """Options of the format, such as values and valuesFiles (helm) or watchNamespace (registry-v1). Unknown keys are an
+    error. Never put passwords, tokens or keys here: everyone who can read BundleDeployments can see them, including
+    through the role rukpak-view. Store them in a Secret in installNamespace that the content refers to."""
     collision_protection: Literal["Prevent", "IfNoController", "None"] = "Prevent"
-    """What is done with an object that exists already and is not ours. Prevent: refuse it. IfNoController: take it
-    over if no controller owns it. None: take it over."""
+    """What to do if an object already exists and does not belong to this BundleDeployment. Prevent: refuse it.
+    IfNoController: adopt it if no controller owns it. None: adopt it."""
     prune: Literal["AfterHealthy", "AfterApply", "Never"] = "AfterHealthy"
-    """When the objects go that an older revision had and the new one lacks: as soon as the new revision is healthy, as
-    soon as it is applied, or never. CustomResourceDefinitions and PersistentVolumeClaims stay, unless the annotation
-    core.rukpak.io/prune on them is "true"."""
+    """When to delete objects of older revisions that the new revision does not contain. AfterHealthy: once the new
+    revision is healthy. AfterApply: once it is applied. Never: keep them. CustomResourceDefinitions and
+    PersistentVolumeClaims are kept unless they have the annotation core.rukpak.io/prune: "true"."""
     deletion_policy: Literal["Delete", "Orphan"] = "Delete"
-    """What becomes of the objects when the BundleDeployment is deleted. Delete: they go. Orphan: they stay and are
-    released."""
+    """What to do with the objects when the BundleDeployment is deleted. Delete: delete them. Orphan: keep them without
+    an owner."""
     drift: Drift = Drift()
-    """What is done when somebody changes a managed object."""
+    """What to do when another client changes a managed object."""
     optional: Annotated[
         tuple[OptionalKind, ...], Field(max_length=64, json_schema_extra=list_of("map", "group", "kind"))
     ] = ()
-    """Kinds that are skipped while the cluster does not serve them. Also possible on an object, by the annotation
-    core.rukpak.io/optional."""
+    """Kinds whose objects are skipped while the cluster does not serve them. A single object is made optional with the
+    annotation core.rukpak.io/optional: "true"."""
     health_checks: Annotated[tuple[HealthCheck, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
-    """How the health of kinds is judged, instead of the built-in rules for them."""
+    """How to assess the health of the given kinds, in place of the built-in rules."""
     crd_upgrade_safety: CrdUpgradeSafety = CrdUpgradeSafety()
-    """What is done with a CustomResourceDefinition whose change would break its users or existing objects."""
+    """What to do with a change of a CustomResourceDefinition that would break its users or existing objects."""
     progress_deadline: Duration = "10m"
-    """How long an object may take to become healthy; after that it counts as failed. Like 30s, 10m or 1h30m."""
+    """How long an object may take to become healthy before it counts as failed, such as 30s, 10m or 1h30m."""
 
     @property
     def progress_deadline_seconds(self) -> float:
@@ -157,7 +157,7 @@ class Spec(Api):
 
 
 class ObjectMeta(Api):
-    """What is read of metadata. Not part of the CRD's schema: the API server brings its own."""
+    """The metadata that is read. Not part of the CRD's schema: the API server has its own."""
 
     name: str
     uid: str = ""
@@ -178,25 +178,25 @@ class BundleDeployment(Api):
             rule(
                 "!has(self.spec.installNamespace) || !has(self.status) || !has(self.status.installNamespace)"
                 " || self.spec.installNamespace == self.status.installNamespace",
-                "must equal status.installNamespace once that is recorded: objects were put there",
+                "must equal status.installNamespace once that is recorded, because objects were installed there",
                 ".spec.installNamespace",
             )
         )
     )
     metadata: ObjectMeta
     spec: Spec
-    """What to install, and how to treat it."""
+    """What to install and how to manage it."""
     status: Status = Status()
-    """What the controller says about it; written by the controller alone."""
+    """What the controller reports. Only the controller writes it."""
     _problem: str = PrivateAttr("")
 
     @property
     def problem(self) -> str:
-        """What of the spec cannot be read, and why; empty if all of it can. See reading.py."""
+        """Which field of the spec cannot be read, and why; empty if all can. See reading.py."""
         return self._problem
 
     def with_problem(self, problem: str) -> BundleDeployment:
-        """Return the same, of whose spec something cannot be read."""
-        made = self.model_copy()
-        made._problem = problem  # noqa: SLF001 - its own class
-        return made
+        """Return a copy that records what of its spec cannot be read."""
+        copy = self.model_copy()
+        copy._problem = problem  # noqa: SLF001 - its own class
+        return copy

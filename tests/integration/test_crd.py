@@ -125,7 +125,7 @@ def destination_cases() -> Iterator[Refused]:
             name=f"two destinations of {source['kind']}",
             spec={"sources": [source]},
             where="spec.sources[0].destination",
-            why="given twice",
+            why="set twice",
         )
     yield Refused(name="a long destination", spec={"sources": [image(destination="x" * 513)]}, where="destination")
 
