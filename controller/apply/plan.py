@@ -19,7 +19,8 @@ from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Situation, judge
 from controller.apply.possession import find_surplus
 from controller.apply.targets import Target
-from controller.observe.health import State, assess_absent
+from controller.observe.health.presence import assess_absent
+from controller.observe.health.verdict import State
 from controller.observe.records import ObjectKey, Record
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from controller.kube.client import TOO_LARGE, ApiError, Client
 from controller.kube.resources import NAMESPACES, Resource
-from controller.observe.health import State, Verdict, explain, explain_namespace
+from controller.observe.health.explain import explain, explain_namespace
+from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
 from controller.processes.supervision import Kind
 

@@ -13,21 +13,17 @@ from dataclasses import dataclass, field, replace
 from api.bounds import read_time
 from api.errors import BundleError
 from controller.observe.explanations import NOTHING, TROUBLED_SECONDS, Explanations, may_explain
-from controller.observe.health import (
-    HEALTHY,
+from controller.observe.health.aggregate import (
     Health,
     Published,
-    State,
-    Verdict,
     aggregate,
-    as_observed,
-    assess_absent,
     deadline_start,
-    explained,
     publish_after,
-    refused,
     with_deadline,
 )
+from controller.observe.health.explain import explained
+from controller.observe.health.presence import as_observed, assess_absent, refused
+from controller.observe.health.verdict import HEALTHY, State, Verdict
 from controller.observe.records import ObjectKey, Record
 
 

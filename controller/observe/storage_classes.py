@@ -13,7 +13,7 @@ from typing import Any
 from controller.kube.client import Client
 from controller.kube.resources import Resource
 from controller.kube.watch import Reflector
-from controller.observe.health import StorageClassInfo
+from controller.observe.health.subject import StorageClassInfo
 
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 _DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")

@@ -21,7 +21,7 @@ from api.v1alpha2.status import (
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, SourcePin, Status
 from controller.content.limits import visible
 from controller.kube.resources import GroupVersionKind
-from controller.observe.health import Health
+from controller.observe.health.aggregate import Health
 from controller.observe.records import ObjectKey
 from controller.status.conditions import conditions_of, conditions_of_deletion, skipped_kinds
 from controller.status.report import Deletion, Report

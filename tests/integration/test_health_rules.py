@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from controller.observe.health import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
+from controller.observe.health.explain import explain, explain_namespace
+from controller.observe.health.rules import assess
+from controller.observe.health.subject import Context, StorageClassInfo
+from controller.observe.health.verdict import State, Verdict
 from hack.control_plane import waiting
 from hack.control_plane.kubectl import Cluster
 

@@ -95,7 +95,7 @@ TROUBLES = [
     Trouble("an image that is not there may come", [waiting("ImagePullBackOff")], "Deployment web", "ImagePullBackOff",
          says='container "main"; Available: 0/1'),
     Trouble("so may a node", [web(template=labelled_template(nodeSelector=NOWHERE))], "Deployment web", "Unschedulable",
-         says="no node can take it; Available: 0/1"),
+         says="no node can run the pod; Available: 0/1"),
     Trouble("a quota is named, and no pod that it refused", [make("v1", "ResourceQuota", "none", spec=NO_PODS), web()],
          "Deployment web", "FailedCreate",
          says="pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0"),

@@ -23,7 +23,8 @@ from controller.kube.client import Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
-from controller.observe.health import Context, assess, needs_full_object
+from controller.observe.health.rules import assess, needs_full_object
+from controller.observe.health.subject import Context
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from controller.processes.supervision import Supervisor

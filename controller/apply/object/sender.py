@@ -32,7 +32,8 @@ from controller.apply.plan import Action, Task, decide_about
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
-from controller.observe.health import NOT_OBSERVED, needs_full_object
+from controller.observe.health.presence import NOT_OBSERVED
+from controller.observe.health.rules import needs_full_object
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from controller.retries import Retries

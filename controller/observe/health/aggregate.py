@@ -1,7 +1,6 @@
-"""From the verdicts on objects to the condition Healthy of a BundleDeployment: deadlines, counts, when to publish.
+"""The condition Healthy of a BundleDeployment, from the verdicts on its objects: deadlines, counts, when to publish.
 
-Pure: every time comes in as seconds, all on one clock. Objects that await prune are no part of it: callers leave them
-out.
+Pure: times are seconds on one clock. Callers leave out objects that wait to be pruned.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from api.v1alpha2.status import NOT_READY_ITEMS, ConditionStatus
 from controller.observe.health.verdict import State, Verdict, failed
 
 FALL_SECONDS = 15.0
-"""How long a fall from Healthy to Progressing is kept back: scaling and restarts of pods would flap it."""
+"""Delay before a change from Healthy to Progressing is published, so that scaling and pod restarts do not flap it."""
 COUNTS_SECONDS = 5.0
-"""How often counts alone are published at most."""
+"""Minimum interval between updates that change only the counts."""
 
 Id = TypeVar("Id", bound=Hashable)
 
@@ -34,19 +33,19 @@ class Health(Generic[Id]):
     total: int
     healthy: int
     progressing: int
-    """Of these some are Terminating or Missing."""
+    """Terminating and Missing objects included."""
     failed: int
     not_ready: tuple[tuple[Id, Verdict], ...]
-    """The worst first, at most `NOT_READY_ITEMS`."""
+    """Worst first, at most `NOT_READY_ITEMS`."""
     truncated: bool
-    """Whether there are more of them."""
+    """Whether `not_ready` omits some."""
     settled: bool
-    """Whether prune may go on: each object is healthy, or waits for what no deadline covers."""
+    """Whether pruning may proceed: each object is healthy, or waits for something that no deadline covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published(Generic[Id]):
-    """What status says already."""
+    """The health that status currently shows."""
 
     health: Health[Id]
     revision: str
@@ -55,30 +54,30 @@ class Published(Generic[Id]):
 
 
 def deadline_start(*, applied: float, left_healthy: float | None, now: float) -> float:
-    """Return when the deadline of an object began.
+    """Return when the deadline of an object starts.
 
     Args:
-        applied: `time` of our managedFields entry: it survives restarts.
-        left_healthy: when this process saw the object leave Healthy, None if it did not.
-        now: the time. A later start counts as now, since the API server's clock is another one.
+        applied: `time` of our managedFields entry, which survives restarts.
+        left_healthy: when this process saw the object leave Healthy; None if it did not.
+        now: upper bound of the result, since the clock of the API server may be ahead of ours.
     """
     return min(now, applied if left_healthy is None else max(applied, left_healthy))
 
 
 def with_deadline(verdict: Verdict, *, since: float, now: float, deadline: float) -> Verdict:
-    """Return the verdict, or Failed where it has been Progressing or Missing since `since` for `deadline` seconds."""
+    """Return the verdict, or Failed if it has been Progressing or Missing for `deadline` seconds since `since`."""
     waits = verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
     if not waits or now - since < deadline:
         return verdict
-    return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), _account(verdict))
+    return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), _describe(verdict))
 
 
 def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool) -> Health[Id]:
     """Return the health of a revision.
 
     Args:
-        verdicts: on each of its objects, deadlines reckoned in; ids read as `Deployment foo/web`.
-        applied: whether anything was applied at all; before, nothing is known.
+        verdicts: one for each object, deadlines applied; `str()` of an id is `Deployment foo/web`.
+        applied: whether anything has been applied.
     """
     pairs = list(verdicts)
     not_ready = sorted((pair for pair in pairs if pair[1].state is not State.HEALTHY), key=_severity)
@@ -87,7 +86,7 @@ def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool) -> Healt
     return Health(
         status=_STATUS.get(reason, "False"),
         reason=reason,
-        message=_message(not_ready) if applied else "nothing was applied yet",
+        message=_message(not_ready) if applied else "nothing has been applied yet",
         total=len(pairs),
         healthy=len(pairs) - len(not_ready),
         progressing=len(not_ready) - len(failures),
@@ -101,14 +100,14 @@ def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool) -> Healt
 def publish_after(
     health: Health[Id], published: Published[Id] | None, *, revision: str, fallen_since: float | None, now: float
 ) -> float | None:
-    """Return in how many seconds to write a health to status: 0 is at once, None is not at all.
+    """Return in how many seconds to write a health to status: 0 for immediately, None for not at all.
 
     Args:
-        health: as it is.
-        published: what status says; None: nothing yet.
-        revision: the wanted one.
-        fallen_since: when it was seen not to be Healthy any more, None where it has not been Healthy.
-        now: the time.
+        health: the current health.
+        published: what status shows; None if nothing yet.
+        revision: the wanted revision.
+        fallen_since: when it left Healthy; None if it never was Healthy.
+        now: the current time.
     """
     if published is None or published.revision != revision:
         return 0.0
@@ -139,15 +138,15 @@ def _message(not_ready: list[tuple[Id, Verdict]]) -> str:
         return "every object is healthy"
     worst, verdict = not_ready[0]
     more = f" (and {len(not_ready) - 1} more)" if len(not_ready) > 1 else ""
-    return f"{worst}: {_account(verdict)}{more}"
+    return f"{worst}: {_describe(verdict)}{more}"
 
 
-def _account(verdict: Verdict) -> str:
+def _describe(verdict: Verdict) -> str:
     return f"{verdict.reason}: {verdict.message}" if verdict.message else verdict.reason
 
 
 def _severity(pair: tuple[Id, Verdict]) -> tuple[bool, bool, bool, str]:
-    """Order the worst first: what failed before what is late, what a deadline covers before what just waits."""
+    """Order worst first: failed before late, and what a deadline covers before what has none."""
     identity, verdict = pair
     return verdict.state is not State.FAILED, _is_late(verdict), not verdict.deadline, str(identity)
 

@@ -1,4 +1,4 @@
-"""What keeps workloads at their size: HorizontalPodAutoscaler and PodDisruptionBudget."""
+"""HorizontalPodAutoscaler and PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import re
 from controller.observe.health.subject import Condition, Subject
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing, reason_or
 
-# Metric values, with their units, and how many metrics there are: `(1 invalid out of 3)`, `512Mi`, `10.5%`.
+# Metric values with their units, and counts of metrics: `(1 invalid out of 3)`, `512Mi`, `10.5%`.
 _NUMBER = re.compile(r"\b\d+(\.\d+)?([munkMGTPE]i?|Ki|%)?(?!\w|\.\d)")
 # `missing request for cpu in container app of Pod web-5c7f9d8b6-x7k2p`
 _POD = re.compile(r" of Pod \S+")
 
 
 def horizontal_pod_autoscaler(subject: Subject) -> Verdict:
-    """Judge a HorizontalPodAutoscaler at autoscaling/v2; v1 has no conditions."""
+    """Judge a HorizontalPodAutoscaler of autoscaling/v2; v1 has no conditions."""
     target = subject.denied("AbleToScale")
     if target:
         return progressing(reason_or(target.reason, "NotAbleToScale"), _message(target))
     metric = subject.denied("ScalingActive")
     if metric and metric.reason == "ScalingDisabled":
-        return healthy("ScalingDisabled", "its target has 0 replicas")
+        return healthy("ScalingDisabled", "the scale target has 0 replicas")
     if metric:
         return progressing(reason_or(metric.reason, "ScalingNotActive"), _message(metric))
     return HEALTHY
 
 
 def pod_disruption_budget(subject: Subject) -> Verdict:
-    """Judge a PodDisruptionBudget: one that allows no disruption now does what it is for."""
+    """Judge a PodDisruptionBudget. One that currently allows no disruption is healthy."""
     disruption = subject.denied("DisruptionAllowed")
     if disruption and disruption.reason == "SyncFailed":
         return failed("SyncFailed", disruption.message)
@@ -35,5 +35,5 @@ def pod_disruption_budget(subject: Subject) -> Verdict:
 
 
 def _message(condition: Condition) -> str:
-    """Return what a condition says without what changes at each attempt."""
-    return _NUMBER.sub("…", _POD.sub("", condition.message)) or f"the condition {condition.type} is False"
+    """Return the message of a condition without the parts that differ between attempts."""
+    return _NUMBER.sub("…", _POD.sub("", condition.message)) or f"condition {condition.type} is False"

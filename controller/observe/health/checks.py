@@ -1,7 +1,7 @@
-"""`spec.healthChecks`: a user's own rules for a kind or an object (README.md). Data, never code.
+"""`spec.healthChecks`: rules that users write for a kind or an object (README.md). They are data, never code.
 
-Checks are plain dictionaries, as `api.v1alpha2.policies.HealthCheck` is written. A field or condition that is missing
-matches nothing.
+Checks are plain dictionaries in the form of `api.v1alpha2.policies.HealthCheck`. A missing field or condition matches
+nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _WORST_FIRST = (State.FAILED, State.PROGRESSING, State.HEALTHY)
 
 
 def matching(checks: Iterable[Manifest], manifest: Manifest) -> tuple[Manifest, ...]:
-    """Return the checks that concern an object, for `Context.checks`.
-
-    Those that name it replace those for the whole kind. Where several are left, the worst verdict counts.
-    """
+    """Return the checks that apply to an object: those that name it, else those for its whole kind."""
     group, kind = text(manifest, "apiVersion").rpartition("/")[0], text(manifest, "kind")
     of_kind = [check for check in checks if concerns(check, group, kind)]
     name = text(manifest, "metadata", "name")
@@ -32,34 +29,34 @@ def matching(checks: Iterable[Manifest], manifest: Manifest) -> tuple[Manifest, 
 
 
 def concerns(check: Manifest, group: str, kind: str) -> bool:
-    """Whether a check is for a kind, or for an object of it."""
+    """Return whether a check applies to a kind, or to one object of it."""
     return (check.get("group") or "") == group and check.get("kind") == kind
 
 
 def always_healthy(subject: Subject) -> Verdict | None:
-    """Return the verdict of `always: Healthy`, if a check says so."""
+    """Return Healthy if a check sets `always: Healthy`."""
     if any(check.get("always") == "Healthy" for check in subject.context.checks):
-        return healthy("AlwaysHealthy", "spec.healthChecks says so")
+        return healthy("AlwaysHealthy", 'spec.healthChecks sets "always: Healthy"')
     return None
 
 
 def judge_by_checks(subject: Subject) -> Verdict | None:
-    """Return the worst verdict of the checks, None if there is none."""
+    """Return the worst verdict of the checks; None if there are no checks."""
     verdicts = [_judge(check, subject) for check in subject.context.checks]
     return min(verdicts, key=lambda verdict: _WORST_FIRST.index(verdict.state), default=None)
 
 
 def _judge(check: Manifest, subject: Subject) -> Verdict:
-    """Judge by one check: any of failed, else any of progressing, else all of healthy, else Progressing."""
+    """Judge by one check: any of `failed`, else any of `progressing`, else all of `healthy`, else Progressing."""
     for matcher in mappings(check, "failed"):
         if _matches(matcher, subject):
-            return failed(*_account(matcher, subject, "HealthCheckFailed"))
+            return failed(*_describe(matcher, subject, "HealthCheckFailed"))
     for matcher in mappings(check, "progressing"):
         if _matches(matcher, subject):
-            return progressing(*_account(matcher, subject, "HealthCheckProgressing"))
+            return progressing(*_describe(matcher, subject, "HealthCheckProgressing"))
     for matcher in mappings(check, "healthy"):
         if not _matches(matcher, subject):
-            return progressing(*_account(matcher, subject, "HealthCheckNotMet", negated=True))
+            return progressing(*_describe(matcher, subject, "HealthCheckNotMet", negated=True))
     return HEALTHY
 
 
@@ -91,7 +88,7 @@ def _at(manifest: Manifest, path: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _keys(path: str) -> tuple[str, ...]:
-    """Return the keys of a dotted path; keys with dots stand as ["quoted.key"]."""
+    """Return the keys of a dotted path; keys with dots are written ["quoted.key"]."""
     return tuple(quoted or plain for quoted, plain in _STEP.findall(path))
 
 
@@ -101,19 +98,18 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a scalar as checks write it; None for a list or a map, which match nothing."""
+    """Return a scalar as checks write it; None for lists and maps, which match nothing."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def _account(matcher: Manifest, subject: Subject, default: str, *, negated: bool = False) -> tuple[str, str]:
-    """Return reason and message: the condition's own where it has any, else what the matcher asks for.
+def _describe(matcher: Manifest, subject: Subject, default: str, *, negated: bool = False) -> tuple[str, str]:
+    """Return reason and message: those of the condition if it has any, else what the matcher requires.
 
-    A field's value is not repeated: it may change with every event, or be nobody's business.
+    The value of a field is never shown: it may change with every event, or be confidential.
     """
-    asked = matcher.get("condition")
-    found = subject.conditions.get(text(asked, "type"))
+    found = subject.conditions.get(text(matcher, "condition", "type"))
     reason, message = (found.reason, found.message) if found else ("", "")
     return reason_or(reason, default), message or _sentence(matcher, negated=negated)
 
@@ -122,7 +118,7 @@ def _sentence(matcher: Manifest, *, negated: bool) -> str:
     verb = "is not" if negated else "is"
     condition, of_field = matcher.get("condition"), matcher.get("field")
     if isinstance(condition, Mapping):
-        reasons = f" for {', '.join(condition['reasons'])}" if condition.get("reasons") else ""
+        reasons = f" with reason {' or '.join(condition['reasons'])}" if condition.get("reasons") else ""
         return f"condition {text(condition, 'type')} {verb} {text(condition, 'status')}{reasons}"
     path, other = text(of_field, "path"), text(of_field, "equalsPath")
     if other:

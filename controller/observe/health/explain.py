@@ -1,6 +1,6 @@
-"""Why something takes so long: what one more request tells about a workload, or about a Namespace that does not go.
+"""Explanations of slow objects: from the pods of a workload, or from a Namespace that is Terminating.
 
-Not here: when to ask, and the request (observe/explanations.py).
+Not here: when to send the request, and the request itself (observe/explanations.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAMESPACE_CONDITIONS = (
     "NamespaceFinalizersRemaining",
     "NamespaceContentRemaining",
 )
-# `pods. has 3 resource instances`, `example.com/x in 3 resource instances`: numbers that fall while it goes on.
+# `pods. has 3 resource instances`, `example.com/x in 3 resource instances`: the numbers fall as deletion proceeds.
 _INSTANCES = re.compile(r" (has|in) \d+ resource instances")
 _OF_PODS = frozenset(
     {
@@ -30,7 +30,7 @@ _OF_PODS = frozenset(
         ("batch", "Job"),
     }
 )
-# Reasons of workloads whose pods have nothing to add: they were not made, or not even asked for yet.
+# Reasons that pods cannot explain: they were not created, or not even requested yet.
 _TELL_ALL = frozenset(
     {"FailedCreate", "FailedDelete", "ReplicaFailure", "NoObservedGeneration", "LatestGenerationNotObserved"}
 )
@@ -40,12 +40,12 @@ _OPERATORS = {
     "Exists": "{key}",
     "DoesNotExist": "!{key}",
 }
-# By which a Deployment tells the pods of one template from those of another.
+# Label by which a Deployment tells pods of different templates apart.
 _TEMPLATE = "pod-template-hash"
 
 
 def pods_of(workload: Manifest, verdict: Verdict) -> str:
-    """Return the label selector of the pods that may tell why a workload is not healthy; empty: none may."""
+    """Return the label selector of the pods that may explain why a workload is not healthy; empty if none can."""
     group, kind = text(workload, "apiVersion").rpartition("/")[0], text(workload, "kind")
     troubled = verdict.state in (State.PROGRESSING, State.FAILED) and verdict.deadline
     if not troubled or (group, kind) not in _OF_PODS or verdict.reason in _TELL_ALL:
@@ -62,9 +62,9 @@ def _requirement(expression: Manifest) -> str:
 
 
 def explained(verdict: Verdict, explanation: Verdict) -> Verdict:
-    """Return the verdict on a workload, or on a Namespace that does not go, with what was found out about it.
+    """Return the verdict on a workload, or on a Terminating Namespace, with its explanation.
 
-    A fatal Pod makes a workload Failed; one that its controller has given up stays so, for that reason.
+    A fatal Pod makes a workload Failed. A workload that is Failed already keeps its reason.
     """
     if explanation.state is State.TERMINATING:
         return explanation
@@ -76,10 +76,10 @@ def explained(verdict: Verdict, explanation: Verdict) -> Verdict:
 
 
 def explain(pods: Iterable[Manifest]) -> Verdict | None:
-    """Return the verdict on the worst Pod of a workload, by reason and container; None if no Pod is in trouble.
+    """Return the verdict on the worst Pod of a workload; None if all are healthy.
 
-    Failed only where waiting does not help (CrashLoopBackOff, InvalidImageName, ErrImageNeverPull): that makes the
-    workload Failed before its deadline. A Pod that has ended is replaced by its workload, so that it fails nothing.
+    Failed only where waiting does not help (`FATAL`), which makes the workload Failed before its deadline. A Pod that
+    has terminated does not: its workload replaces it.
     """
     present = [manifest for manifest in pods if not field(manifest, "metadata", "deletionTimestamp")]
     verdicts = [pod(subject_of(manifest, Context())) for manifest in _of_newest_template(present)]
@@ -91,7 +91,7 @@ def explain(pods: Iterable[Manifest]) -> Verdict | None:
 
 
 def explain_namespace(namespace: Manifest) -> Verdict | None:
-    """Return why a Namespace is still Terminating; None if it does not say."""
+    """Return why a Namespace is still Terminating; None if its conditions do not say."""
     conditions = subject_of(namespace, Context()).conditions
     for reason in _NAMESPACE_CONDITIONS:
         condition = conditions.get(reason)
@@ -101,14 +101,14 @@ def explain_namespace(namespace: Manifest) -> Verdict | None:
 
 
 def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
-    """Return the pods without those of a Deployment's older templates: what ails these may be what is being mended."""
+    """Leave out the pods of older templates of a Deployment: the rollout may be repairing exactly these."""
     newest = max(pods, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
     template = text(newest, "metadata", "labels", _TEMPLATE)
     return [each for each in pods if text(each, "metadata", "labels", _TEMPLATE) == template]
 
 
 def _severity(verdict: Verdict) -> tuple[int, str, str]:
-    """Order verdicts, the worst first; equal ones so that the same is found each time, whatever the Pods are called."""
+    """Order verdicts worst first, independently of the names of the Pods."""
     return _rank(verdict), verdict.reason, verdict.message
 
 

@@ -1,4 +1,4 @@
-"""What extends the API: CustomResourceDefinition and APIService."""
+"""Extensions of the API: CustomResourceDefinition and APIService."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from controller.observe.health.verdict import HEALTHY, Verdict, failed, progress
 def custom_resource_definition(subject: Subject) -> Verdict:
     """Judge a CustomResourceDefinition.
 
-    Established=False is never a failure: InvalidCABundle ends as soon as the caBundle of the conversion webhook has
-    been injected.
+    Established=False is never Failed: InvalidCABundle ends once the caBundle of the conversion webhook is injected.
     """
     conflict = subject.denied("NamesAccepted")
     if conflict:
@@ -20,14 +19,14 @@ def custom_resource_definition(subject: Subject) -> Verdict:
         return HEALTHY
     if established:
         return progressing(reason_or(established.reason, "Installing"), established.message)
-    return progressing("Installing", "the API server has not established it yet")
+    return progressing("Installing", "not established yet")
 
 
 def api_service(subject: Subject) -> Verdict:
     """Judge an APIService."""
     available = subject.conditions.get("Available")
     if available is None:
-        return progressing("NotAvailable", "the API server has not tried it yet")
+        return progressing("NotAvailable", "availability not reported yet")
     if available.holds:
         return HEALTHY
     return progressing(reason_or(available.reason, "NotAvailable"), available.message)

@@ -1,4 +1,4 @@
-"""Service, and Gateway API's Gateway and routes."""
+"""Service, and the Gateway and routes of the Gateway API."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
 
 
 def service(subject: Subject) -> Verdict:
-    """Judge a Service. Clusters without a load balancer say `always: Healthy` in `spec.healthChecks`."""
+    """Judge a Service. Clusters without load balancers need `always: Healthy` in `spec.healthChecks`."""
     balanced = subject.spec("type") == "LoadBalancer"
     if balanced and not any(True for _ in mappings(subject.manifest, "status", "loadBalancer", "ingress")):
-        return progressing("LoadBalancerPending", "no load balancer has an address for it yet", deadline=False)
+        return progressing("LoadBalancerPending", "no load balancer address assigned yet", deadline=False)
     return HEALTHY
 
 
@@ -23,10 +23,10 @@ def gateway(subject: Subject) -> Verdict:
 
 
 def route(subject: Subject) -> Verdict:
-    """Judge an HTTPRoute, GRPCRoute, TCPRoute, TLSRoute or UDPRoute by all of its parents."""
+    """Judge a route of any protocol by all of its parents."""
     parents = list(mappings(subject.manifest, "status", "parents"))
     if not parents:
-        return progressing("NoParents", "no Gateway has taken it up yet")
+        return progressing("NoParents", "no Gateway has accepted it yet")
     gaps = (_parent_gap(parent, subject.generation) for parent in parents)
     return next((gap for gap in gaps if gap), HEALTHY)
 
@@ -43,6 +43,6 @@ def _parent_gap(parent: Manifest, generation: int | None) -> Verdict | None:
 
 def _not_yet(condition_type: str, condition: Condition | None, prefix: str = "") -> Verdict:
     if condition is None:
-        return progressing(f"Not{condition_type}", f"{prefix}there is no condition {condition_type} yet")
-    message = condition.message or f"the condition {condition_type} is not True"
+        return progressing(f"Not{condition_type}", f"{prefix}condition {condition_type} is not reported yet")
+    message = condition.message or f"condition {condition_type} is not True"
     return progressing(reason_or(condition.reason, f"Not{condition_type}"), f"{prefix}{message}")

@@ -1,6 +1,6 @@
-"""Pod: judged by itself where a bundle brings one, and to explain the workload that it belongs to (explain.py).
+"""Pod: judged as an object of a bundle, and to explain the workload that it belongs to (explain.py).
 
-Messages name the container and nothing else: what a Pod says holds times, its own name and counters.
+Messages name the container only: those of the Pod contain times, its name and counters.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from controller.observe.health.subject import Manifest, Subject, field, integer,
 from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
 
 FATAL = frozenset({"CrashLoopBackOff", "InvalidImageName", "ErrImageNeverPull"})
-"""Reasons why a container waits that do not go away without a change."""
+"""Reasons of a waiting container that only a change of the Pod resolves."""
 
-# Others that are worth telling end in Error (CreateContainerConfigError, RunContainerError).
+# Other reasons worth reporting end in Error (CreateContainerConfigError, RunContainerError).
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
-# Between two crashes a container runs for a while: by its restarts the verdict stays.
+# A container runs for a while between two crashes: counting restarts keeps the verdict stable.
 _CRASH_LOOP_RESTARTS = 3
 
 _CONTAINERS = (("initContainerStatuses", "init container"), ("containerStatuses", "container"))
@@ -43,7 +43,7 @@ def _ended(subject: Subject) -> Verdict:
         code = integer(status, "state", "terminated", "exitCode")
         if code:
             return failed(reason or _exit_reason(status), f"{label} exited with code {code}")
-    return failed(reason or "PodFailed", "its phase is Failed")
+    return failed(reason or "PodFailed", "status.phase is Failed")
 
 
 def _exit_reason(status: Manifest) -> str:
@@ -74,24 +74,24 @@ def _crash_loops(status: Manifest) -> bool:
 
 
 def _unscheduled(subject: Subject) -> Verdict | None:
-    # Never Failed by itself: an autoscaler needs minutes to bring a node.
+    # Never Failed without its deadline: an autoscaler needs minutes to add a node.
     scheduled = subject.denied("PodScheduled")
     if scheduled and scheduled.reason == UNSCHEDULABLE:
-        return progressing(UNSCHEDULABLE, "no node can take it")
+        return progressing(UNSCHEDULABLE, "no node can run the pod")
     return None
 
 
 def _waiting(subject: Subject, phase: str) -> Verdict:
     if not phase:
-        return progressing(NOT_OBSERVED, "no node has seen it yet")
+        return progressing(NOT_OBSERVED, "the pod has no status yet")
     if phase == "Pending":
-        return progressing(PENDING, "its containers do not run yet")
+        return progressing(PENDING, "containers are not running yet")
     unready = next((label for label, status in _containers(subject) if status.get("ready") is not True), "")
     return progressing(NOT_READY, unready)
 
 
 def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:
-    """Yield what messages call a container, and its status: init containers first, as they run."""
+    """Yield the label of each container for messages, and its status; init containers first."""
     for key, word in _CONTAINERS:
         for status in mappings(subject.manifest, "status", key):
             yield f'{word} "{text(status, "name")}"', status

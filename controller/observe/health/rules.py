@@ -1,8 +1,8 @@
 """The order in which an object is judged, and the rule of each kind (README.md).
 
-Rules go by group and kind, never by version. Nothing in an object can make them raise.
+Rules are found by group and kind, never by version. Nothing in an object makes them raise.
 
-Not here: objects that are absent, or not yet seen as they were applied last (presence.py); time (aggregate.py).
+Not here: objects that are missing or not observed yet (presence.py), time (aggregate.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from controller.kube.resources import BUILT_IN_GROUPS
 from controller.observe.health.availability import horizontal_pod_autoscaler, pod_disruption_budget
-from controller.observe.health.batch import job
 from controller.observe.health.checks import always_healthy, concerns, judge_by_checks
 from controller.observe.health.extension import api_service, custom_resource_definition
 from controller.observe.health.networking import gateway, route, service
@@ -19,7 +18,7 @@ from controller.observe.health.pods import pod
 from controller.observe.health.storage import persistent_volume_claim
 from controller.observe.health.subject import Context, Manifest, Subject, field, subject_of
 from controller.observe.health.verdict import HEALTHY, State, Verdict, failed, progressing, reason_or
-from controller.observe.health.workloads import daemon_set, deployment, replica_set, stateful_set
+from controller.observe.health.workloads import daemon_set, deployment, job, replica_set, stateful_set
 
 _GATEWAY_API = "gateway.networking.k8s.io"
 
@@ -50,21 +49,15 @@ def assess(manifest: Manifest, context: Context) -> Verdict:
     """Judge an object as it is on the cluster.
 
     Args:
-        manifest: with apiVersion and kind; metadata alone is enough where `needs_full_object` says no.
-        context: what is not in the object itself.
+        manifest: with apiVersion and kind; metadata only suffices unless `needs_full_object`.
+        context: what health depends on outside the object.
     """
     subject = subject_of(manifest, context)
     return next((verdict for judge in _ORDER if (verdict := judge(subject))), HEALTHY)
 
 
 def needs_full_object(group: str, kind: str, checks: Iterable[Manifest] = ()) -> bool:
-    """Whether health is in more than the metadata: kinds with a rule or a check, and all that are not built in.
-
-    Args:
-        group: of the kind; empty: the core group.
-        kind: of the objects.
-        checks: `spec.healthChecks` of whoever has such objects.
-    """
+    """Return whether health needs more than metadata: kinds with a rule or one of `checks`, and all custom ones."""
     if (group, kind) in _RULES or group not in BUILT_IN_GROUPS:
         return True
     return any(concerns(check, group, kind) and not check.get("always") for check in checks)
@@ -86,7 +79,7 @@ def _generation_not_observed(subject: Subject) -> Verdict | None:
 
 
 def _standard_conditions(subject: Subject) -> Verdict | None:
-    """Judge by the conditions that kstatus asks controllers for. What is being worked on is not stalled."""
+    """Judge by the conditions that kstatus recommends to controllers; Reconciling takes precedence over Stalled."""
     reconciling, stalled = subject.conditions.get("Reconciling"), subject.conditions.get("Stalled")
     if reconciling and reconciling.holds:
         return progressing(reason_or(reconciling.reason, "Reconciling"), reconciling.message)
@@ -110,16 +103,16 @@ def _by_ready(subject: Subject) -> Verdict | None:
 
 
 def _status_not_reported(subject: Subject) -> Verdict | None:
-    """Doubt a custom resource whose schema announces a status that nobody has written: its operator may be down."""
-    reported = subject.conditions or subject.outdated or subject.observed_generation is not None
-    if reported or subject.group in BUILT_IN_GROUPS or not subject.context.reports_status:
+    """Doubt a custom resource whose schema declares a status that is missing: its operator may be down."""
+    has_status = subject.conditions or subject.outdated or subject.observed_generation is not None
+    if has_status or subject.group in BUILT_IN_GROUPS or not subject.context.reports_status:
         return None
-    message = "its controller has reported no status; if it never does, say always: Healthy in spec.healthChecks"
+    message = 'its controller has not reported a status; if it never does, set "always: Healthy" in spec.healthChecks'
     return progressing("StatusNotReported", message, deadline=False)
 
 
 _LATEST_GENERATION_NOT_OBSERVED = progressing(
-    "LatestGenerationNotObserved", "its controller has not seen its latest change"
+    "LatestGenerationNotObserved", "its controller has not observed the latest generation yet"
 )
 
 _ORDER = (
@@ -132,4 +125,4 @@ _ORDER = (
     _by_ready,
     _status_not_reported,
 )
-"""The first verdict counts."""
+"""The first verdict wins."""

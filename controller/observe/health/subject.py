@@ -1,8 +1,8 @@
-"""The object that is judged, read so that nothing in it can raise, and what is known from outside of it.
+"""The object under judgment, read so that nothing in it raises, and the context that its health depends on.
 
-Reading (README.md): what is absent, null or of another type is not there. Numbers that are not there are 0.
-A condition with an observedGeneration of its own other than metadata.generation is not there either (flux2#5855), but
-`Subject.outdated` remembers its type. Of two conditions of one type the first counts; otherwise order does not matter.
+A field that is null or of the wrong type counts as missing, and a missing number as 0. A condition whose own
+observedGeneration differs from metadata.generation counts as missing, too (flux2#5855), but `Subject.outdated` has its
+type. Of two conditions of one type the first counts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageClassInfo:
-    """What the health of a PersistentVolumeClaim needs to know of its class."""
+    """The part of a StorageClass that the health of a PersistentVolumeClaim depends on."""
 
     volume_binding_mode: str | None
-    """Immediate or WaitForFirstConsumer; None: there is no such class."""
+    """Immediate or WaitForFirstConsumer; None if the class does not exist."""
 
 
 def _unreadable(_name: str | None) -> StorageClassInfo | None:
@@ -28,20 +28,19 @@ def _unreadable(_name: str | None) -> StorageClassInfo | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What is not in the object itself."""
+    """What health depends on outside the object."""
 
     storage_class: Callable[[str | None], StorageClassInfo | None] = _unreadable
-    """Looks up a StorageClass by name, None: the default one. Returns None where it may not be read. Called for Pending
-    claims only."""
+    """Finds a StorageClass by name, the default one for None. Returns None if StorageClasses cannot be read."""
     reports_status: bool | None = None
-    """Whether the schema of a custom resource declares `reported_fields`; None: unknown."""
+    """Whether the schema of a custom resource declares a status (definitions.py); None if unknown."""
     checks: tuple[Manifest, ...] = ()
-    """Entries of `spec.healthChecks` that concern this object: see `checks.matching`."""
+    """Entries of `spec.healthChecks` that apply to this object: see `checks.matching`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition. A text that is not there is empty."""
+    """One condition. A missing text is empty."""
 
     type: str
     status: str
@@ -50,24 +49,24 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether it is True."""
+        """Whether its status is True."""
         return self.status == "True"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An object under judgement."""
+    """An object under judgment."""
 
     manifest: Manifest
     context: Context
     conditions: Mapping[str, Condition]
     """`status.conditions` by type."""
     outdated: frozenset[str]
-    """Types of conditions that stand there for another generation."""
+    """Types of conditions that describe another generation."""
 
     @property
     def group(self) -> str:
-        """API group; empty: the core group."""
+        """API group; empty for the core group."""
         return text(self.manifest, "apiVersion").rpartition("/")[0]
 
     @property
@@ -96,29 +95,29 @@ class Subject:
         return field(self.manifest, "spec", *path)
 
     def count(self, name: str) -> int:
-        """Return a number of status."""
+        """Return a number of status, 0 if it is missing."""
         return integer(self.manifest, "status", name) or 0
 
     def holds(self, condition_type: str) -> bool:
-        """Whether a condition is there and True."""
+        """Return whether a condition is True."""
         condition = self.conditions.get(condition_type)
         return condition is not None and condition.holds
 
     def denied(self, condition_type: str) -> Condition | None:
-        """Return a condition if it is there and False."""
+        """Return a condition if it is False."""
         condition = self.conditions.get(condition_type)
         return condition if condition and condition.status == "False" else None
 
 
 def subject_of(manifest: Manifest, context: Context) -> Subject:
-    """Return an object made ready for judgement."""
+    """Return an object ready for judgment."""
     items, generation = field(manifest, "status", "conditions"), integer(manifest, "metadata", "generation")
     current, outdated = read_conditions(items, generation)
     return Subject(manifest=manifest, context=context, conditions=current, outdated=outdated)
 
 
 def read_conditions(items: Any, generation: int | None) -> tuple[dict[str, Condition], frozenset[str]]:
-    """Return the conditions of a list by type, and the types of those that are for another generation."""
+    """Return conditions by type, and the types of those that describe another generation."""
     current: dict[str, Condition] = {}
     outdated = set()
     for item in mappings(items):
@@ -132,7 +131,7 @@ def read_conditions(items: Any, generation: int | None) -> tuple[dict[str, Condi
 
 
 def field(value: Any, *path: str) -> Any:
-    """Return what stands at a path of keys, or None."""
+    """Return the value at a path of keys, or None."""
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -141,18 +140,18 @@ def field(value: Any, *path: str) -> Any:
 
 
 def text(value: Any, *path: str) -> str:
-    """Return a string at a path, or an empty one."""
+    """Return the string at a path, or an empty one."""
     found = field(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def integer(value: Any, *path: str) -> int | None:
-    """Return an integer at a path, or None."""
+    """Return the integer at a path, or None."""
     found = field(value, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def mappings(value: Any, *path: str) -> Iterator[Manifest]:
-    """Yield the elements of a list at a path that are mappings."""
+    """Yield the mappings in the list at a path."""
     found = field(value, *path)
     return (item for item in found if isinstance(item, Mapping)) if isinstance(found, list | tuple) else iter(())

@@ -1,7 +1,7 @@
-"""What is said about the health of one object: a state, a reason, a message.
+"""The verdict on the health of one object: a state, a reason, a message.
 
-Invariant: a message is one printable line of at most `MESSAGE_LENGTH` characters, and equal for an equal state of
-affairs: no times, no generated names (README.md). So a status that holds it is not written again and again.
+Invariant: a message is one printable line of at most `MESSAGE_LENGTH` characters without times or generated names
+(README.md), so that an unchanged object never causes a write of status.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from enum import Enum
 
 MESSAGE_LENGTH = 300
 
-# What conditions of Kubernetes allow, shorter.
+# What Kubernetes allows in conditions, but shorter.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
 
 _TIME = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?( ?(Z|[+-]\d{2}:?\d{2}))?( UTC)?( m=[+-][\d.]+)?"
-# The alphabet of k8s.io/apimachinery/pkg/util/rand: a ReplicaSet's hash, then what is generated for each pod.
+# The alphabet of k8s.io/apimachinery/pkg/util/rand: the hash of a ReplicaSet, then the suffix of a pod.
 _POD_SUFFIX = r"-[bcdfghjklmnpqrstvwxz2456789]{7,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b"
 _UNSTABLE = ((re.compile(_TIME), "…"), (re.compile(_POD_SUFFIX), "-…"))
 
 
 def stable(text: str) -> str:
-    """Return a text as one printable line of at most `MESSAGE_LENGTH` characters, without times and names of pods."""
-    beginning = text[: 8 * MESSAGE_LENGTH]  # far more than is kept, far less than an object may say
+    """Return a text as one printable line of at most `MESSAGE_LENGTH` characters, without times or names of pods."""
+    beginning = text[: 8 * MESSAGE_LENGTH]  # far more than is kept, far less than an object may contain
     line = " ".join("".join(letter for letter in beginning if letter.isprintable() or letter.isspace()).split())
     for pattern, replacement in _UNSTABLE:
         line = pattern.sub(replacement, line)
@@ -31,14 +31,14 @@ def stable(text: str) -> str:
 
 
 class State(Enum):
-    """What becomes of an object; kstatus' names are Current, InProgress, Failed, Terminating and NotFound."""
+    """The state of an object; in kstatus Current, InProgress, Failed, Terminating and NotFound."""
 
     HEALTHY = "Healthy"
-    """It has reached its desired state, or has none to reach."""
+    """It reached its desired state, or has none."""
     PROGRESSING = "Progressing"
-    """It is on its way, or nothing was reported yet."""
+    """It is on its way, or has not reported yet."""
     FAILED = "Failed"
-    """It needs a change, or its deadline has passed. It may always recover."""
+    """It needs a change, or its deadline passed. It may always recover."""
     TERMINATING = "Terminating"
     """It is being deleted."""
     MISSING = "Missing"
@@ -50,10 +50,10 @@ class Verdict:
     """The health of one object.
 
     Args:
-        state: how it is.
-        reason: stable, CamelCase, never empty.
-        message: why; made stable and cut here.
-        deadline: whether `spec.progressDeadline` turns it into Failed. Where not, it does not hold up prune either.
+        state: of the object.
+        reason: CamelCase, never empty.
+        message: why; passed through `stable`.
+        deadline: whether `spec.progressDeadline` turns it into Failed. If not, it does not delay pruning either.
     """
 
     state: State
@@ -69,7 +69,7 @@ HEALTHY = Verdict(State.HEALTHY, "Healthy")
 
 
 def healthy(reason: str, message: str = "") -> Verdict:
-    """Return a Healthy verdict that has something to say; `HEALTHY` is the one that has not."""
+    """Return a Healthy verdict with a reason of its own; see `HEALTHY`."""
     return Verdict(State.HEALTHY, reason, message)
 
 
@@ -84,5 +84,5 @@ def failed(reason: str, message: str = "") -> Verdict:
 
 
 def reason_or(reason: str, default: str) -> str:
-    """Return the reason that an object gives if it can stand in a condition, else the default."""
+    """Return the reason that an object reports if a condition allows it, else the default."""
     return reason if _REASON.fullmatch(reason) else default

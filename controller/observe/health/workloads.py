@@ -1,6 +1,6 @@
-"""Deployment, StatefulSet, DaemonSet, ReplicaSet and ReplicationController (README.md).
+"""Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController and Job (README.md).
 
-Why pods do not come is not seen here; explain.py finds out.
+Not here: why pods are missing or not ready (explain.py), and Jobs that their TTL removed (presence.py).
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import re
 from controller.observe.health.subject import Condition, Subject, integer, text
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing, reason_or
 
-# A Deployment with this deadline has none, and never gets the condition Progressing.
+# Means no deadline: such a Deployment never gets the condition Progressing.
 _NO_DEADLINE = 2**31 - 1
 
-# `pods "web-9z8y7" is forbidden: …` names a pod that never existed, another one at each attempt.
+# `pods "web-9z8y7" is forbidden: …` names a pod that never existed, with each attempt another.
 _REFUSED = re.compile(r'\b(\w+) "[^"]*" is (forbidden|invalid)')
-# What a quota has in use changes with every pod of the namespace.
+# The usage of a quota changes with every pod of the namespace.
 _QUOTA_USED = re.compile(r", used: .*?(?=, limited: |$)")
 
-_NOT_OBSERVED = progressing("NoObservedGeneration", "its controller has not seen it yet")
+# `Container main for pod foo/job-x7k2p failed with exit code 42 …`
+_GENERATED_POD = re.compile(r" for pod \S+")
+
+_NOT_OBSERVED = progressing("NoObservedGeneration", "its controller has not observed it yet")
 
 
 def deployment(subject: Subject) -> Verdict:
@@ -30,7 +33,7 @@ def deployment(subject: Subject) -> Verdict:
     rollout = subject.conditions.get("Progressing")
     if rollout and rollout.reason == "ProgressDeadlineExceeded":
         # The condition's message names a ReplicaSet by its hash.
-        return failed("ProgressDeadlineExceeded", "the rollout made no progress for spec.progressDeadlineSeconds")
+        return failed("ProgressDeadlineExceeded", "the rollout made no progress within spec.progressDeadlineSeconds")
     gap = _deployment_gap(subject)
     if gap:
         return _creation_failure(subject) or gap
@@ -38,19 +41,19 @@ def deployment(subject: Subject) -> Verdict:
 
 
 def stateful_set(subject: Subject) -> Verdict:
-    """Judge a StatefulSet. It has no conditions: one whose pods are refused shows only too few replicas."""
+    """Judge a StatefulSet. It has no conditions: refused pods show only as too few replicas."""
     if subject.observed_generation is None:
         return _NOT_OBSERVED
     gap = _stateful_set_gap(subject)
     if gap:
         return gap
     if subject.spec("updateStrategy", "type") == "OnDelete":
-        return healthy("OnDelete", "pods are updated when somebody deletes them")
+        return healthy("OnDelete", "pods are updated when they are deleted")
     return _stateful_set_rollout(subject)
 
 
 def daemon_set(subject: Subject) -> Verdict:
-    """Judge a DaemonSet. Where no node matches, it is healthy."""
+    """Judge a DaemonSet. It is healthy if no node matches."""
     desired = integer(subject.manifest, "status", "desiredNumberScheduled")
     if subject.generation is None or subject.observed_generation is None or desired is None:
         return _NOT_OBSERVED
@@ -80,11 +83,30 @@ def replica_set(subject: Subject) -> Verdict:
     return gap or HEALTHY
 
 
+def job(subject: Subject) -> Verdict:
+    """Judge a Job: one that is running is not healthy yet, nor is SuccessCriteriaMet completion."""
+    failure = subject.conditions.get("Failed")
+    if failure and failure.holds:
+        return failed(reason_or(failure.reason, "JobFailed"), _job_message(failure))
+    if subject.holds("Complete"):
+        return HEALTHY
+    if subject.spec("suspend") is True:
+        return healthy("Suspended", "spec.suspend is true")
+    failing = subject.conditions.get("FailureTarget")
+    if failing and failing.holds:
+        return progressing(reason_or(failing.reason, "FailureTarget"), _job_message(failing))
+    return progressing("JobRunning", "not finished yet")
+
+
+def _job_message(condition: Condition) -> str:
+    return _GENERATED_POD.sub("", condition.message)
+
+
 def _paused_deployment(subject: Subject) -> Verdict:
-    # The controller says Progressing=Unknown/DeploymentPaused for as long as it lasts: somebody's will, no failure.
+    # Its controller reports Progressing=Unknown/DeploymentPaused meanwhile: a user wants it so, it is no failure.
     if subject.holds("Available"):
         return healthy("Paused", "spec.paused is true")
-    return progressing("DeploymentPaused", "spec.paused is true, and it is not available", deadline=False)
+    return progressing("DeploymentPaused", "spec.paused is true and the Deployment is not available", deadline=False)
 
 
 def _deployment_gap(subject: Subject) -> Verdict | None:
@@ -104,7 +126,7 @@ def _deployment_availability(subject: Subject, rollout: Condition | None) -> Ver
     if _has_deadline(subject) and not (rollout and rollout.holds and rollout.reason == "NewReplicaSetAvailable"):
         return progressing("ReplicaSetNotAvailable", "the new ReplicaSet is not available yet")
     if not subject.holds("Available"):
-        return progressing("DeploymentNotAvailable", "the condition Available is not True")
+        return progressing("DeploymentNotAvailable", "condition Available is not True")
     return HEALTHY
 
 
@@ -133,17 +155,17 @@ def _stateful_set_rollout(subject: Subject) -> Verdict:
 
 
 def _stateful_set_revision(subject: Subject) -> Verdict:
-    """Judge one without `rollingUpdate`; the server sets its partition by default, so that this is rare."""
+    """Judge a StatefulSet without `rollingUpdate`; rare, since the API server sets its partition by default."""
     wanted, current = subject.replicas, subject.count("currentReplicas")
     if wanted > current:
         return progressing("LessCurrent", f"Current: {current}/{wanted}")
     if text(subject.manifest, "status", "currentRevision") != text(subject.manifest, "status", "updateRevision"):
-        return progressing("RevisionMismatch", "not every pod has the new revision yet")
+        return progressing("RevisionMismatch", "not all pods are at the new revision yet")
     return HEALTHY
 
 
 def _creation_failure(subject: Subject) -> Verdict | None:
-    """Return what the server said about pods that it refused (quota, admission), if it did."""
+    """Return why the API server refused pods (quota, admission), if it did."""
     failure = subject.conditions.get("ReplicaFailure")
     if failure is None or not failure.holds:
         return None
@@ -155,5 +177,5 @@ def _refusal(failure: Condition) -> str:
 
 
 def _first(*gaps: tuple[bool, str, str]) -> Verdict | None:
-    """Return the first of (whether it is so, reason, message) that is so."""
-    return next((progressing(reason, message) for is_so, reason, message in gaps if is_so), None)
+    """Return the first of (whether it applies, reason, message) that applies."""
+    return next((progressing(reason, message) for applies, reason, message in gaps if applies), None)

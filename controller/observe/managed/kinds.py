@@ -15,7 +15,8 @@ from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition
 from controller.observe.deployments import HealthCheck
-from controller.observe.health import UNBOUND, concerns
+from controller.observe.health.checks import concerns
+from controller.observe.health.storage import UNBOUND
 from controller.observe.listener import Listener
 from controller.observe.managed.kind_watch import GroupKind, KindWatch, group_kind_of
 from controller.observe.managed.objects import ManagedObjects

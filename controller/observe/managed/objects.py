@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.kube.watch import Reflector
-from controller.observe.health import NOT_OBSERVED
+from controller.observe.health.presence import NOT_OBSERVED
 from controller.observe.listener import Listener
 from controller.observe.managed.registry import Registry
 from controller.observe.records import ObjectKey, Record

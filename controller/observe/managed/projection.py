@@ -12,7 +12,10 @@ from api import names
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
 from controller.observe.definitions import Definitions
 from controller.observe.deployments import SeenDeployments
-from controller.observe.health import Context, assess, matching, needs_full_object, pods_of
+from controller.observe.health.checks import matching
+from controller.observe.health.explain import pods_of
+from controller.observe.health.rules import assess, needs_full_object
+from controller.observe.health.subject import Context
 from controller.observe.managed.kind_watch import GroupKind, group_kind_of
 from controller.observe.records import Record, project
 from controller.observe.storage_classes import StorageClasses

@@ -20,7 +20,7 @@ from controller.observe.explanations import (
     Explanations,
     may_explain,
 )
-from controller.observe.health import State, Verdict
+from controller.observe.health.verdict import State, Verdict
 from controller.observe.records import ObjectKey, Record
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault

@@ -8,7 +8,7 @@ import pytest
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.observe.explanations import Explanations
-from controller.observe.health import HEALTHY, State, Verdict
+from controller.observe.health.verdict import HEALTHY, State, Verdict
 from controller.observe.progress import HealthTracker, Progress
 from controller.observe.records import ObjectKey, Record
 
@@ -237,7 +237,7 @@ def test_what_is_missing_is_kept_back_like_any_fall_since_a_repair_brings_it_bac
     tracker.see(HEALTHY)
     assert tracker.see(None).shown.reason is Reason.HEALTHY
     tracker.now += 15
-    assert tracker.see(None).shown.message == "Deployment shop/web: Missing: it is not on the cluster"
+    assert tracker.see(None).shown.message == "Deployment shop/web: Missing: not found on the cluster"
 
 
 def test_why_is_asked_after_fifteen_seconds_and_not_before(tracker: Tracker) -> None:

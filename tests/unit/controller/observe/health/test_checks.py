@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from api.v1alpha2.policies import HealthCheck
-from controller.observe.health import Context, State, Verdict, assess, matching
+from controller.observe.health.checks import matching
+from controller.observe.health.rules import assess
+from controller.observe.health.subject import Context
+from controller.observe.health.verdict import State, Verdict
 from tests.unit.controller.observe.health.objects import Manifest, conditions, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
@@ -68,7 +71,7 @@ CASES = [
          expect=HEALTHY, reason="Healthy"),
     Case(name="the generation counts before the check", given=cache("Ready=True", observedGeneration=1),
          expect=PROGRESSING, reason="LatestGenerationNotObserved",
-         message="its controller has not seen its latest change"),
+         message="its controller has not observed the latest generation yet"),
 ]
 # fmt: on
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.observe.health import Context, State, StorageClassInfo, assess
+from controller.observe.health.rules import assess
+from controller.observe.health.subject import Context, StorageClassInfo
+from controller.observe.health.verdict import State
 from tests.unit.controller.observe.health.objects import Manifest, claim, conditioned, conditions, job, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
@@ -133,7 +135,7 @@ def test_every_kind_of_route_names_the_parent_that_it_waits_for(kind: str) -> No
 
     assert (verdict.reason, verdict.message) == (
         "NotResolvedRefs",
-        'parent "b": there is no condition ResolvedRefs yet',
+        'parent "b": condition ResolvedRefs is not reported yet',
     )
 
 
@@ -156,7 +158,7 @@ AUTOSCALER_MESSAGES = [
         "invalid metrics (… invalid out of …), first error is: no pods.metrics.k8s.io in v2beta2.",
     ),
     ("missing request for cpu in container app of Pod web-0", "missing request for cpu in container app"),
-    ("", "the condition ScalingActive is False"),
+    ("", "condition ScalingActive is False"),
 ]
 
 

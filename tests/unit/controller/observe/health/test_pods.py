@@ -5,8 +5,10 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health import Context, State, Verdict, assess, explain, explain_namespace, pods_of
-from controller.observe.health.verdict import progressing
+from controller.observe.health.explain import explain, explain_namespace, pods_of
+from controller.observe.health.rules import assess
+from controller.observe.health.subject import Context
+from controller.observe.health.verdict import State, Verdict, progressing
 from tests.unit.controller.observe.health.objects import Manifest, conditioned, crashed, ended, manifest, pod, waiting
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
@@ -34,7 +36,7 @@ CASES = [
     Case(name="one whose program failed", given=pod("Failed", containers=[ended(3)]), expect=FAILED,
          reason="ContainerFailed", message='container "app" exited with code 3'),
     Case(name="one that failed without a word", given=pod("Failed"), expect=FAILED, reason="PodFailed",
-         message="its phase is Failed"),
+         message="status.phase is Failed"),
     Case(name="one that crashes", given=pod("Running", "Ready=False", containers=[waiting("CrashLoopBackOff", "app")]),
          expect=FAILED, reason="CrashLoopBackOff", message='container "app"'),
     Case(name="one whose init container crashed thrice and runs again",
@@ -64,9 +66,9 @@ CASES = [
          expect=FAILED, reason="InvalidImageName", message='container "b"'),
     Case(name="one whose containers are being created",
          given=pod("Pending", "PodScheduled=True", containers=[CREATING]), expect=PROGRESSING, reason="PodPending",
-         message="its containers do not run yet"),
+         message="containers are not running yet"),
     Case(name="one that nobody has seen", given=pod(""), expect=PROGRESSING, reason="PodNotObserved",
-         message="no node has seen it yet"),
+         message="the pod has no status yet"),
 ]
 # fmt: on
 

@@ -7,20 +7,11 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health import (
-    Context,
-    State,
-    StorageClassInfo,
-    Verdict,
-    aggregate,
-    as_observed,
-    assess,
-    assess_absent,
-    deadline_start,
-    publish_after,
-    with_deadline,
-)
-from controller.observe.health.aggregate import Published
+from controller.observe.health.aggregate import Published, aggregate, deadline_start, publish_after, with_deadline
+from controller.observe.health.presence import as_observed, assess_absent
+from controller.observe.health.rules import assess
+from controller.observe.health.subject import Context, StorageClassInfo
+from controller.observe.health.verdict import State, Verdict
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,

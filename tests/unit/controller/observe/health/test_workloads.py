@@ -5,7 +5,9 @@ from operator import attrgetter
 
 import pytest
 
-from controller.observe.health import Context, State, assess
+from controller.observe.health.rules import assess
+from controller.observe.health.subject import Context
+from controller.observe.health.verdict import State
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,
@@ -54,7 +56,7 @@ CASES = [
          reason="ReplicaSetNotAvailable", message="the new ReplicaSet is not available yet"),
     Case(name="a Deployment whose pods died later is not available",
          given=deployment(ROLLED_OUT[0], "Available=False/MinimumReplicasUnavailable"), expect=PROGRESSING,
-         reason="DeploymentNotAvailable", message="the condition Available is not True"),
+         reason="DeploymentNotAvailable", message="condition Available is not True"),
     Case(name="a quota is named without what is in use",
          given=deployment(f'ReplicaFailure=True/FailedCreate/pods "web-x" is forbidden: {QUOTA}', counts=(1, 1, 1, 1)),
          expect=PROGRESSING, reason="FailedCreate",
@@ -74,15 +76,15 @@ CASES = [
          given=stateful_set(spec={"minReadySeconds": 30}, availableReplicas=2), expect=PROGRESSING,
          reason="LessAvailable", message="Available: 2/3"),
     Case(name="a StatefulSet without observedGeneration was not seen", given=stateful_set(observedGeneration=None),
-         expect=PROGRESSING, reason="NoObservedGeneration", message="its controller has not seen it yet"),
+         expect=PROGRESSING, reason="NoObservedGeneration", message="its controller has not observed it yet"),
     Case(name="a StatefulSet without partition has two revisions while it updates",
          given=stateful_set(partition=None, updateRevision="web-2"), expect=PROGRESSING, reason="RevisionMismatch",
-         message="not every pod has the new revision yet"),
+         message="not all pods are at the new revision yet"),
     Case(name="a StatefulSet with partition may have two revisions",
          given=stateful_set(partition=0, updateRevision="web-2"), expect=HEALTHY, reason="Healthy", message=""),
     Case(name="a StatefulSet of OnDelete need not be updated",
          given=stateful_set(spec={"updateStrategy": {"type": "OnDelete"}}, updatedReplicas=0), expect=HEALTHY,
-         reason="OnDelete", message="pods are updated when somebody deletes them"),
+         reason="OnDelete", message="pods are updated when they are deleted"),
     Case(name="a DaemonSet counts nodes", given=daemon_set(currentNumberScheduled=1), expect=PROGRESSING,
          reason="LessCurrent", message="Scheduled: 1/3"),
     Case(name="a DaemonSet has to be updated", given=daemon_set(updatedNumberScheduled=2), expect=PROGRESSING,
