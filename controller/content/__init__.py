@@ -1,14 +1,14 @@
-"""Content: reading archives, the only writer of fetched files, the store by digest, and the assembled tree.
+"""Content: reading archives, writing fetched files, storing content by key, and assembling the content tree.
 
-In: bytes that nobody trusts. Out: folders that hold only folders and regular files, within the budgets. Where bytes
-come from is left to `sources`, what files mean to `formats`.
+In: untrusted bytes. Out: folders of folders and regular files only, within the limits. `sources` fetches the bytes,
+`formats` interprets the files.
 
-    archive        START HERE: the only writer
-    limits, shares  budgets of one source, of a BundleDeployment, and of a tenant
-    compression, tar, zip_directory, zip  what archives hold, entry by entry
-    nodes          what is where while an archive is written, and where links lead
-    store, index   content by key, and whether it is still as it was put
-    folder         a folder on this machine as the content of a source
+    archive        START HERE: the only writer of fetched files
+    limits, shares  limits for one source, for a BundleDeployment, and for a tenant
+    compression, tar, zip_directory, zip  the entries of an archive, one by one
+    nodes          the tree while an archive is written, and where links lead
+    store, index   content by key, and whether it is still intact
+    folder         a local folder as the content of a source
     tree           contents at their destinations
-    spool, disk, digests  what the others share
+    spool, disk, digests  shared by the others
 """

@@ -1,11 +1,11 @@
-"""The only writer of fetched files: entries go in, folders and regular files come out.
+"""The only writer of fetched files: turns entries into folders and regular files.
 
-Invariants: nothing is created outside of the destination, and nothing in it but folders and regular files (modes 0755
-and 0644, no owner, no setuid); no link is ever on disk. Every budget is charged before what it pays for. Where an
-archive names a path twice the last one counts, whatever the kinds.
+Invariants: nothing is created outside the destination, and only folders and regular files in it (modes 0755 and 0644,
+no owner, no setuid); no link is ever on disk. Every limit is charged before anything is written. If an archive names a
+path twice, the last entry wins, whatever the kinds.
 
-Not here: reading archives (tar.py), rules for names and counters (limits.py), what is where (nodes.py). The caller
-removes the destination when this fails (store.py does).
+Not here: reading archives (tar.py, zip.py), rules and limits (limits.py), the tree in memory (nodes.py). On failure the
+caller removes the destination (store.py does).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from api.plugins import Entry, EntryKind, Limits, Readable
 from controller.content import nodes
 from controller.content.compression import CHUNK
-from controller.content.disk import full_disk_reported
+from controller.content.disk import full_disk_reported, write_all
 from controller.content.limits import Budget, Meter, Rejection, check_link, check_path, leaving, quote
 from controller.content.nodes import Node
 
@@ -32,17 +32,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 def write_entries(
     entries: Iterable[Entry], destination: Path, limits: Limits, path: str, meter: Meter | None = None
 ) -> None:
-    """Write entries into an empty folder, whiteouts and links carried out.
+    """Write entries into an empty folder; apply whiteouts, and replace links by copies.
 
-    Links to files and folders of the tree become copies; a link that dangles or leads into itself is left out.
+    A link that dangles or leads into itself is skipped.
 
     Args:
-        entries: of all layers in order. If an entry is refused, a generator learns of it by `throw`: content whose
-            digest is wrong should be called that, rather than judged.
-        destination: exists and is empty; what it holds after an error is of no use.
-        limits: budgets of all entries together.
-        path: of the source in the spec; messages begin with it.
-        meter: counts what is written of all sources together.
+        entries: of all layers in order. A refusal is thrown into a generator, which may have a better error: a wrong
+            digest explains it.
+        destination: exists and is empty; of no use after an error.
+        limits: for all entries together.
+        path: of the source in the spec; starts messages.
+        meter: counts what is written for all sources together.
 
     Raises: BundleError (ContentRejected, StorageFull); whatever `entries` raises.
     """
@@ -74,7 +74,10 @@ class _Writer:
         self._root = nodes.make_root()
 
     def add(self, entry: Entry) -> None:
-        """Carry out one entry."""
+        """Apply one entry.
+
+        Raises: Rejection; BundleError of the meter; what reading the data raises.
+        """
         self._budget.charge_entry()
         path = check_path(entry.path, self._limits)
         if entry.kind is EntryKind.DIRECTORY:
@@ -84,7 +87,7 @@ class _Writer:
         elif entry.kind is EntryKind.OPAQUE:
             self._clear(nodes.find(self._root, path), entry.layer)
         elif not path:
-            raise Rejection(f"entry {quote(entry.path)} names the root as a {entry.kind.value}; leave it out")
+            raise Rejection(f"entry {quote(entry.path)} names the root of the tree as a {entry.kind.value}; remove it")
         elif entry.kind is EntryKind.FILE:
             self._add_file(path, entry)
         else:
@@ -93,7 +96,7 @@ class _Writer:
     # folders, files, links
 
     def _make_folders(self, path: str, layer: int) -> Node:
-        """Return the folder at a path, made with all that it is in; a file or link in its way is replaced."""
+        """Return the folder at a path, created with its parents; a file or link in the way is replaced."""
         node = self._root
         for name in path.split("/") if path else ():
             child = node.children.get(name)
@@ -116,7 +119,7 @@ class _Writer:
         self._write_file(path, entry.data, entry.size, executable=entry.executable)
 
     def _add_link(self, path: str, entry: Entry) -> None:
-        """Note a link; a hard link to a file that is there already is a copy of it as it is now."""
+        """Note a link; a hard link to an existing file becomes a copy of it immediately."""
         if entry.kind is EntryKind.SYMBOLIC_LINK:
             check_link(path, entry.target, self._limits)
         elif entry.target.startswith("/") or ".." in entry.target.split("/"):
@@ -131,15 +134,14 @@ class _Writer:
         original = nodes.find(self._root, target)
         if original is None or original.kind is not EntryKind.FILE:
             return False
-        # Open before the copy is made: making it may remove the original (`a` and `a/b`).
+        # Opened first, since creating the copy may remove the original (`a` and `a/b`).
         with self._on_disk(target).open("rb") as data:
             size = os.fstat(data.fileno()).st_size
-            copy = Entry(path=path, size=size, data=data, executable=original.executable, layer=layer)
-            self._add_file(path, copy)
+            self._add_file(path, Entry(path=path, size=size, data=data, executable=original.executable, layer=layer))
         return True
 
     def _replace(self, path: str, kind: EntryKind, layer: int) -> Node:
-        """Return a new node at a path, in place of what is there."""
+        """Return a new node at a path, which replaces an existing one."""
         folder, name = posixpath.split(path)
         parent = self._make_folders(folder, layer)
         self._remove(parent.children.get(name))
@@ -162,7 +164,7 @@ class _Writer:
             self._remove(node)
 
     def _clear(self, node: Node | None, layer: int) -> None:
-        """Remove what lower layers have below a node."""
+        """Remove the nodes of lower layers below a node."""
         if node is None or node.cleared == layer:
             return
         node.cleared = layer
@@ -181,21 +183,24 @@ class _Writer:
             self._on_disk(node.path).unlink()
         del node.parent.children[node.name]
 
-    # links, when everything is there
+    # links, when all entries are written
 
     def copy_links(self) -> None:
-        """Put copies in the place of links; what no link leads to in the end is left out."""
+        """Replace links by copies of what they lead to; skip those that lead nowhere.
+
+        Raises: Rejection; BundleError of the meter.
+        """
         links = tuple(nodes.links(self._root))
         for link in links:
             nodes.resolve(link)
-        left_out = [link.path for link in links if link.resolved is None]
-        if left_out:
-            log.debug("left out links that lead nowhere", extra={"count": len(left_out), "first": left_out[0]})
+        dangling = [link.path for link in links if link.resolved is None]
+        if dangling:
+            log.debug("skipped dangling links", extra={"count": len(dangling), "first": dangling[0]})
         for link in links:
             self._copy(link, link.path, frozenset(link.ancestors()))
 
     def _copy(self, node: Node, path: str, above: frozenset[Node]) -> None:
-        """Copy a file or folder, or what a link leads to; a folder that is being copied already is not copied again."""
+        """Copy a file or folder, or the target of a link; skip a folder that is already being copied."""
         origin = node.resolved if node.kind is EntryKind.SYMBOLIC_LINK else node
         if origin is None or origin in above:
             return
@@ -217,24 +222,18 @@ class _Writer:
     # disk
 
     def _write_file(self, path: str, data: Readable | None, size: int, *, executable: bool) -> None:
-        # Without Path and file objects, which cost as much as the writing itself where files are small and many.
+        # Path and file objects cost as much as the writing itself if files are small and many.
         out = os.open(f"{self._destination}/{path}", _NEW, 0o755 if executable else 0o644)
         try:
             left = size
             while left:
                 piece = data.read(min(left, CHUNK))[:left] if data else b""
                 if not piece:
-                    raise Rejection(f"entry {quote(path)} is cut short; publish it again")
+                    raise Rejection(f"entry {quote(path)} is truncated; publish it again")
                 left -= len(piece)
-                _write_all(out, piece)
+                write_all(out, piece)
         finally:
             os.close(out)
 
     def _on_disk(self, path: str) -> Path:
         return self._destination / path
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

@@ -1,4 +1,4 @@
-"""The disk: walking folders that hold only folders and regular files, and one error for a disk that takes nothing."""
+"""The disk: walking folders of folders and regular files, and one error for a disk that is full or broken."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 
 _UNUSABLE = {
-    errno.ENOSPC: "is full; give it more room",
-    errno.EDQUOT: "is full; give it more room",
+    errno.ENOSPC: "is full; free some space or enlarge it",
+    errno.EDQUOT: "is full; free some space or enlarge it",
     errno.EROFS: "is read-only; make it writable",
-    errno.EIO: "fails; replace it",
+    errno.EIO: "reports I/O errors; replace it",
 }
 
 
 class ForeignFileError(Exception):
-    """A folder of ours holds what we never put there: a link, a device."""
+    """A folder of ours contains what the controller never writes: a link, a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Item:
 
 
 def walk(folder: Path) -> Iterator[Item]:
-    """Yield what is below a folder, by name, a folder before its content. Links are never followed.
+    """Yield the content of a folder, by name, each folder before its content. Links are never followed.
 
     Raises: ForeignFileError; OSError.
     """
@@ -55,14 +55,27 @@ def _walk(folder: Path, prefix: str) -> Iterator[Item]:
             raise ForeignFileError(path)
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write bytes to a file descriptor, however many calls that takes.
+
+    Raises: OSError.
+    """
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def is_unusable(error: OSError) -> bool:
-    """Whether a disk is full, read-only or broken: somebody may mend it while this process runs."""
+    """Return whether a disk is full, read-only or broken, which can be repaired while this process runs."""
     return error.errno in _UNUSABLE
 
 
 @contextmanager
 def full_disk_reported(subject: str) -> Iterator[None]:
-    """Turn what an unusable disk raises into BundleError (StorageFull); `subject` begins the message."""
+    """Translate the errors of an unusable disk; `subject` starts the message.
+
+    Raises: BundleError (StorageFull).
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A local folder as entries of an archive, so that it becomes content by the same rules as what was fetched."""
+"""A local folder as entries of an archive, so that it becomes content by the same rules as fetched bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEFT_OUT = ".git"
 
 
 def read_folder(folder: Path) -> Iterator[Entry]:
-    """Yield what is in a folder, by name; git's own folder is left out, as no source brings it.
+    """Yield the content of a folder, by name, without git's own folder: no source contains that.
 
     Raises: OSError.
     """

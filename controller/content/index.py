@@ -1,6 +1,6 @@
-"""The index of an entry of the content store: what it holds, with sizes and digests.
+"""The index of an entry of the content store: its files and folders, with sizes and digests.
 
-A line about the entry, with the digest of the second line; then everything in it.
+The first line has the size and the digest of the second line; the second line lists the content.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.content.disk import ForeignFileError, walk
 
 
 def write_index(entry: Path) -> int:
-    """Write what an entry holds beside it, and not its key, which may tell a secret.
+    """Write the index beside the content of an entry, without the key, which may contain a secret.
 
     Returns: bytes of all files.
     Raises: ForeignFileError; OSError.
@@ -29,16 +29,16 @@ def write_index(entry: Path) -> int:
 
 
 def read_size(entry: Path) -> int:
-    """Return the bytes of all files of an entry, as its index says.
+    """Return the bytes of all files of an entry according to its index.
 
-    Raises: OSError, ValueError, KeyError, TypeError: there is no index, or it is damaged.
+    Raises: OSError, ValueError, KeyError, TypeError for an index that is missing or damaged.
     """
     with (entry / "index").open("rb") as file:
         return int(json.loads(file.readline())["bytes"])
 
 
 def is_intact(entry: Path) -> bool:
-    """Return whether an entry holds what its index says, and nothing else."""
+    """Return whether an entry contains exactly what its index lists."""
     try:
         with (entry / "index").open("rb") as file:
             head, body = json.loads(file.readline()), file.read()
@@ -49,7 +49,7 @@ def is_intact(entry: Path) -> bool:
 
 
 def _list(folder: Path) -> dict[str, list[Any]]:
-    """Return what is below a folder: of files size and sha256, of folders nothing."""
+    """Return the content of a folder: path to size and sha256 for a file, to an empty list for a folder."""
     return {item.path: [] if item.is_folder else _describe(folder / item.path) for item in walk(folder)}
 
 

@@ -1,7 +1,7 @@
-"""The tree that an archive describes, in memory: what is where, from which layer, and where links lead.
+"""The tree that an archive describes, in memory: paths, their layers, and where links lead.
 
-Pure: archive.py keeps the disk in step with it. Only folders and files exist on disk; a link is a node of this tree
-until all entries are read.
+Pure: archive.py keeps the disk in step with it. Only folders and files exist on disk; links are copied when all entries
+are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Node:
     kind: EntryKind
     """FILE, DIRECTORY or SYMBOLIC_LINK."""
     layer: int = 0
-    """The last one that brought or named it."""
+    """The last one that contains or names it."""
     parent: Node | None = None
     children: dict[str, Node] = field(default_factory=dict)
     executable: bool = False
@@ -31,21 +31,21 @@ class Node:
     """Of a link: a path from `origin`."""
     origin: Node | None = None
     cleared: int = -1
-    """The layer whose whiteouts were applied here already: again would be in vain, and quadratic."""
+    """The last layer whose whiteouts were applied here: to apply them again would be quadratic."""
     resolved: Node | None = None
     """Of a link: where it leads, once `is_resolved`; None for nowhere."""
     is_resolved: bool = False
 
     @property
     def path(self) -> str:
-        """Where it is, from the root; '' for the root."""
+        """Relative to the root; '' for the root."""
         if self.parent is None:
             return ""
         above = self.parent.path
         return f"{above}/{self.name}" if above else self.name
 
     def ancestors(self) -> Iterator[Node]:
-        """Yield the folders that it is in, the nearest first."""
+        """Yield the folders that contain the node, the nearest first."""
         node = self.parent
         while node is not None:
             yield node
@@ -58,7 +58,7 @@ def make_root() -> Node:
 
 
 def find(root: Node, path: str) -> Node | None:
-    """Return the node at a normal path, links not followed."""
+    """Return the node at a normal path, without following links."""
     node: Node | None = root
     for name in path.split("/") if path else ():
         node = node.children.get(name) if node else None
@@ -76,15 +76,15 @@ def links(node: Node) -> Iterator[Node]:
 def resolve(link: Node, chain: int = 0) -> Node | None:
     """Return the file or folder that a link leads to in the end; None if it dangles or leads to itself.
 
-    Each link is walked once, whoever asks, so that long chains of long targets cost no more than their length.
+    Each link is followed only once, so that long chains of long targets cost no more than their length.
 
-    Raises: Rejection for a link that leaves the tree on its way, and for more than 40 in a row.
+    Raises: Rejection for a link that leaves the tree, and for a chain of more than 40.
     """
     if link.is_resolved:
         return link.resolved
     if chain > _MAX_CHAIN:
-        raise Rejection(f"entry {quote(link.path)} leads through more than {_MAX_CHAIN} links; link directly")
-    link.is_resolved = True  # to nowhere, as far as anything knows that is met on the way: a cycle
+        raise Rejection(f"entry {quote(link.path)} is a chain of more than {_MAX_CHAIN} links; link directly")
+    link.is_resolved = True  # to nowhere, for now: what leads back here is a cycle
     link.resolved = _follow(link, chain)
     return link.resolved
 

@@ -1,8 +1,8 @@
-"""How much disk content may take while it is received, unpacked and rendered: in one piece of work, and by one tenant.
+"""How much disk space content may use while it is fetched, unpacked and rendered, per BundleDeployment and per tenant.
 
-The limits of one source (limits.py) bound what one archive does. Here all sources of one BundleDeployment have one
-budget together, and all BundleDeployments of one tenant have at most a share of the disk, so that nobody fills it for
-the others. What is stored and not in use is not counted: the store bounds it, and lets it go for what is new.
+limits.py bounds one archive. Here all sources of a BundleDeployment share one limit, and all BundleDeployments of a
+tenant share a part of the disk, so that no tenant fills it for the others. Stored content that is not in use does not
+count: the store bounds it, and deletes it to make room.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from controller.content.disk import walk
 from controller.content.limits import describe_bytes
 
 BLOCK = 4096
-"""What a file or folder takes besides its bytes."""
+"""Bytes that a file or folder uses in addition to its content."""
 
 
 def budget_of(limits: Limits) -> int:
-    """Return the bytes that one BundleDeployment may take within its limits."""
+    """Return the bytes of disk that one BundleDeployment may use within its limits."""
     return limits.compressed_bytes + limits.total_bytes + limits.entries * BLOCK
 
 
 class DiskShares:
-    """Who takes how much of the disk now. Thread-safe.
+    """How much of the disk each tenant uses now. Thread-safe.
 
     Args:
-        total: bytes that all may take at the same time.
-        share: bytes that one tenant may.
+        total: bytes that all tenants may use at the same time.
+        share: bytes that one tenant may use.
     """
 
     def __init__(self, total: int = sys.maxsize, share: int = sys.maxsize) -> None:
@@ -44,19 +44,19 @@ class DiskShares:
 
     @classmethod
     def of_store(cls, store_bytes: int, limits: Limits) -> DiskShares:
-        """Return the shares beside a store: as much again, half of it for one tenant, and never less than one budget.
+        """Return shares as large as a store, half of it for one tenant, and never less than `budget_of`.
 
-        Less than one budget would refuse for ever what is within its limits.
+        With less, content within its limits would be refused for ever.
         """
         return cls(max(store_bytes, budget_of(limits)), max(store_bytes // 2, budget_of(limits)))
 
     @contextmanager
     def use(self, tenant: str, limits: Limits) -> Iterator[Use]:
-        """Hand out what one piece of work uses; at its end all of it is given back.
+        """Count what one fetch and rendering uses; at the end all of it is free again.
 
         Args:
-            tenant: whose share it is, as a message names it: `namespace "shop"`.
-            limits: of all sources together.
+            tenant: as a message names it: `namespace "shop"`.
+            limits: for all sources together.
         """
         use = Use(self, tenant, limits)
         try:
@@ -65,20 +65,20 @@ class DiskShares:
             use.close()
 
     def taken(self) -> int:
-        """Return the bytes that are taken now."""
+        """Return the bytes that are in use now."""
         with self._lock:
             return self._taken.total()
 
     def take(self, tenant: str, size: int) -> None:
         """Count bytes that are about to be written.
 
-        Raises: BundleError (StorageFull), and then they are not counted.
+        Raises: BundleError (StorageFull); then they are not counted.
         """
         with self._lock:
             if self._taken[tenant] + size > self._share:
-                raise _full(f"what is being fetched for {tenant}", "its share of the disk, ", self._share)
+                raise _full(f"fetches for {tenant} exceed its share of the disk", self._share)
             if self._taken.total() + size > self._total:
-                raise _full("what is being fetched for all BundleDeployments", "", self._total)
+                raise _full("fetches for all BundleDeployments exceed their part of the disk", self._total)
             self._taken[tenant] += size
 
     def give_back(self, tenant: str, size: int) -> None:
@@ -90,7 +90,7 @@ class DiskShares:
 
 
 class Use:
-    """What one piece of work uses of its limits and of its tenant's share. Thread-safe: sources work in parallel."""
+    """What one fetch and rendering uses of its limits and of its tenant's share. Thread-safe."""
 
     def __init__(self, shares: DiskShares, tenant: str, limits: Limits) -> None:
         self._shares, self._tenant, self._limits = shares, tenant, limits
@@ -99,7 +99,7 @@ class Use:
         self._lock = threading.Lock()
 
     def add_node(self) -> None:
-        """Count a file or folder that is about to be made.
+        """Count a file or folder that is about to be created.
 
         Raises: BundleError (ContentRejected, StorageFull).
         """
@@ -107,7 +107,7 @@ class Use:
             self._take(BLOCK)
             self._nodes += 1
             if self._nodes > self._limits.entries:
-                raise _rejected(f"{self._limits.entries} files and folders")
+                raise _rejected(f"{self._limits.entries} files and directories")
 
     def add_file(self, size: int) -> None:
         """Count the bytes of a file that are about to be written.
@@ -121,7 +121,7 @@ class Use:
                 raise _rejected(describe_bytes(self._limits.total_bytes))
 
     def add_stored(self, folder: Path) -> None:
-        """Count content that was stored already: it cannot go while it is in use.
+        """Count content that is in the store already: it cannot be deleted while it is in use.
 
         Raises: BundleError (ContentRejected, StorageFull).
         """
@@ -131,11 +131,11 @@ class Use:
                 self.add_file((folder / item.path).stat().st_size)
 
     def receive(self, source: int, size: int) -> None:
-        """Count what came so far for a source, packed as it is.
+        """Count what a source has received so far, before unpacking.
 
         Args:
             source: its index.
-            size: all of its bytes; fewer than before count as before.
+            size: the sum so far; a smaller one than before is ignored.
 
         Raises: BundleError (ContentRejected, StorageFull).
         """
@@ -146,10 +146,10 @@ class Use:
             self._take(more)
             self._received[source] = size
             if self._received.total() > self._limits.compressed_bytes:
-                raise _rejected(f"{describe_bytes(self._limits.compressed_bytes)} before they are unpacked")
+                raise _rejected(f"{describe_bytes(self._limits.compressed_bytes)} before unpacking")
 
     def occupy(self, size: int) -> None:
-        """Count bytes of scratch, of which there is no budget but the share.
+        """Count bytes in a scratch folder, which only the share limits.
 
         Raises: BundleError (StorageFull).
         """
@@ -157,7 +157,7 @@ class Use:
             self._take(size)
 
     def close(self) -> None:
-        """Give all of it back."""
+        """Count all of it as free again."""
         with self._lock:
             self._shares.give_back(self._tenant, self._taken)
             self._taken = 0
@@ -167,16 +167,14 @@ class Use:
         self._taken += size
 
 
-def _rejected(budget: str) -> BundleError:
-    message = (
-        f"spec.sources: together they bring more than the budget of {budget}; make them smaller, or leave some out"
-    )
+def _rejected(limit: str) -> BundleError:
+    message = f"spec.sources: together the sources exceed the limit of {limit}; make them smaller, or remove some"
     return BundleError(Reason.CONTENT_REJECTED, message)
 
 
-def _full(what: str, share: str, size: int) -> BundleError:
+def _full(problem: str, size: int) -> BundleError:
     message = (
-        f"spec.sources: {what} takes more than {share}{describe_bytes(size)}; it is tried again, and has room when "
-        "less is fetched at the same time; make it smaller, or let the administrator raise --store-mebibytes"
+        f"spec.sources: {problem}, {describe_bytes(size)}; will be retried when other fetches have finished; make the "
+        "content smaller, or ask the administrator to raise --store-mebibytes"
     )
     return BundleError(Reason.STORAGE_FULL, message)

@@ -1,25 +1,24 @@
-"""A file in a scratch folder that is written from its beginning and hashed on its way, then read in any order.
+"""A file in a scratch folder that is hashed while it is written, then read in any order.
 
-Invariant: the digest is that of the bytes in the file. Scratch folders are handed out, and removed, by store.py.
+Invariant: the digest is that of the bytes in the file. store.py creates and removes scratch folders.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from controller.content.disk import full_disk_reported
+from controller.content.disk import full_disk_reported, write_all
 
 
 class Spool:
-    """A new file without a name; closed, it is gone.
+    """A new file without a name, which is deleted when it is closed.
 
     Args:
-        folder: of scratch: its file system holds the file.
-        subject: field path that messages begin with.
+        folder: scratch folder on whose file system the file is.
+        subject: field path that starts messages.
 
     Raises: BundleError (StorageFull).
     """
@@ -47,20 +46,18 @@ class Spool:
 
         Raises: BundleError (StorageFull).
         """
-        rest = memoryview(data)
         with full_disk_reported(self._subject):
-            while rest:
-                rest = rest[os.write(self._file.fileno(), rest) :]
+            write_all(self._file.fileno(), data)
         self._hash.update(data)
         self.size += len(data)
 
     def restart(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self._file.seek(0)
         self._file.truncate()
         self.size, self._hash = 0, hashlib.sha256()
 
     def rewind(self) -> BinaryIO:
-        """Return the file, for reading only, at its beginning."""
+        """Return the file, for reading only, at its start."""
         self._file.seek(0)
         return self._file

@@ -1,15 +1,14 @@
 """The content store: fetched content by key, on disk, verified, shared between BundleDeployments.
 
-Invariants: content appears whole or not at all (staged, then renamed); nothing is handed out in this process that was
-not checked against the index written when it was put; one writer for each key at a time, unless it is slow: who waits
-writes himself after a while, so that nobody depends on somebody else's source. The store is a cache: losing any of it
-costs a fetch by digest and nothing else. A disk that is full, read-only or broken hinders who needs it and nobody else,
-also at start, and only as long as it is so.
+Invariants: content appears whole or not at all (staged, then renamed); it is checked against its index once per process
+before it is used; each key has one writer at a time, but waiters lose patience and write themselves, so that no
+BundleDeployment depends on the source of another. The store is a cache: a lost entry only costs a fetch by digest. A
+disk that is full, read-only or broken affects only work that needs it, also at start, and only until it is repaired.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
-Not here: what an entry holds (index.py), what content may look like (archive.py), and who may use which content
-(build/origins.py makes the keys; a pin is recorded only after the source answered for it).
+Not here: the index of an entry (index.py), rules for content (archive.py), and access to content (build/origins.py
+makes the keys; a pin is recorded only after the source has answered for it).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class StoreInUseError(RuntimeError):
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of one entry without reading its content."""
+    """What is known about an entry without reading its content."""
 
     size: int
     """Bytes of all files."""
@@ -55,9 +54,9 @@ class _Record:
 @dataclass(slots=True)
 class _KeyLock:
     entry: threading.Lock = field(default_factory=threading.Lock)
-    """Held for a moment: to look at the entry, to bring it in, to remove it."""
+    """Held briefly: to check, add or remove the entry."""
     writing: threading.Lock = field(default_factory=threading.Lock)
-    """Held by whoever makes the content."""
+    """Held by the writer of the content."""
     holders: int = 0
 
 
@@ -65,11 +64,11 @@ class ContentStore:
     """Content by key, safe for use by many threads of one process.
 
     Args:
-        root: a folder of this process alone; made when missing. Left-overs of a killed process are removed.
-        patience: seconds to wait for others that make the same content.
+        root: a folder for this process alone; created if missing. Leftovers of a killed process are removed.
+        patience: seconds to wait for another writer of the same content.
 
-    Raises: StoreInUseError if another process, or another store of this one, uses the folder; OSError if there can be
-        no such folder, but not for a disk that is full or read-only: then it is opened when it is needed.
+    Raises: StoreInUseError if another process, or another store of this one, uses the folder; OSError if the folder
+        cannot be created, except on a disk that is full, read-only or broken: then it is opened when needed.
     """
 
     def __init__(self, root: Path, patience: float = PATIENCE_SECONDS) -> None:
@@ -85,10 +84,10 @@ class ContentStore:
         except OSError as error:
             if not is_unusable(error):
                 raise
-            log.warning("content store cannot be used yet", extra={"folder": str(root), "problem": error.strerror})
+            log.warning("content store is not available yet", extra={"folder": str(root), "problem": error.strerror})
 
     def _open(self) -> None:
-        """Take the folder, unless that is done.
+        """Lock and clean the folder, unless that is done.
 
         Raises: OSError, StoreInUseError.
         """
@@ -109,16 +108,16 @@ class ContentStore:
 
     @property
     def lock(self) -> Path | None:
-        """The file that is locked as long as the store is open: nobody else uses the folder. None: it is not open."""
+        """The file that is locked while the store is open; None while it is not."""
         return self._root / "lock" if self._lock_file is not None else None
 
     @property
     def folder(self) -> Path | None:
-        """The folder, which outlives this process; None: it is not open."""
+        """The folder, which outlives this process; None while the store is not open."""
         return self._root if self._lock_file is not None else None
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         if self._lock_file is not None:
             os.close(self._lock_file)
 
@@ -129,7 +128,7 @@ class ContentStore:
         self.close()
 
     def get(self, key: str) -> Path | None:
-        """Return the folder of stored content, for reading only; None if there is none, or it was damaged."""
+        """Return the folder of stored content, for reading only; None if it is missing or damaged."""
         name = _name(key)
         with self._locks(name) as locks, locks.entry:
             return self._reuse(name)
@@ -139,10 +138,10 @@ class ContentStore:
 
         Args:
             key: any text; equal keys mean equal content.
-            write: fills an empty folder with folders and regular files. While it runs, others that put this key wait,
-                and use what it made; if it fails, or takes longer than their patience, they try themselves.
+            write: fills an empty folder with folders and regular files. Meanwhile, other calls with this key wait for
+                the result; if it fails, or takes longer than their patience, they write themselves.
 
-        Raises: BundleError (StorageFull); whatever `write` raises, and then nothing is stored.
+        Raises: BundleError (StorageFull); whatever `write` raises. Then nothing is stored.
         """
         name = _name(key)
         with self._locks(name) as locks:
@@ -157,7 +156,10 @@ class ContentStore:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Hand out an empty folder on the store's file system that is removed afterwards, with all that is in it."""
+        """Provide an empty folder on the store's file system, which is removed afterwards.
+
+        Raises: BundleError (StorageFull).
+        """
         with full_disk_reported(_SUBJECT):
             self._open()
             folder = Path(tempfile.mkdtemp(dir=self._scratch))
@@ -167,10 +169,10 @@ class ContentStore:
             shutil.rmtree(folder, ignore_errors=True)
 
     def collect(self, keep: Collection[str], max_bytes: int) -> None:
-        """Remove content, what was used longest ago first, until at most `max_bytes` are left.
+        """Remove content, the least recently used first, until at most `max_bytes` are left.
 
         Args:
-            keep: keys that stay whatever their size: all that is in use, or soon will be.
+            keep: keys that are in use, or soon will be: never removed.
             max_bytes: of files, as `bytes_used` counts them.
         """
         kept = {_name(key) for key in keep}
@@ -185,7 +187,7 @@ class ContentStore:
                     self._remove(name)
 
     def bytes_used(self) -> int:
-        """Return the bytes of all stored files, without scratch and what is being written."""
+        """Return the bytes of all stored files, without scratch and staging."""
         with self._guard:
             return sum(record.size for record in self._records.values())
 
@@ -193,7 +195,7 @@ class ContentStore:
 
     @contextmanager
     def _locks(self, name: str) -> Iterator[_KeyLock]:
-        """Hand out the locks of a key, which exist while somebody has them."""
+        """Provide the locks of a key, which exist only while they are used."""
         with self._guard:
             locks = self._key_locks.setdefault(name, _KeyLock())
             locks.holders += 1
@@ -211,12 +213,12 @@ class ContentStore:
             return None
         entry = self._entries / name
         if not (entry / "content").is_dir() or not (record.verified or is_intact(entry)):
-            log.warning("removed stored content that was damaged", extra={"entry": name})
+            log.warning("removed damaged content from the store", extra={"entry": name})
             self._remove(name)
             return None
         record.verified = True
         record.used = time.time_ns()
-        with contextlib.suppress(OSError):  # only what goes first depends on it
+        with contextlib.suppress(OSError):  # only the order of removal depends on it
             os.utime(entry, ns=(record.used, record.used))
         return entry / "content"
 
@@ -229,13 +231,13 @@ class ContentStore:
                 write(staged / "content")
                 size = write_index(staged)
                 with entry_lock:
-                    return self._reuse(name) or self._bring_in(staged, name, size)
+                    return self._reuse(name) or self._add(staged, name, size)
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
 
-    def _bring_in(self, staged: Path, name: str, size: int) -> Path:
+    def _add(self, staged: Path, name: str, size: int) -> Path:
         entry = self._entries / name
-        if entry.exists():  # what could not be removed
+        if entry.exists():  # it could not be removed
             self._discard(entry)
         staged.rename(entry)
         with self._guard:
@@ -243,7 +245,7 @@ class ContentStore:
         return entry / "content"
 
     def _remove(self, name: str) -> None:
-        """Take an entry out of sight at once, then off the disk."""
+        """Hide an entry immediately, then remove it from the disk."""
         with self._guard:
             self._records.pop(name, None)
         try:
@@ -251,7 +253,7 @@ class ContentStore:
         except OSError as error:
             if not is_unusable(error):
                 raise
-            log.warning("stored content cannot be removed", extra={"entry": name, "problem": error.strerror})
+            log.warning("cannot remove content from the store", extra={"entry": name, "problem": error.strerror})
 
     def _discard(self, entry: Path) -> None:
         away = Path(tempfile.mkdtemp(dir=self._staging))
@@ -264,7 +266,7 @@ class ContentStore:
             try:
                 yield entry.name, _Record(size=read_size(entry), used=entry.stat().st_mtime_ns)
             except (OSError, ValueError, KeyError, TypeError):
-                log.warning("removed stored content without a readable index", extra={"entry": entry.name})
+                log.warning("removed content without a readable index", extra={"entry": entry.name})
                 self._discard(entry)
 
 
@@ -279,6 +281,6 @@ def _lock(root: Path) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise StoreInUseError(
-            f'content store "{root}": another process uses it; stop it, or give each one a folder of its own'
+            f'content store "{root}": in use by another process; stop that process, or give each its own folder'
         ) from None
     return descriptor

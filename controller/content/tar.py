@@ -1,10 +1,10 @@
-"""Reading tar: ustar, GNU and pax, as a stream, within a bound on what is read between two entries.
+"""Reading tar: ustar, GNU and pax, as a stream, with bounded headers.
 
-Why not `tarfile`: it reads long-name and pax records whole before anything can be checked, takes quadratic time and
-memory over a crafted pax record (2 GiB for one of 128 KiB; see CVE-2024-6232), and takes a damaged header for the end
-of the archive. Here a damaged or cut archive is always refused.
+Why not `tarfile`: it reads long-name and pax records whole before anything can be checked, needs quadratic time and
+memory for a crafted pax record (2 GiB for one of 128 KiB; see CVE-2024-6232), and takes a damaged header for the end
+of the archive. Here a damaged or truncated archive is always refused.
 
-Not here: paths are handed on as they came; archive.py checks them and writes the files. Formats:
+Not here: archive.py checks paths and writes files. Formats:
 https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, "Basic Tar Format" of the GNU tar manual, and
 layer.md of the OCI image specification.
 """
@@ -17,17 +17,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from api.plugins import Entry, EntryKind, Limits, Readable
-from controller.content.compression import CHUNK, Decompressed, decompress, is_compressed
-from controller.content.limits import Rejection, describe_bytes, quote
+from controller.content.compression import CHUNK, TRUNCATED, Decompressed, decompress, is_compressed, read_exactly
+from controller.content.limits import Rejection, decode, describe_bytes, quote
 
 _BLOCK = 512
 _CHECKSUM = slice(148, 156)
-_DAMAGED = "this is not a tar archive, or a damaged one; publish it again"
-_CUT = "the archive is cut short; publish it again"
+_DAMAGED = "this is not a tar archive, or it is damaged; publish it again"
 
-_FILES = b"\x0007"  # the third: contiguous, the same to everybody today
+_FILES = b"\x0007"  # the third: contiguous, which readers treat as a file today
 _KINDS = {ord("1"): EntryKind.HARD_LINK, ord("2"): EntryKind.SYMBOLIC_LINK, ord("5"): EntryKind.DIRECTORY}
-_REFUSED = {ord("3"): "character device", ord("4"): "block device", ord("6"): "fifo", ord("S"): "sparse file"}
+_REFUSED = {ord("3"): "a character device", ord("4"): "a block device", ord("6"): "a fifo", ord("S"): "a sparse file"}
 _LONG_NAME, _LONG_TARGET, _GLOBAL = ord("L"), ord("K"), ord("g")
 _PAX = b"xX"
 
@@ -37,7 +36,7 @@ _AUFS = ".wh..wh."
 
 
 def is_tar(head: bytes) -> bool:
-    """Return whether content may be a tar archive by its first 512 bytes: what compression hides is seen when read."""
+    """Return whether content may be a tar archive, by its first 512 bytes; compressed content always may."""
     if is_compressed(head):
         return True
     if len(head) < _BLOCK:
@@ -53,12 +52,12 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
     """Yield the entries of a tar archive, which may be compressed by gzip or zstd.
 
     Args:
-        stream: the archive; read up to its end marker and the padding behind it.
-        limits: of ratio and header size; the others are for the writer.
-        layer: number of an OCI layer: whiteouts become entries of their own, absolute link targets start at the root.
+        stream: the archive; read up to its end marker and the padding after it.
+        limits: for ratio and header size; the writer enforces the others.
+        layer: number of an OCI layer: whiteouts become entries, absolute link targets start at the root.
 
-    Raises: Rejection for devices, fifos, sparse files, unknown types, damaged or cut archives, and budgets; whatever
-        `stream` raises.
+    Raises: Rejection for devices, fifos, sparse files, unknown types, damaged or truncated archives, and over the
+        limits; whatever `stream` raises.
     """
     for member in _Members(decompress(stream, limits), limits):
         if layer is None:
@@ -68,7 +67,7 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
 
 
 def _of_layer(entry: Entry) -> Entry | None:
-    """Return an entry with the meaning that layer.md gives it; None for the bookkeeping of aufs."""
+    """Return an entry with the meaning that layer.md gives it; None for the internal entries of aufs."""
     directory, name = posixpath.split(entry.path.rstrip("/"))
     if name == _OPAQUE:
         return Entry(path=directory, kind=EntryKind.OPAQUE, layer=entry.layer)
@@ -83,7 +82,7 @@ def _of_layer(entry: Entry) -> Entry | None:
 
 def _whiteout(entry: Entry, directory: str, hidden: str) -> Entry:
     if hidden in ("", ".", ".."):
-        raise Rejection(f"entry {quote(entry.path)} is a whiteout of nothing; leave it out")
+        raise Rejection(f"entry {quote(entry.path)} is a whiteout without a name; remove it")
     return Entry(path=posixpath.join(directory, hidden), kind=EntryKind.WHITEOUT, layer=entry.layer)
 
 
@@ -107,6 +106,7 @@ class _Member:
     body: _Body
 
     def entry(self, layer: int = 0) -> Entry:
+        """Return it as an entry of a layer."""
         is_file, is_link = self.kind is EntryKind.FILE, self.kind in (EntryKind.HARD_LINK, EntryKind.SYMBOLIC_LINK)
         return Entry(
             path=self.name,
@@ -126,17 +126,17 @@ class _Body:
         self._stream, self.left = stream, size
 
     def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes; nothing at the end.
+
+        Raises: Rejection for a truncated archive.
+        """
         if not self.left:
             return b""
         data = self._stream.read(min(size, self.left))
         if not data:
-            raise Rejection(_CUT)
+            raise Rejection(TRUNCATED)
         self.left -= len(data)
         return data
-
-    def skip(self) -> None:
-        while self.read(CHUNK):
-            pass
 
 
 class _Members:
@@ -144,23 +144,24 @@ class _Members:
 
     def __init__(self, stream: Decompressed, limits: Limits) -> None:
         self._stream, self._limits = stream, limits
-        self._is_begun = False
+        self._has_started = False
 
     def __iter__(self) -> Iterator[_Member]:
         while (member := self._next()) is not None:
             yield member
-            member.body.skip()
-            self._exactly(-member.size % _BLOCK)
+            while member.body.read(CHUNK):
+                pass
+            read_exactly(self._stream, -member.size % _BLOCK)
         self._finish()
 
     def _finish(self) -> None:
-        """Read the padding behind the end marker: the checksum of gzip is behind it."""
+        """Read the padding after the end marker: the checksum of gzip follows it."""
         left = self._limits.header_bytes
         while left > 0 and (data := self._stream.read(CHUNK)):
             left -= len(data)
 
     def _next(self) -> _Member | None:
-        """Read up to the next entry, with the extended headers that belong to it; None at the end marker."""
+        """Return the next entry, with its extended headers applied; None at the end marker."""
         records: dict[str, bytes] = {}
         allowance = self._limits.header_bytes
         while (header := self._header()) is not None:
@@ -168,33 +169,20 @@ class _Members:
                 return header.member(records, self._stream)
             allowance -= _BLOCK + header.size
             if allowance < 0:
-                budget = describe_bytes(self._limits.header_bytes)
-                raise Rejection(f"a header of the archive is over the budget of {budget}; shorten names and attributes")
-            records.update(header.records(self._padded(header.size)))
+                limit = describe_bytes(self._limits.header_bytes)
+                raise Rejection(f"a header of the archive exceeds the limit of {limit}; shorten names and attributes")
+            padded = read_exactly(self._stream, header.size + -header.size % _BLOCK)
+            records.update(header.records(padded[: header.size]))
         if allowance != self._limits.header_bytes:
-            raise Rejection(_CUT)
+            raise Rejection(TRUNCATED)
         return None
 
     def _header(self) -> _Header | None:
-        block = self._exactly(_BLOCK, or_nothing=self._is_begun)
-        self._is_begun = True
+        block = read_exactly(self._stream, _BLOCK, or_nothing=self._has_started)
+        self._has_started = True
         if not block.strip(b"\0"):  # the end marker, or the end of an archive that has none
             return None
         return _Header(block)
-
-    def _padded(self, size: int) -> bytes:
-        return self._exactly(size + -size % _BLOCK)[:size]
-
-    def _exactly(self, size: int, *, or_nothing: bool = False) -> bytes:
-        """Return `size` bytes; with `or_nothing` also nothing, if the stream ends just here."""
-        parts: list[bytes] = []
-        left = size
-        while left and (data := self._stream.read(left)):
-            parts.append(data)
-            left -= len(data)
-        if left and not (or_nothing and not parts):
-            raise Rejection(_CUT)
-        return b"".join(parts)
 
 
 class _Header:
@@ -209,33 +197,40 @@ class _Header:
         self.size = _number(block[124:136])
 
     def records(self, data: bytes) -> dict[str, bytes]:
-        """Return what an extended header says about the next entry: `path`, `linkpath`, `size`."""
+        """Return what an extended header sets for the next entry: `path`, `linkpath`, `size`.
+
+        Raises: Rejection for a damaged header, a sparse file, and a global name or size.
+        """
         if self.type == _LONG_NAME:
             return {"path": _text(data)}
         if self.type == _LONG_TARGET:
             return {"linkpath": _text(data)}
         records = dict(_pax_records(data))
         if any(key.startswith("GNU.sparse.") for key in records):
-            raise Rejection("the archive holds a sparse file; write it without sparse files")
+            raise Rejection("the archive contains a sparse file; create it without sparse files")
         records = {key: value for key, value in records.items() if key in ("path", "linkpath", "size")}
         if self.type == _GLOBAL and records:
-            raise Rejection("a global header of the archive gives a name or a size to every entry; leave it out")
+            raise Rejection("a global header of the archive sets the name or size of every entry; remove it")
         return records
 
     def member(self, records: dict[str, bytes], stream: Decompressed) -> _Member:
+        """Return the entry of a header; its body is next in `stream`.
+
+        Raises: Rejection for a damaged header, or an entry that is not supported.
+        """
         name = records.get("path", self._name())
         kind = self._kind(name)
         size = _decimal(records["size"]) if "size" in records else self.size
         if kind is EntryKind.DIRECTORY and self.type in _FILES and size:
-            # Go and tarfile take what follows for its content; others, for the next entry.
-            raise Rejection(f"entry {quote(_decode(name))} is a file with the name of a folder; rename it")
+            # Go and tarfile take the following bytes for its content; others, for the next entry.
+            raise Rejection(f"entry {quote(decode(name))} is a file with the name of a directory; rename it")
         if kind is not EntryKind.FILE:
-            size = 0  # as every reader does: no data follows, whatever the field says
+            size = 0  # as in every reader: no data follows, whatever the field says
         return _Member(
-            name=_decode(name),
+            name=decode(name),
             kind=kind,
             size=size,
-            target=_decode(records.get("linkpath", _text(self._block[157:257]))),
+            target=decode(records.get("linkpath", _text(self._block[157:257]))),
             executable=bool(_number(self._block[100:108]) & 0o100),
             body=_Body(stream, size),
         )
@@ -245,13 +240,13 @@ class _Header:
             return EntryKind.DIRECTORY if name.endswith(b"/") else EntryKind.FILE
         kind = _KINDS.get(self.type)
         if kind is None:
-            what = _REFUSED.get(self.type, "thing of a type that is not known")
-            raise Rejection(f"entry {quote(_decode(name))} is a {what}; leave it out")
+            what = _REFUSED.get(self.type, "of an unknown type")
+            raise Rejection(f"entry {quote(decode(name))} is {what}; remove it")
         return kind
 
     def _name(self) -> bytes:
         name, prefix = _text(self._block[:100]), b""
-        if self._block[257:263] == b"ustar\0":  # GNU's magic differs, and means other things by these bytes
+        if self._block[257:263] == b"ustar\0":  # GNU's magic differs, and so does its use of these bytes
             prefix = _text(self._block[345:500])
         return prefix + b"/" + name if prefix else name
 
@@ -260,7 +255,7 @@ _EXTENDED = frozenset((*_PAX, _LONG_NAME, _LONG_TARGET, _GLOBAL))
 
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the records `<length> <key>=<value><newline>`, each of which must be just as long as it says."""
+    """Yield the records `<length> <key>=<value><newline>`, whose length must be exact."""
     position = 0
     while position < len(data):
         digits, space, _ = data[position : position + 20].partition(b" ")
@@ -268,16 +263,12 @@ def _pax_records(data: bytes) -> Iterator[tuple[str, bytes]]:
         key, equals, value = record[len(digits) + 1 :].partition(b"=")
         if not (equals and value.endswith(b"\n")) or len(record) != _decimal(digits):
             raise Rejection(_DAMAGED)
-        yield _decode(key), value[:-1]
+        yield decode(key), value[:-1]
         position += len(record)
 
 
 def _text(field: bytes) -> bytes:
     return field.partition(b"\0")[0]
-
-
-def _decode(name: bytes) -> str:
-    return name.decode(errors="surrogateescape")  # limits.check_path refuses what is not UTF-8, by name
 
 
 def _decimal(digits: bytes) -> int:
@@ -287,7 +278,7 @@ def _decimal(digits: bytes) -> int:
 
 
 def _number(field: bytes) -> int:
-    """Read a number: octal, or base 256 where the first bit is set (GNU)."""
+    """Read a number: octal, or base 256 if the first bit is set (GNU)."""
     if field[0] == 0x80:  # noqa: PLR2004 - 0xff would be a negative one
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")

@@ -1,7 +1,7 @@
 """Assembling the content tree: the union of all sources, each at its destination.
 
-Invariant: a path comes from one source. Whether that is so is decided before anything is placed, and nothing is ever
-overwritten. Files are hard links into the content store where the file system allows it: the tree is for reading only.
+Invariant: a file comes from one source. Conflicts are found before anything is written, and nothing is overwritten.
+Files are hard links into the content store where the file system supports them: the tree is read-only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.content.limits import quote
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is to stand at a path of the tree."""
+    """What belongs at a path of the tree."""
 
     field: str
     origin: Path | None
@@ -30,15 +30,15 @@ class _Place:
 
 
 def assemble(parts: Sequence[tuple[str, str, Path]], destination: Path) -> ContentTree:
-    """Place the content of all sources below a new folder.
+    """Assemble the content of all sources in a new folder.
 
     Args:
-        parts: of each source in spec order its field path (`spec.sources[1]`), its destination in the tree ('' is the
-            root; a relative path as the CRD admits it), and the folder of its content.
-        destination: does not exist yet; on the store's file system, or every file is copied.
+        parts: for each source in spec order its field path (`spec.sources[1]`), its destination in the tree ('' is the
+            root; otherwise a relative path that the CRD accepts), and the folder of its content.
+        destination: does not exist yet; unless it is on the store's file system, every file is copied.
 
-    Raises: BundleError (ContentConflict for a path that two sources bring, or that is a file in one and a folder in
-        another; StorageFull).
+    Raises: BundleError (ContentConflict for a file that two sources contain, or that is a folder in another;
+        StorageFull).
     """
     places: dict[str, _Place] = {}
     for field, target, folder in parts:
@@ -61,17 +61,17 @@ def _claim(places: dict[str, _Place], path: str, place: _Place) -> None:
     other = places.setdefault(path, place)
     if other is place or (other.origin is None and place.origin is None):
         return
-    both = "both bring it" if other.origin and place.origin else "it is a file in one and a folder in the other"
+    both = "both contain it" if other.origin and place.origin else "it is a file in one and a directory in the other"
     raise BundleError(
         Reason.CONTENT_CONFLICT,
         f"{place.field}: path {quote(path)} conflicts with {other.field}: {both}; "
-        "give them different destinations, or take the path out of one",
+        "give them different destinations, or remove the path from one",
     )
 
 
 def _place(places: dict[str, _Place], destination: Path) -> None:
     destination.mkdir(mode=0o755)
-    for path, place in places.items():  # a folder was claimed before what is in it
+    for path, place in places.items():  # a folder was claimed before its content
         if place.origin is None:
             (destination / path).mkdir(mode=0o755)
         else:
@@ -79,7 +79,7 @@ def _place(places: dict[str, _Place], destination: Path) -> None:
 
 
 def _link_or_copy(origin: Path, path: Path) -> None:
-    with suppress(OSError):  # another file system, too many links, links not supported: a copy does as well
+    with suppress(OSError):  # another file system, too many links, links not supported: copy instead
         os.link(origin, path, follow_symlinks=False)
         return
     shutil.copy(origin, path, follow_symlinks=False)

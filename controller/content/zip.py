@@ -1,11 +1,9 @@
-"""Reading zip: entries in the order of the directory, each body verified when it was read.
+"""Reading zip: entries in the order of the directory, each body verified after it is read.
 
-Why not `zipfile`: it makes an object of every record before anything can be checked, several times the size of the
-directory, and takes names that are not marked as UTF-8 for code page 437. Here memory does not grow with the archive,
-and one that lies about sizes, overlaps or is damaged is refused.
+Why not `zipfile`: it reads the whole directory into objects, several times its size, before the number of entries can
+be checked, decodes names without the UTF-8 flag as code page 437, and accepts entries that overlap.
 
-Not here: the directory (zip_directory.py). Paths are handed on as they came; archive.py checks them and writes the
-files.
+Not here: the directory (zip_directory.py); archive.py checks paths and writes files.
 """
 
 from __future__ import annotations
@@ -15,17 +13,9 @@ import zlib
 from collections.abc import Iterator
 
 from api.plugins import Entry, EntryKind, Limits, Readable
-from controller.content.compression import CHUNK
-from controller.content.limits import Rejection, quote
-from controller.content.zip_directory import (
-    END_SIGNATURE,
-    Record,
-    Seekable,
-    decode,
-    find_end,
-    read_exactly,
-    read_records,
-)
+from controller.content.compression import CHUNK, Ratio, read_exactly
+from controller.content.limits import Rejection, check_target, decode, quote
+from controller.content.zip_directory import END_SIGNATURE, Record, Seekable, find_end, read_records
 
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
@@ -40,14 +30,14 @@ def read_zip(file: Seekable, limits: Limits) -> Iterator[Entry]:
     """Yield the entries of a zip archive in the order of its directory.
 
     Args:
-        file: the archive; nobody else moves in it meanwhile.
-        limits: of ratio, and of a link's target; the others are for the writer.
+        file: the archive; only this function may seek in it meanwhile.
+        limits: for ratio and link targets; the writer enforces the others.
 
-    Raises: Rejection for devices, damaged or cut archives, and budgets; Unsupported for encryption, zip64, several
-        disks and methods other than stored and deflated; whatever `file` raises.
+    Raises: Rejection for devices, damaged or truncated archives, and over the limits; Unsupported for encryption,
+        zip64, several disks and methods other than stored and deflated; whatever `file` raises.
     """
     end = find_end(file)
-    ratio = _Ratio(limits)
+    ratio = Ratio(limits)
     claimed = 0
     for record in read_records(file, end):
         claimed += _LOCAL_HEADER.size + record.compressed
@@ -67,38 +57,24 @@ def _entry(record: Record, body: _Body, limits: Limits) -> Entry:
 
 
 def _target(record: Record, body: _Body, limits: Limits) -> str:
-    if record.size > limits.path_bytes:
-        raise Rejection(
-            f"entry {quote(record.name)} links to a name over the budget of {limits.path_bytes} bytes; shorten it"
-        )
+    check_target(record.name, record.size, limits)
     return decode(b"".join(iter(lambda: body.read(CHUNK), b"")))
 
 
-class _Ratio:
-    """What all bodies together unpack to, against the ratio budget."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits, self.compressed, self._unpacked = limits, 0, 0
-
-    def charge(self, unpacked: int) -> None:
-        self._unpacked += unpacked
-        if self._unpacked > self._limits.ratio_from and self._unpacked > self._limits.ratio * self.compressed:
-            raise Rejection(
-                f"the compressed data unpacks to more than the budget of {self._limits.ratio} times its size; "
-                "publish it with less compression"
-            )
-
-
 class _Body:
-    """The plain bytes of one entry, counted and summed up."""
+    """The plain bytes of one entry, with their count and checksum."""
 
-    def __init__(self, file: Seekable, record: Record, bound: int, ratio: _Ratio) -> None:
+    def __init__(self, file: Seekable, record: Record, bound: int, ratio: Ratio) -> None:
         self._record, self._ratio = record, ratio
         raw = _Raw(file, record, bound, ratio)
         self._plain: Readable = _Inflated(raw) if record.is_deflated else raw
         self._count = self._checksum = 0
 
     def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes; nothing at the end.
+
+        Raises: Rejection for a damaged entry and over the ratio limit.
+        """
         try:
             data = self._plain.read(min(size, CHUNK))
         except zlib.error:
@@ -111,7 +87,10 @@ class _Body:
         return data
 
     def finish(self) -> None:
-        """Read what is left, and compare size and checksum."""
+        """Read the rest, and verify size and checksum.
+
+        Raises: Rejection for a damaged entry.
+        """
         while self.read(CHUNK):
             pass
         if self._count != self._record.size or self._checksum != self._record.checksum:
@@ -119,13 +98,17 @@ class _Body:
 
 
 class _Raw:
-    """The bytes of one entry as they are in the file, found when they are first asked for."""
+    """The bytes of one entry as they are in the file, located at the first read."""
 
-    def __init__(self, file: Seekable, record: Record, bound: int, ratio: _Ratio) -> None:
+    def __init__(self, file: Seekable, record: Record, bound: int, ratio: Ratio) -> None:
         self._file, self._record, self._bound, self._ratio = file, record, bound, ratio
         self._left = -1  # not found yet
 
     def read(self, size: int, /) -> bytes:
+        """Return `size` bytes, fewer at the end.
+
+        Raises: Rejection for a damaged or truncated archive.
+        """
         if self._left < 0:
             self._find()
         data = read_exactly(self._file, min(size, self._left))
@@ -134,7 +117,7 @@ class _Raw:
         return data
 
     def _find(self) -> None:
-        """Go behind the local header, whose name and extra field may have other lengths than the directory's."""
+        """Seek past the local header, whose name and extra field may differ in length from the directory."""
         self._file.seek(self._record.offset)
         signature, *_, name_length, extra_length = _LOCAL_HEADER.unpack(read_exactly(self._file, _LOCAL_HEADER.size))
         start = self._record.offset + _LOCAL_HEADER.size + name_length + extra_length
@@ -145,16 +128,20 @@ class _Raw:
 
 
 class _Inflated:
-    """What deflated bytes unpack to."""
+    """Deflated bytes, unpacked."""
 
     def __init__(self, raw: _Raw) -> None:
         self._raw, self._inflater = raw, zlib.decompressobj(-zlib.MAX_WBITS)
 
     def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes; nothing at the end.
+
+        Raises: zlib.error; Rejection for a damaged or truncated archive.
+        """
         while size > 0 and not self._inflater.eof:  # zlib takes 0 for no bound
             pending = self._inflater.unconsumed_tail or self._raw.read(CHUNK)
             data = self._inflater.decompress(pending, size)
-            if data or not pending:  # nothing of nothing: cut short, as size and checksum will tell
+            if data or not pending:  # truncated if there is neither: size and checksum will show it
                 return data
         return b""
 

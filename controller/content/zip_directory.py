@@ -1,6 +1,6 @@
-"""The directory of a zip archive, record by record: what is in it, and what of that is not read.
+"""The directory of a zip archive, record by record, in constant memory; refuses what is not supported.
 
-Memory does not grow with it. Not here: the bodies (zip.py). Format: sections 4.3.12 and 4.3.16 of PKWARE's APPNOTE.TXT,
+Not here: the bodies (zip.py). Format: sections 4.3.12 and 4.3.16 of PKWARE's APPNOTE.TXT,
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT.
 """
 
@@ -16,28 +16,28 @@ from typing import Any, Protocol
 from api.errors import BundleError
 from api.plugins import EntryKind, Readable
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, quote
+from controller.content.compression import TRUNCATED, read_exactly
+from controller.content.limits import Rejection, decode, quote
 
 END_SIGNATURE = b"PK\x05\x06"
 _RECORD_SIGNATURE = b"PK\x01\x02"
 _RECORD = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
 _LONGEST_COMMENT = 0xFFFF
-_ELSEWHERE = (0xFFFF, 0xFFFFFFFF)  # zip64 says so in fields of two and of four bytes
+_ELSEWHERE = (0xFFFF, 0xFFFFFFFF)  # how fields of two and of four bytes refer to zip64
 
 _ENCRYPTED = 0x0001 | 0x0040 | 0x2000
 _STORED, _DEFLATED = 0, 8
-_UNIX = (3, 19)  # hosts whose modes are Unix's: Unix, and macOS
+_UNIX = (3, 19)  # hosts with Unix modes: Unix and macOS
 
-_DAMAGED = "this is not a zip archive, or a damaged one; publish it again"
-_CUT = "the archive is cut short; publish it again"
+_DAMAGED = "this is not a zip archive, or it is damaged; publish it again"
 
 
 class Unsupported(Rejection):
-    """Content is in a form that is not read, whatever it holds."""
+    """Content is in a form that is not supported."""
 
     def at(self, path: str) -> BundleError:
-        """Return the error for content that a source at this field path brought."""
+        """Return the error for content of the source at a field path."""
         return BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}: {self}")
 
 
@@ -45,12 +45,12 @@ class Seekable(Readable, Protocol):
     """A file: a zip archive is read from its end."""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to an offset; return where that is from the beginning."""
+        """Move to an offset; return it relative to the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What the end record says of the directory."""
+    """The directory according to the end record."""
 
     count: int
     """Entries."""
@@ -61,7 +61,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One entry, as the directory has it."""
+    """One entry according to the directory."""
 
     name: str
     kind: EntryKind
@@ -75,33 +75,33 @@ class Record:
 
 
 def find_end(file: Seekable) -> End:
-    """Find the end record, which is the last thing in an archive but for its comment.
+    """Find the end record, which only the comment of the archive may follow.
 
-    Raises: Rejection if there is none, or one that lies; Unsupported for zip64 and several disks.
+    Raises: Rejection if it is missing or wrong; Unsupported for zip64 and several disks.
     """
     length = file.seek(0, os.SEEK_END)
     start = max(0, length - _END.size - _LONGEST_COMMENT)
     file.seek(start)
     tail = read_exactly(file, length - start)
     at = tail.rfind(END_SIGNATURE)
-    while at >= 0 and not _is_end(tail, at):  # the comment may hold what looks like a record
+    while at >= 0 and not _is_end(tail, at):  # the comment may contain the signature
         at = tail.rfind(END_SIGNATURE, 0, at)
     if at < 0:
-        raise Rejection(_CUT)
+        raise Rejection(TRUNCATED)
     _, disk, first_disk, here, count, size, offset, _ = _END.unpack_from(tail, at)
     if count == _ELSEWHERE[0] or _ELSEWHERE[1] in (size, offset):
-        raise Unsupported("the archive is in the format zip64, which is not read; publish a smaller one, or a tar.gz")
+        raise Unsupported("the archive uses zip64, which is not supported; publish a smaller archive, or a tar.gz")
     if disk or first_disk or here != count:
-        raise Unsupported("the archive is one part of several, which is not read; publish it in one")
-    if offset + size != start + at:  # with a gap, other readers find another directory in it
+        raise Unsupported("the archive is split into several parts, which is not supported; publish it as one")
+    if offset + size != start + at:  # other readers find another directory in a gap
         raise Rejection(_DAMAGED)
     return End(count=count, directory=offset, size=size)
 
 
 def _is_end(tail: bytes, at: int) -> bool:
-    """Return whether an end record and its comment, and nothing else, begin there."""
-    behind = len(tail) - at - _END.size
-    return behind >= 0 and _END.unpack_from(tail, at)[-1] == behind
+    """Return whether exactly an end record and its comment start there."""
+    comment = len(tail) - at - _END.size
+    return comment >= 0 and _END.unpack_from(tail, at)[-1] == comment
 
 
 def read_records(file: Seekable, end: End) -> Iterator[Record]:
@@ -129,9 +129,9 @@ def _record(fields: tuple[Any, ...], raw_name: bytes) -> Record:
     if flags & _ENCRYPTED:
         raise Unsupported(f"entry {quote(name)} is encrypted; publish the archive without encryption")
     if method not in (_STORED, _DEFLATED):
-        raise Unsupported(f"entry {quote(name)} is compressed by method {method}; publish the archive with deflate")
+        raise Unsupported(f"entry {quote(name)} uses compression method {method}, which is not supported; use deflate")
     if _ELSEWHERE[1] in (compressed, size, offset):
-        raise Unsupported(f"entry {quote(name)} is in the format zip64, which is not read; publish a tar.gz")
+        raise Unsupported(f"entry {quote(name)} uses zip64, which is not supported; publish a tar.gz")
     mode = attributes >> 16 if made_by >> 8 in _UNIX else 0
     return Record(
         name=name,
@@ -151,25 +151,5 @@ def _kind(name: str, mode: int) -> EntryKind:
     if stat.S_ISLNK(mode):
         return EntryKind.SYMBOLIC_LINK
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise Rejection(f"entry {quote(name)} is neither file, folder nor link; leave it out")
+        raise Rejection(f"entry {quote(name)} is neither a file, a directory nor a link; remove it")
     return EntryKind.FILE
-
-
-def decode(name: bytes) -> str:
-    """Return a name as text, whatever its bytes are."""
-    return name.decode(errors="surrogateescape")  # limits.check_path refuses what is not UTF-8, by name
-
-
-def read_exactly(file: Readable, size: int) -> bytes:
-    """Return `size` bytes.
-
-    Raises: Rejection if there are not as many.
-    """
-    parts: list[bytes] = []
-    left = size
-    while left and (data := file.read(left)):
-        parts.append(data)
-        left -= len(data)
-    if left:
-        raise Rejection(_CUT)
-    return b"".join(parts)

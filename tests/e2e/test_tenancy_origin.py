@@ -123,7 +123,7 @@ def test_the_budgets_of_many_sources_do_not_add_up(tenants: Tenants) -> None:
             {"kind": "http", "destination": f"d{index}", "http": {"url": f"{address}?{index}"}} for index in range(2)
         ]
         mine = tenants.apply(ANN, "many", "unused", sources=sources, **OWN)
-        mine.wait_for("Ready", "False", "ContentRejected", "spec.sources: together they bring more than the budget")
+        mine.wait_for("Ready", "False", "ContentRejected", "spec.sources: together the sources exceed the limit")
         tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
         mine.wait_gone()
 

@@ -236,9 +236,18 @@ def test_a_wide_fetch_has_the_same_budget(tmp_path: Path, access: Access) -> Non
     [
         pytest.param(LFS, Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a pointer of Git LFS', id="a pointer of LFS"),
         pytest.param((SUBMODULE, b"1" * 40), Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a submodule', id="a submodule"),
-        pytest.param((LINK, b"../other/x"), Reason.CONTENT_REJECTED, '"x" links out of the tree', id="a link out"),
-        pytest.param((LINK, b"/etc/passwd"), Reason.CONTENT_REJECTED, '"x" links out of the tree', id="a link to root"),
-        pytest.param((LINK, b"a" * 5000), Reason.CONTENT_REJECTED, "links to a name over the budget", id="a long link"),
+        pytest.param(
+            (LINK, b"../other/x"),
+            Reason.CONTENT_REJECTED,
+            '"x" links to "../other/x", outside the tree',
+            id="a link out",
+        ),
+        pytest.param(
+            (LINK, b"/etc/passwd"), Reason.CONTENT_REJECTED, '"x" links to "/etc/passwd", outside', id="a link to root"
+        ),
+        pytest.param(
+            (LINK, b"a" * 5000), Reason.CONTENT_REJECTED, "has a link target that exceeds the limit", id="a long link"
+        ),
     ],
 )
 def test_what_is_refused_inside_the_directory(
@@ -271,11 +280,11 @@ def test_names_that_differ_in_case_are_kept_apart(forge: Forge, access: Access) 
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
-        pytest.param(Limits(entries=1), "more entries than the budget of 1", id="entries"),
-        pytest.param(Limits(file_bytes=3), 'entry "a.yaml" is over the budget of 3 bytes', id="one file"),
-        pytest.param(Limits(total_bytes=5), 'entry "sub/b.sh" brings the content over', id="all files"),
-        pytest.param(Limits(path_bytes=7), 'entry "sub/b.sh" has a name over the budget', id="length of a path"),
-        pytest.param(Limits(path_depth=1), 'entry "sub/b.sh" is deeper than the budget', id="depth of a path"),
+        pytest.param(Limits(entries=1), "more entries than the limit of 1", id="entries"),
+        pytest.param(Limits(file_bytes=3), 'entry "a.yaml" exceeds the limit of 3 bytes', id="one file"),
+        pytest.param(Limits(total_bytes=5), 'entry "sub/b.sh" makes the content exceed', id="all files"),
+        pytest.param(Limits(path_bytes=7), 'entry "sub/b.sh" has a path that exceeds the limit', id="length of a path"),
+        pytest.param(Limits(path_depth=1), 'entry "sub/b.sh" is nested deeper than the limit', id="depth of a path"),
     ],
 )
 def test_every_budget(limits: Limits, told: str, forge: Forge, access: Access) -> None:

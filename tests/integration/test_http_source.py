@@ -181,7 +181,7 @@ def test_an_attack_leaves_nothing(
     server.add("/bundle", tarball(("x/ok", b"1"), ("x/l", Link("../../../etc")), ("x/l/passwd", b"x")))
     error = failure(lambda: Client(store).resolve(parameters))
     assert error.reason is Reason.CONTENT_REJECTED
-    assert 'entry "l" links out of the tree' in error.message
+    assert 'entry "l" links to "../../../etc", outside the tree' in error.message
     assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file() and path.name != "lock"]
 
 

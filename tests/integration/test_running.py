@@ -206,6 +206,6 @@ def test_content_that_was_corrupted_is_fetched_again(world: World) -> None:
     world.controller.start()
     deployed.request_reconcile("again")
     world.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "again", "it was resolved")
-    world.wait(lambda: "removed stored content that was damaged" in world.controller.log, "it is noticed")
+    world.wait(lambda: "removed damaged content from the store" in world.controller.log, "it is noticed")
     deployed.wait_ready()
     assert deployed.data("settings") == {"color": "blue"}

@@ -350,7 +350,7 @@ def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str
     with pytest.raises(BundleError) as caught:
         build(strict, "a", "b")
     assert caught.value.reason is Reason.CONTENT_REJECTED
-    assert caught.value.message.startswith("spec.sources: together they bring more than the budget")
+    assert caught.value.message.startswith("spec.sources: together the sources exceed the limit")
 
 
 @pytest.mark.usefixtures("shelf")

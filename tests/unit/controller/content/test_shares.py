@@ -113,9 +113,8 @@ def test_a_message_says_whose_share_it_is_and_what_to_do() -> None:
     with DiskShares(100 << 20, 1 << 20).use(ANN, LIMITS) as use, pytest.raises(BundleError) as caught:
         use.occupy(2 << 20)
     assert caught.value.message == (
-        'spec.sources: what is being fetched for namespace "ann" takes more than its share of the disk, 1 MiB; it is '
-        "tried again, and has room when less is fetched at the same time; make it smaller, or let the administrator "
-        "raise --store-mebibytes"
+        'spec.sources: fetches for namespace "ann" exceed its share of the disk, 1 MiB; will be retried when other '
+        "fetches have finished; make the content smaller, or ask the administrator to raise --store-mebibytes"
     )
 
 
@@ -124,7 +123,7 @@ def test_what_is_written_is_counted_before_it_is_on_disk(tmp_path: Path) -> None
     with DiskShares().use(ANN, LIMITS) as use, pytest.raises(BundleError) as caught:
         write_entries(entries, tmp_path, Limits(), "spec.sources[0].image", use)
     assert caught.value.message == (
-        "spec.sources: together they bring more than the budget of 1000 bytes; make them smaller, or leave some out"
+        "spec.sources: together the sources exceed the limit of 1000 bytes; make them smaller, or remove some"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 

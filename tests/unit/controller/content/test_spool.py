@@ -44,7 +44,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("controller.content.spool.os.write", refuse)
+    monkeypatch.setattr("controller.content.disk.os.write", refuse)
     with Spool(tmp_path, "path") as spool, pytest.raises(BundleError, match="path: the disk") as caught:
         spool.append(b"x")
     assert caught.value.reason is Reason.STORAGE_FULL

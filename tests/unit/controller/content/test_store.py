@@ -241,7 +241,7 @@ def test_a_full_disk(store: ContentStore) -> None:
 
 
 def test_a_second_store_in_one_folder_is_refused_by_name(store: ContentStore, root: Path) -> None:
-    with pytest.raises(StoreInUseError, match=f'content store "{root}": another process uses it'):
+    with pytest.raises(StoreInUseError, match=f'content store "{root}": in use by another process'):
         ContentStore(root)
     assert store.put(KEY, writing(a="1")).is_dir()
 
@@ -305,10 +305,10 @@ class Disk(NamedTuple):
 
 
 DISKS = [
-    Disk("full", errno.ENOSPC, "is full; give it more room"),
-    Disk("over its quota", errno.EDQUOT, "is full; give it more room"),
+    Disk("full", errno.ENOSPC, "is full; free some space or enlarge it"),
+    Disk("over its quota", errno.EDQUOT, "is full; free some space or enlarge it"),
     Disk("read-only", errno.EROFS, "is read-only; make it writable"),
-    Disk("broken", errno.EIO, "fails; replace it"),
+    Disk("broken", errno.EIO, "reports I/O errors; replace it"),
 ]
 
 

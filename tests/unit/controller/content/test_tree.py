@@ -76,7 +76,7 @@ class Conflict:
     message: str
 
 
-BOTH, KINDS = "both bring it", "it is a file in one and a folder in the other"
+BOTH, KINDS = "both contain it", "it is a file in one and a directory in the other"
 # fmt: off
 CONFLICTS = [
     Conflict("a file of both", [("x", {"a": "1"}), ("", {"x/a": "1"})],

@@ -162,11 +162,11 @@ REJECTED = [
          'entry "d/x" is a link'),
     Rejected("a device in an archive", archive_of(("d/x", Special(tarfile.CHRTYPE))), "character device"),
     Rejected("a path that leaves an archive", archive_of(("d/../../x", b"")), 'entry "d/../../x" leaves its directory'),
-    Rejected("an absolute path in an archive", archive_of(("/etc/x", b"")), "has an absolute name"),
+    Rejected("an absolute path in an archive", archive_of(("/etc/x", b"")), "has an absolute path"),
     Rejected("a file beside the chart in an archive", archive_of(("x", b"")),
          'entry "x" is beside the folder of the chart'),
     Rejected("an archive in an archive, and so on", {"charts/d.tgz": nested(12)}, "is packed more than 8 times"),
-    Rejected("an archive over the budget", {"charts/d.tgz": pack({"d/x": bytes(9)})}, "over the budget of 8 bytes",
+    Rejected("an archive over the budget", {"charts/d.tgz": pack({"d/x": bytes(9)})}, "exceeds the limit of 8 bytes",
          Limits(file_bytes=8)),
 ]
 # fmt: on

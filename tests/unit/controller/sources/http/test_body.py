@@ -132,9 +132,9 @@ def test_a_hard_link_does_not_hide_an_attack() -> None:
 
 def test_what_is_left_out_is_charged() -> None:
     data = tarball(*((f"f{number}", b"") for number in range(20)))
-    with pytest.raises(Rejection, match="more entries than the budget of 10"):
+    with pytest.raises(Rejection, match="more entries than the limit of 10"):
         read(data, strip=1, limits=Limits(entries=10))
-    with pytest.raises(Rejection, match="over the budget"):
+    with pytest.raises(Rejection, match="exceeds the limit of 1000 bytes per file"):
         read(tarball(("f", bytes(2000))), strip=1, limits=Limits(file_bytes=1000))
 
 

@@ -400,13 +400,13 @@ def test_an_answer_that_is_refused(
 
 
 CONTENT = [
-    ("a bomb in gzip", gzip.compress(tarball(("f", bytes(1900)))), "budget of 2 times"),
-    ("a bomb in zip", crafted(Crafted(data=bytes(1900), deflate=True)), "budget of 2 times"),
-    ("a file over its budget", crafted(Crafted(data=bytes(5000), deflate=True)), "budget of 2000 bytes for one file"),
-    ("too many entries", zipped(*((f"{i}", b"") for i in range(4))), "more entries than the budget of 3"),
-    ("a damaged archive", zipped(("f", b"1"))[:-1], "cut short"),
+    ("a bomb in gzip", gzip.compress(tarball(("f", bytes(1900)))), "limit of 2 times"),
+    ("a bomb in zip", crafted(Crafted(data=bytes(1900), deflate=True)), "limit of 2 times"),
+    ("a file over its budget", crafted(Crafted(data=bytes(5000), deflate=True)), "limit of 2000 bytes per file"),
+    ("too many entries", zipped(*((f"{i}", b"") for i in range(4))), "more entries than the limit of 3"),
+    ("a damaged archive", zipped(("f", b"1"))[:-1], "truncated"),
     ("a path that leaves", crafted(Crafted(name=b"../f")), 'entry "../f" leaves its directory'),
-    ("a link that leaves", zipped(("l", Link("../../etc"))), 'entry "l" links out of the tree'),
+    ("a link that leaves", zipped(("l", Link("../../etc"))), 'entry "l" links to "../../etc", outside the tree'),
     ("a name that is not UTF-8", crafted(Crafted(name=b"\xff")), "not UTF-8"),
 ]
 
@@ -476,7 +476,7 @@ def test_a_full_disk_is_told(server: FaultyServer, access: Access, monkeypatch: 
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("controller.content.spool.os.write", refuse)
+    monkeypatch.setattr("controller.content.disk.os.write", refuse)
     assert failure(lambda: SOURCE.resolve(at(server), access)).reason is Reason.STORAGE_FULL
 
 

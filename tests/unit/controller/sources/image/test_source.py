@@ -360,7 +360,7 @@ def test_a_bomb_is_refused(registry: FaultyRegistry, access: Access) -> None:
     digest = registry.add_image("x", tarball(("z", bytes(40 << 20))))
     error = failure(lambda: fetch(registry, digest, access))
     assert error.reason is Reason.CONTENT_REJECTED
-    assert "more than the budget of 200 times its size" in error.message
+    assert "more than the limit of 200 times its size" in error.message
 
 
 def test_a_slow_blob_ends_at_the_deadline(registry: FaultyRegistry, access: Access) -> None:
