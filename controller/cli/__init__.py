@@ -1,7 +1,7 @@
-"""The command `rukpak`: one module a verb. Also `kubectl-rukpak`, so that `kubectl rukpak` works.
+"""The command `rukpak`, with one module for each verb. Also installed as `kubectl-rukpak`, for `kubectl rukpak`.
 
-Results go to stdout, talk goes to stderr. The exit status is 0: done, 1: failed, 2 and up: misuse or broken. A mistake
-of a user ends with one line that says what is wrong, and never with a traceback.
+Results are written to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 and above misuse or a bug. A
+user error is reported in one line, never as a traceback.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ BROKEN_PIPE = 141
 
 
 def _verb(module: str, function: str = "main") -> Callable[[Sequence[str]], int]:
-    """Return a verb whose module is loaded when it is carried out: `render` needs no Kubernetes client."""
+    """Return a verb whose module is imported when it runs: `render` needs no Kubernetes client."""
 
-    def carry_out(arguments: Sequence[str]) -> int:
+    def _run(arguments: Sequence[str]) -> int:
         status: int = getattr(import_module(f"controller.cli.{module}"), function)(arguments)
         return status
 
-    return carry_out
+    return _run
 
 
 VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "run": (_verb("run"), "run the controller"),
-    "render": (_verb("render"), "show the objects of a bundle, as the controller would apply them"),
-    "capabilities": (_verb("capabilities"), "write down what a cluster serves, for render"),
-    "status": (_verb("status"), "show how BundleDeployments are, and why"),
-    "pause": (_verb("pause", "pause"), "keep hands off what BundleDeployments have installed"),
-    "resume": (_verb("pause", "resume"), "go on with BundleDeployments that are paused"),
-    "reconcile": (_verb("reconcile"), "ask all sources anew, and try at once what failed"),
+    "render": (_verb("render"), "print the objects of a bundle as the controller would apply them"),
+    "capabilities": (_verb("capabilities"), "print the kinds that a cluster serves, for render"),
+    "status": (_verb("status"), "show the state of BundleDeployments"),
+    "pause": (_verb("pause", "pause"), "pause BundleDeployments: report drift, change nothing"),
+    "resume": (_verb("pause", "resume"), "resume paused BundleDeployments"),
+    "reconcile": (_verb("reconcile"), "re-resolve all sources and retry failures immediately"),
     "crd": (_verb("crd"), "print the CustomResourceDefinition"),
-    "uninstall": (_verb("uninstall"), "take RukPak off a cluster"),
+    "uninstall": (_verb("uninstall"), "remove RukPak from a cluster"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a verb; returns its exit status: 0 done, 1 failed, 2 and up misuse or broken."""
+    """Run a verb and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in VERBS:
-        return _carry_out(words[0], words[1:])
-    asked = words[:1] in (["--help"], ["-h"])
-    print(_usage(), file=sys.stdout if asked else sys.stderr)
-    return 0 if asked else MISUSE
+        return _run_verb(words[0], words[1:])
+    is_help = words[:1] in (["--help"], ["-h"])
+    print(_usage(), file=sys.stdout if is_help else sys.stderr)
+    return 0 if is_help else MISUSE
 
 
-def _carry_out(verb: str, arguments: Sequence[str]) -> int:
+def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     try:
         status = VERBS[verb][0](arguments)
         sys.stdout.flush()
@@ -60,14 +60,11 @@ def _carry_out(verb: str, arguments: Sequence[str]) -> int:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
         return FAILED
-    except (ApiError, ConfigurationError) as error:
+    except (ApiError, ConfigurationError, MisuseError) as error:
         tell(f"rukpak {verb}: {error}")
-        return FAILED
-    except MisuseError as error:
-        tell(f"rukpak {verb}: {error}")
-        return MISUSE
+        return MISUSE if isinstance(error, MisuseError) else FAILED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -76,4 +73,4 @@ def _carry_out(verb: str, arguments: Sequence[str]) -> int:
 
 def _usage() -> str:
     verbs = "\n".join(f"  {verb:13} {text}" for verb, (_, text) in VERBS.items())
-    return f"usage: rukpak VERB [options]\n\n{verbs}\n\nrukpak VERB --help lists the options of a verb."
+    return f'usage: rukpak VERB [options]\n\n{verbs}\n\nUse "rukpak VERB --help" to list the options of a verb.'

@@ -1,4 +1,4 @@
-"""`rukpak capabilities`: what a cluster serves, written down for `rukpak render --capabilities`."""
+"""`rukpak capabilities`: the Kubernetes version and kinds of a cluster, for `rukpak render --capabilities`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from controller.kube.discovery import Discovery
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file to stdout; returns the exit status."""
-    parser = make_parser("capabilities", "Write down what a cluster serves, for rukpak render --capabilities.")
+    """Print the capabilities of the cluster; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    parser = make_parser("capabilities", "Print what a cluster serves, for rukpak render --capabilities.")
     add_output(parser, ("yaml", "json"), "yaml")
     add_cluster_options(parser)
     options = parser.parse_args(arguments)

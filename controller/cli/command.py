@@ -1,4 +1,4 @@
-"""What verbs have in common: their options, how they read files and find the cluster, and their exit statuses."""
+"""Shared by the verbs: options, reading of files, the client of the cluster, exit statuses."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ MISUSE = 2
 
 
 class MisuseError(Exception):
-    """The command line means nothing, or names a file that cannot be read; the message is one line."""
+    """The command line is invalid or names a file that cannot be read; the message is one line."""
 
 
 def make_parser(verb: str, description: str) -> argparse.ArgumentParser:
-    """Return the parser of a verb; on a mistake it prints one and exits with status 2."""
+    """Return the parser of a verb; on a mistake it prints an error and exits with status 2."""
     return argparse.ArgumentParser(prog=f"rukpak {verb}", description=description)
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add kubectl's flags for the cluster that is meant."""
+    """Add `--kubeconfig` and `--context`."""
     add_options(parser, os.environ, only=("kubeconfig", "context"))
 
 
 def add_output(parser: argparse.ArgumentParser, choices: Sequence[str], default: str = "") -> None:
-    """Add `-o`; without a default the result is text for people."""
-    shown = f" [{default}]" if default else "; default: plain text"
-    parser.add_argument("-o", "--output", choices=choices, default=default, help=f"output format{shown}")
+    """Add `-o`; the default "" is human-readable text."""
+    text = f"output format [default: {default or 'text'}]"
+    parser.add_argument("-o", "--output", choices=choices, default=default, help=text)
 
 
 def connect(options: argparse.Namespace) -> Client:
-    """Return a client for the cluster that the options name, with the rights of the user.
+    """Return a client for the cluster that the options select, with the user's credentials.
 
     Raises: ConfigurationError.
     """
-    from controller.kube import client  # noqa: PLC0415 - takes long to load, and a rendering needs none
+    from controller.kube import client  # noqa: PLC0415 - slow to import, and render may not need it
 
     return client.connect(
         kubeconfig=options.kubeconfig or None,
@@ -56,7 +56,7 @@ def connect(options: argparse.Namespace) -> Client:
 
 
 def read_file(name: str) -> bytes:
-    """Return what a file holds; `-` is stdin.
+    """Return the content of a file; `-` is stdin.
 
     Raises: MisuseError.
     """
@@ -67,5 +67,5 @@ def read_file(name: str) -> bytes:
 
 
 def tell(line: str) -> None:
-    """Say something that is no result."""
+    """Print a line that is not a result to stderr, with control characters escaped."""
     print(visible(line), file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Asking before Secrets are read that a file names: file and servers may be a stranger's, the rights are the user's.
+"""Consent to use the Secrets that a file names: a stranger may have written it, and may run the servers it names.
 
-The question goes to the terminal, not to stdin, where the file may come from. Without one nothing is read unless the
-user has said so by an option.
+The question is asked on the terminal, since stdin may be the file. Without a terminal, nothing is read unless the user
+passes `--use-secrets`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,16 @@ TERMINAL = Path("/dev/tty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """What is read with the rights of the user for one source, and where it would go."""
+class SecretUse:
+    """A Secret that one source uses, and the server that receives it, as shown to the user."""
 
     secret: str
     server: str
 
 
-def uses_of(deployment: BundleDeployment, mirrors: Mapping[str, str]) -> list[Use]:
-    """Return which Secrets the sources of a checked BundleDeployment would have read and sent, in spec order.
-
-    Args:
-        deployment: its references, repositories and URLs can be parsed.
-        mirrors: registries that are asked instead, by host.
-    """
-    uses = (Use(secret=secret, server=_server(source, mirrors)) for source, secret in _secrets(deployment))
+def find_secret_uses(deployment: BundleDeployment, mirrors: Mapping[str, str]) -> list[SecretUse]:
+    """Return which Secrets the sources of a validated BundleDeployment use, in spec order; mirrors are by host."""
+    uses = (SecretUse(secret=secret, server=_server(source, mirrors)) for source, secret in _secrets(deployment))
     return list(dict.fromkeys(uses))
 
 
@@ -57,22 +52,22 @@ def _server(source: Source, mirrors: Mapping[str, str]) -> str:
         return _shown(parse_repository(source.git.repository).authority)
     if source.http:
         return _shown(parse_address(source.http.url).authority)
-    return f"wherever sources of kind {source.kind} are"
+    return f'chosen by plug-in "{source.kind}"'
 
 
 def _shown(host: str) -> str:
-    # Letters that look like others would hide whose server it is.
+    # Look-alike letters would disguise the server.
     return host.encode("ascii", "backslashreplace").decode()
 
 
-def is_given(uses: Sequence[Use], file: str) -> bool:
-    """Ask on the terminal whether Secrets may be used so; returns whether they may.
+def is_given(uses: Sequence[SecretUse], file: str) -> bool:
+    """Ask on the terminal whether Secrets may be used, unless there are none; return whether they may.
 
     Raises: MisuseError if there is no terminal.
     """
     if not uses:
         return True
-    tell(f'"{file}" has Secrets read with your rights, and sent to servers that it names:')
+    tell(f'"{file}" uses your permissions to read these Secrets and send them to these servers:')
     for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
         tell(f"  {line}")
     try:
@@ -81,7 +76,4 @@ def is_given(uses: Sequence[Use], file: str) -> bool:
             screen.flush()
             return keys.readline().strip().lower() in ("y", "yes")
     except OSError:
-        message = (
-            f'"{file}": there is no terminal to ask on whether Secrets may be used; if they may, say --use-secrets'
-        )
-        raise MisuseError(message) from None
+        raise MisuseError(f'"{file}": no terminal to ask for consent; pass --use-secrets to use its Secrets') from None

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 
 from api.v1alpha2.schema import crd
 from controller.cli.command import add_output, make_parser
-from controller.cli.output import name_of, to_json, to_yaml
+from controller.cli.output import show
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print it; returns the exit status."""
+    """Print the CustomResourceDefinition; return the exit status."""
     parser = make_parser("crd", "Print the CustomResourceDefinition.")
     add_output(parser, ("yaml", "json", "name"), "yaml")
-    output = parser.parse_args(arguments).output
-    if output == "name":
-        print(name_of(crd()))
-    else:
-        print(to_json(crd()) if output == "json" else to_yaml(crd()), end="")
+    print(show([crd()], parser.parse_args(arguments).output), end="")
     return 0

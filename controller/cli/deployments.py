@@ -1,4 +1,4 @@
-"""BundleDeployments on a cluster, for verbs that show or change them: read, changed, waited for, printed."""
+"""BundleDeployments on a cluster, for verbs that show or change them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, add_cluster_options, add_output, connect, make_parser, tell
-from controller.cli.output import list_of, name_of, one_line, to_json, to_yaml
+from controller.cli.output import name_of, one_line, show
 from controller.kube.client import Client
 from controller.kube.errors import ApiError
+from controller.kube.replies import Response
 from controller.kube.resources import DEPLOYMENTS
 
 Manifest = dict[str, Any]
+Awaits = Callable[[BundleDeployment], str]
+"""Returns what a BundleDeployment is waiting for; empty: nothing."""
 MANAGER = "kubectl-rukpak"
 POLL_SECONDS = 0.5
+AWAITING_CONTROLLER = "waiting for the controller"
 _CLEAR = "\r\x1b[K"
 
 
@@ -28,126 +32,106 @@ class NoApiError(ApiError):
     """The cluster does not serve BundleDeployments."""
 
     def __str__(self) -> str:
-        """Return what to do."""
-        return 'the cluster serves no BundleDeployments; "rukpak crd | kubectl apply --server-side -f -" makes it'
+        """Return the message, with the remedy."""
+        remedy = 'run "rukpak crd | kubectl apply --server-side -f -" to install the API'
+        return f"the cluster does not serve BundleDeployments; {remedy}"
 
 
 class Deployments:
-    """The BundleDeployments of a cluster."""
+    """The BundleDeployments of a cluster. Every method raises ApiError, NoApiError where the API is not installed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def all(self) -> list[Manifest]:
-        """Return all of them.
+        """Return all BundleDeployments.
 
-        Raises: ApiError; NoApiError if there is no such kind.
+        Raises: ApiError.
         """
         try:
             found = self._client.list(DEPLOYMENTS.path())
             return [{"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item} for item in found]
         except ApiError as error:
-            raise _explained(error) from None
+            raise _explain(error) from None
 
     def get(self, name: str) -> Manifest | None:
-        """Return one of them; None if there is none of that name.
-
-        Raises: ApiError; NoApiError if there is no such kind.
-        """
-        try:
-            value: Manifest = self._client.get(DEPLOYMENTS.path(name=name)).value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND and error.reason:
-                return None
-            raise _explained(error) from None
-        return value
-
-    def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
-        """Merge a change into one of them and return it; None if there is none of that name.
-
-        Raises: ApiError; NoApiError if there is no such kind.
-        """
-        try:
-            value: Manifest = self._client.merge_patch(DEPLOYMENTS.path(name=name), change, manager=MANAGER).value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND and error.reason:
-                return None
-            raise _explained(error) from None
-        return value
-
-    def delete(self, name: str) -> None:
-        """Ask for the deletion of one of them.
+        """Return a BundleDeployment; None if it does not exist.
 
         Raises: ApiError.
         """
-        try:
-            self._client.delete(DEPLOYMENTS.path(name=name))
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
+
+    def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
+        """Merge a change into a BundleDeployment and return the result; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        path = DEPLOYMENTS.path(name=name)
+        return _value_unless_missing(lambda: self._client.merge_patch(path, change, manager=MANAGER))
+
+    def delete(self, name: str) -> None:
+        """Request the deletion of a BundleDeployment, if it exists.
+
+        Raises: ApiError.
+        """
+        _value_unless_missing(lambda: self._client.delete(DEPLOYMENTS.path(name=name)))
 
 
-def _explained(error: ApiError) -> ApiError:
+def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+    try:
+        value: Manifest = request().value
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND and error.reason:
+            return None
+        raise _explain(error) from None
+    return value
+
+
+def _explain(error: ApiError) -> ApiError:
+    # Only an object that does not exist has a reason: for an unknown path the reply is plain text.
     if error.status == HTTPStatus.NOT_FOUND and not error.reason:
         return NoApiError(error.status, error.reason, error.message)
     return error
 
 
-# what a verb that changes some of them has in common
-
-
-Changed = Callable[[BundleDeployment], str]
-"""Returns what is still awaited of a BundleDeployment; empty: nothing."""
+# changing and waiting
 
 
 def change_each(
-    arguments: Sequence[str],
-    verb: str,
-    description: str,
-    change: Mapping[str, Any],
-    *,
-    done: str,
-    awaits: Changed,
+    arguments: Sequence[str], verb: str, description: str, change: Mapping[str, Any], *, done: str, awaits: Awaits
 ) -> int:
-    """Change the BundleDeployments that are named, and wait where that is asked for.
-
-    Args:
-        arguments: of the verb.
-        verb: its name.
-        description: of the verb, in its help.
-        change: merged into each of them.
-        done: what is said of one that was changed.
-        awaits: what `--wait` waits for.
+    """Run a verb that merges a change into each BundleDeployment named, and with `--wait` waits for `awaits`.
 
     Returns: the exit status.
     Raises: ApiError, ConfigurationError.
     """
-    options = _parse(arguments, verb, description)
-    deployments = Deployments(connect(options))
-    changed = [(name, deployments.change(name, change)) for name in options.names]
-    missing = [name for name, value in changed if value is None]
-    for name in missing:
-        tell(f'rukpak {verb}: BundleDeployment "{name}" not found')
-    found = [value for _, value in changed if value is not None]
-    waited = [wait(deployments, value, awaits, options.timeout) for value in found] if options.wait else []
-    results = [value for value, _ in waited] if options.wait else found
-    print(show(results, options.output) if options.output else _say(results, done), end="")
-    return FAILED if missing or not all(in_time for _, in_time in waited) else 0
-
-
-def _parse(arguments: Sequence[str], verb: str, description: str) -> argparse.Namespace:
     parser = make_parser(verb, description)
     parser.add_argument("names", nargs="+", metavar="NAME", help="name of a BundleDeployment")
-    parser.add_argument("--wait", action="store_true", help="wait until the controller has done it")
+    parser.add_argument("--wait", action="store_true", help="wait until the controller is done")
     add_timeout(parser)
     add_output(parser, ("json", "yaml", "name"))
     add_cluster_options(parser)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    deployments = Deployments(connect(options))
+    found = find_each(verb, options.names, lambda name: deployments.change(name, change))
+    values, in_time = wait_each(deployments, found, awaits, options.timeout) if options.wait else (found, True)
+    lines = "".join(f"{name_of(value)} {done}\n" for value in values)
+    print(show(values, options.output) if options.output else lines, end="")
+    return 0 if in_time and len(found) == len(options.names) else FAILED
+
+
+def find_each(verb: str, wanted: Iterable[str], find: Callable[[str], Manifest | None]) -> list[Manifest]:
+    """Return the BundleDeployments that exist; report the others on stderr."""
+    found = [(name, find(name)) for name in wanted]
+    for name in (name for name, value in found if value is None):
+        tell(f'rukpak {verb}: BundleDeployment "{name}" not found')
+    return [value for _, value in found if value is not None]
 
 
 def add_timeout(parser: argparse.ArgumentParser) -> None:
     """Add `--timeout`."""
-    parser.add_argument("--timeout", type=_seconds, default=300.0, help="how long to wait, like 30s or 5m [5m]")
+    text = "how long to wait, such as 30s or 5m [default: 5m]"
+    parser.add_argument("--timeout", type=_seconds, default=300.0, metavar="DURATION", help=text)
 
 
 def _seconds(text: str) -> float:
@@ -159,39 +143,46 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def wait(deployments: Deployments, value: Manifest, awaits: Changed, seconds: float) -> tuple[Manifest, bool]:
-    """Wait for a BundleDeployment, with a line on stderr that says for what.
+def wait_each(
+    deployments: Deployments, values: Iterable[Manifest], awaits: Awaits, seconds: float
+) -> tuple[list[Manifest], bool]:
+    """Wait for one BundleDeployment after the other, each for so many seconds, with progress on stderr.
 
-    Returns: as it is at last, and whether it came to what was awaited in time.
+    Returns: their last state, and whether none of them timed out.
     Raises: ApiError.
     """
+    waited = [_wait(deployments, value, awaits, seconds) for value in values]
+    return [value for value, _ in waited], all(in_time for _, in_time in waited)
+
+
+def _wait(deployments: Deployments, value: Manifest, awaits: Awaits, seconds: float) -> tuple[Manifest, bool]:
     name, line = value["metadata"]["name"], ProgressLine()
     deadline = time.monotonic() + seconds
-    while awaited := _awaited(value, awaits):
+    while awaited := _find_awaited(value, awaits):
         if time.monotonic() >= deadline:
-            line.end()
-            tell(f"{name}: not in time: {awaited}")
+            line.clear()
+            tell(f"{name}: timed out: {awaited}")
             return value, False
         line.show(f"{name}: {awaited}")
         time.sleep(POLL_SECONDS)
         value = deployments.get(name) or value
-    line.end()
+    line.clear()
     return value, True
 
 
-def _awaited(value: Manifest, awaits: Changed) -> str:
+def _find_awaited(value: Manifest, awaits: Awaits) -> str:
     deployment, problem = try_to_read(value)
     return f"cannot be read: {problem}" if deployment is None else awaits(deployment)
 
 
 class ProgressLine:
-    """One line on stderr that changes; where that is no terminal, a line for each change."""
+    """Progress on stderr: one line that is overwritten; where that is no terminal, a line for each change."""
 
     def __init__(self) -> None:
         self._last = ""
 
     def show(self, text: str) -> None:
-        """Show another text, if it is another."""
+        """Show a text, unless it is shown already."""
         if text == self._last:
             return
         self._last = text
@@ -200,26 +191,22 @@ class ProgressLine:
         else:
             tell(text)
 
-    def end(self) -> None:
-        """Take the line away from a terminal."""
+    def clear(self) -> None:
+        """Remove the line from a terminal."""
         if self._last and sys.stderr.isatty():
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
 
-def show(values: Sequence[Manifest], output: str) -> str:
-    """Return BundleDeployments as kubectl shows them with `-o`."""
-    if output == "name":
-        return "".join(f"{name_of(value)}\n" for value in values)
-    value = values[0] if len(values) == 1 else list_of(values)
-    return to_json(value) if output == "json" else to_yaml(value)
-
-
-def _say(values: Iterable[Manifest], done: str) -> str:
-    return "".join(f"{name_of(value)} {done}\n" for value in values)
+def awaits_ready(deployment: BundleDeployment) -> str:
+    """Return why a BundleDeployment is not Ready at its current generation; empty: it is."""
+    status, reason, message = condition(deployment, "Ready")
+    if not status:
+        return AWAITING_CONTROLLER
+    return "" if status == "True" else f"{reason}: {message}"
 
 
 def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
-    """Return status, reason and message of a condition about the spec as it is; nothing if there is none yet."""
+    """Return status, reason and message of a condition; empty ones unless it is about the current generation."""
     found = deployment.status.condition(kind)
     if found is None or found.observed_generation != deployment.metadata.generation:
         return "", "", ""

@@ -1,4 +1,4 @@
-"""A BundleDeployment in a file: read, and checked as far as that is possible without an API server."""
+"""A BundleDeployment in a file, validated as far as possible without an API server."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployme
         file: its name in messages.
         overrides: `name`, and `spec` with fields that replace those of the file.
 
-    Raises: BundleError (InvalidBundle where it is not YAML, InvalidConfig where it is no BundleDeployment).
+    Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one valid BundleDeployment).
     """
     found = [document.value for document in read_documents(data, file) if _is_one(document.value)]
     if len(found) != 1:
-        raise _invalid(f"{file}: {len(found)} objects of kind {names.KIND} of {_API_VERSION} where one is needed")
+        raise _invalid(f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one")
     value: dict[str, Any] = found[0]
     metadata = {**(value.get("metadata") or {}), **({"name": overrides["name"]} if overrides["name"] else {})}
     value = {**value, "metadata": metadata, "spec": {**(value.get("spec") or {}), **overrides["spec"]}}
@@ -53,7 +53,7 @@ def _invalid(message: str) -> BundleError:
 
 
 def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
-    """Yield what the API server would refuse as an unknown field."""
+    """Yield an error for each field that the API server would reject as unknown."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _unknown(schema.get("items") or {}, item, f"{path}[{index}]")

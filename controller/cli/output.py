@@ -1,7 +1,7 @@
-"""The forms of results: YAML that Kubernetes reads as it was meant, JSON, names as kubectl writes them, tables.
+"""Output formats: YAML, JSON, names as kubectl prints them, and tables.
 
-PyYAML leaves strings plain that only look like strings to itself (1e3, 0o14): here a string is plain only where no
-reader of any version of YAML can take it for something else.
+PyYAML leaves strings unquoted that other parsers read as numbers (1e3, 0o14). Here a string is unquoted only if it is a
+string in every version of YAML.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 
 from controller.content.limits import visible
 
-# Words, paths and versions with a letter in front: no number, date or sign of YAML begins like that.
+# Words, paths and versions that start with a letter: no number, date or YAML indicator does.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 _RESERVED = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _ODD = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff"
@@ -24,7 +24,7 @@ _BLOCK = re.compile(rf"[^\s{_ODD}][^{_ODD}]*\n")
 
 class _Dumper(yaml.CSafeDumper):
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the contract of PyYAML
-        """Write every value where it stands: equal parts of objects are shared in memory."""
+        """Never write anchors: objects share equal parts in memory."""
         return True
 
 
@@ -40,13 +40,13 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(value: Any) -> str:
-    """Return one document, its keys in the order of the value."""
+    """Return one YAML document that keeps the order of keys."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
     return text
 
 
 def to_json(value: Any) -> str:
-    """Return a value as kubectl writes JSON."""
+    """Return a value as JSON, indented as kubectl does."""
     return json.dumps(value, indent=4, ensure_ascii=False) + "\n"
 
 
@@ -58,17 +58,24 @@ def list_of(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def name_of(manifest: Mapping[str, Any]) -> str:
     """Return `deployment.apps/web`, `configmap/settings`."""
     group, slash, _ = manifest["apiVersion"].partition("/")
-    kind = manifest["kind"].lower()
-    return f"{kind}.{group}/{manifest['metadata']['name']}" if slash else f"{kind}/{manifest['metadata']['name']}"
+    return f"{manifest['kind'].lower()}{f'.{group}' if slash else ''}/{manifest['metadata']['name']}"
+
+
+def show(objects: Sequence[Mapping[str, Any]], output: str) -> str:
+    """Return objects as kubectl prints them with `-o name`, `-o json` or `-o yaml`."""
+    if output == "name":
+        return "".join(f"{name_of(each)}\n" for each in objects)
+    value = objects[0] if len(objects) == 1 else list_of(objects)
+    return to_json(value) if output == "json" else to_yaml(value)
 
 
 def one_line(text: str) -> str:
-    """Return a text from outside as a terminal may have it: on one line, its control characters written out."""
+    """Return untrusted text on one line, with control characters escaped."""
     return visible(text.replace("\n", " "))
 
 
 def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as kubectl writes it: the last column is as wide as it likes."""
+    """Return a table as kubectl prints it; the last column is not padded."""
     lines = [[one_line(cell) for cell in line] for line in (heading, *rows)]
     widths = [max(len(line[column]) for line in lines) + 3 for column in range(len(heading) - 1)]
     padded = ("".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines)

@@ -1,19 +1,22 @@
-"""`rukpak pause` and `rukpak resume`: `spec.paused`, and the wait until the controller says so (rule 8)."""
+"""`rukpak pause` and `rukpak resume`: set `spec.paused`, and wait for the controller to comply (rule 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from api.v1alpha2.types import BundleDeployment
-from controller.cli.deployments import change_each, condition
+from controller.cli.deployments import AWAITING_CONTROLLER, awaits_ready, change_each, condition
 
 
 def pause(arguments: Sequence[str]) -> int:
-    """Pause BundleDeployments; returns the exit status."""
+    """Pause BundleDeployments; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
     return change_each(
         arguments,
         "pause",
-        "Keep hands off what BundleDeployments have installed. Health and drift stay visible.",
+        "Pause BundleDeployments: keep reporting health and drift, but change no object.",
         {"spec": {"paused": True}},
         done="paused",
         awaits=_awaits_pause,
@@ -21,11 +24,14 @@ def pause(arguments: Sequence[str]) -> int:
 
 
 def resume(arguments: Sequence[str]) -> int:
-    """Resume BundleDeployments; returns the exit status."""
+    """Resume BundleDeployments; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
     return change_each(
         arguments,
         "resume",
-        "Go on with BundleDeployments that are paused: what was changed is put right.",
+        "Resume paused BundleDeployments: repair drift and install pending revisions.",
         {"spec": {"paused": False}},
         done="resumed",
         awaits=awaits_ready,
@@ -34,12 +40,4 @@ def resume(arguments: Sequence[str]) -> int:
 
 def _awaits_pause(deployment: BundleDeployment) -> str:
     status, _, _ = condition(deployment, "Paused")
-    return "" if status == "True" else "waits until the controller has noticed"
-
-
-def awaits_ready(deployment: BundleDeployment) -> str:
-    """Return why a BundleDeployment is not Ready at this generation; empty: it is."""
-    status, reason, message = condition(deployment, "Ready")
-    if not status:
-        return "waits until the controller has noticed"
-    return "" if status == "True" else f"{reason}: {message}"
+    return "" if status == "True" else AWAITING_CONTROLLER

@@ -1,4 +1,4 @@
-"""`rukpak reconcile`: the annotation that asks all sources anew, and lets what failed be tried at once."""
+"""`rukpak reconcile`: set the annotation that makes the controller re-resolve all sources and retry failures."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from datetime import UTC, datetime
 
 from api import names
 from api.v1alpha2.types import BundleDeployment
-from controller.cli.deployments import change_each, condition
-from controller.cli.pause import awaits_ready
+from controller.cli.deployments import awaits_ready, change_each, condition
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask for it; returns the exit status."""
-    asked = datetime.now(UTC).isoformat(timespec="microseconds")
+    """Request a reconciliation; return the exit status.
 
-    def awaits(deployment: BundleDeployment) -> str:
-        if deployment.status.last_handled_reconcile_at == asked:
+    Raises: ApiError, ConfigurationError.
+    """
+    requested_at = datetime.now(UTC).isoformat(timespec="microseconds")
+
+    def _awaits(deployment: BundleDeployment) -> str:
+        if deployment.status.last_handled_reconcile_at == requested_at:
             return awaits_ready(deployment)
         status, reason, message = condition(deployment, "Unpacked")
-        return f"{reason}: {message}" if status == "False" else "waits until the sources were asked"
+        return f"{reason}: {message}" if status == "False" else "waiting for the sources to be re-resolved"
 
     return change_each(
         arguments,
         "reconcile",
-        "Ask all sources anew, and try at once what failed.",
-        {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: asked}}},
-        done="asked to reconcile",
-        awaits=awaits,
+        "Re-resolve all sources and retry failures immediately.",
+        {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: requested_at}}},
+        done="reconciliation requested",
+        awaits=_awaits,
     )

@@ -1,8 +1,8 @@
-"""`rukpak render`: what the controller would apply, by the controller's own code (rule 9).
+"""`rukpak render`: print what the controller would apply, using the controller's own code (rule 9).
 
-A folder is treated as the content of one source, and needs neither a cluster nor a network. With `-f` the sources of a
-BundleDeployment are resolved and fetched; pins in its status are used, as the controller uses them. Secrets that it
-names are read only after the user has agreed (consent.py).
+A folder is treated as the content of one source, without cluster and network. With `-f`, the sources of a
+BundleDeployment are resolved and fetched, and pins in its status are honored. Its Secrets are read only with the
+user's consent (consent.py).
 """
 
 from __future__ import annotations
@@ -58,12 +58,15 @@ _STORE_BYTES = 1 << 40
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Render a bundle; returns the exit status."""
+    """Render a bundle; return the exit status.
+
+    Raises: BundleError with the reason that the controller would report; MisuseError, ApiError, ConfigurationError.
+    """
     options = _parse(arguments)
     capabilities = _capabilities(options.capabilities)
     deployment = _read(options) if options.file else None
     if deployment and not (options.use_secrets or consent.is_given(_uses(options, deployment), options.file)):
-        tell("rukpak render: cancelled, no Secret was read")
+        tell("rukpak render: canceled; no Secret was read")
         return FAILED
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, ContentStore(Path(folder)) as store:
         if deployment:
@@ -77,27 +80,26 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = make_parser("render", "Show the objects of a bundle, as the controller would apply them.")
+    parser = make_parser("render", "Print the objects of a bundle as the controller would apply them.")
     parser.add_argument("dir", nargs="?", metavar="DIR", help="folder with the content of a bundle")
-    parser.add_argument("-f", "--file", metavar="FILE", help="BundleDeployment whose sources are fetched; - is stdin")
+    parser.add_argument("-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
     parser.add_argument(
-        "--use-secrets", action="store_true", help="read the Secrets that FILE names, and send them, without asking"
+        "--use-secrets", action="store_true", help="use the Secrets that FILE names without asking for consent"
     )
-    parser.add_argument("--format", help="spec.format; of a folder by default plain")
-    parser.add_argument("--name", help=f"name of the BundleDeployment; of a folder by default {NAME}")
-    parser.add_argument("--install-namespace", metavar="NS", help="spec.installNamespace")
-    parser.add_argument("--config", metavar="FILE", help="YAML or JSON with spec.config; - is stdin")
-    parser.add_argument(
-        "--capabilities", metavar="FILE", help='what "rukpak capabilities" wrote; default: the newest Kubernetes'
-    )
+    parser.add_argument("--format", help="overrides spec.format [default for DIR: plain]")
+    parser.add_argument("--name", help=f"overrides the name of the BundleDeployment [default for DIR: {NAME}]")
+    parser.add_argument("--install-namespace", metavar="NAMESPACE", help="overrides spec.installNamespace")
+    parser.add_argument("--config", metavar="FILE", help="YAML or JSON file that overrides spec.config; -: stdin")
+    capabilities = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
+    parser.add_argument("--capabilities", metavar="FILE", help=capabilities)
     add_output(parser, ("yaml", "json", "name", "revision"), "yaml")
     add_cluster_options(parser)
     add_options(parser, os.environ, only=OPTIONS)
     options = parser.parse_args(arguments)
     if (options.dir is None) == (options.file is None):
-        parser.error("name a folder, or a BundleDeployment with -f")
+        parser.error("specify either DIR or -f FILE")
     if [options.file, options.config, options.capabilities].count("-") > 1:
-        parser.error("only one file can be stdin")
+        parser.error("only one file can be read from stdin")
     if problem := _settings(options).problem():
         parser.error(problem)
     return options
@@ -114,7 +116,7 @@ def _capabilities(name: str | None) -> Capabilities:
 def _config(name: str) -> dict[str, Any]:
     documents = [document.value for document in read_documents(read_file(name), name)] or [{}]
     if len(documents) > 1 or not isinstance(documents[0], dict):
-        raise BundleError(Reason.INVALID_CONFIG, f"{name}: is not one mapping; write spec.config as it stands")
+        raise BundleError(Reason.INVALID_CONFIG, f"{name}: not a single mapping; write the value of spec.config")
     return documents[0]
 
 
@@ -124,7 +126,7 @@ def _config(name: str) -> dict[str, Any]:
 def _render_folder(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
     folder = Path(options.dir)
     if not folder.is_dir():
-        raise MisuseError(f'"{options.dir}": is not a folder')
+        raise MisuseError(f'"{options.dir}": not a folder')
     format_name = options.format or "plain"
     config = _config(options.config) if options.config else {}
     check_config(format_name, config)
@@ -153,8 +155,8 @@ def _read(options: argparse.Namespace) -> BundleDeployment:
     return deployment
 
 
-def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[consent.Use]:
-    return consent.uses_of(deployment, _settings(options).network(in_pod=False).registry_mirrors)
+def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[consent.SecretUse]:
+    return consent.find_secret_uses(deployment, _settings(options).network(in_pod=False).registry_mirrors)
 
 
 def _render_deployment(
@@ -172,7 +174,7 @@ def _render_deployment(
         ),
         lambda: datetime.now(UTC),
     )
-    cancelled, context = threading.Event(), BuildContext(credentials=_Keys(options, deployment).read)
+    cancelled, context = threading.Event(), BuildContext(credentials=_SecretReader(options, deployment).read)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -183,8 +185,8 @@ def _render_deployment(
         install_namespace=spec.install_namespace or status.install_namespace,
         requested_at=status.last_handled_reconcile_at,
     )
-    made = builder.build(request, capabilities, cancelled, context)
-    return made.unpacked() if isinstance(made, PackedRevision) else made
+    revision = builder.build(request, capabilities, cancelled, context)
+    return revision.unpacked() if isinstance(revision, PackedRevision) else revision
 
 
 def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:
@@ -195,17 +197,21 @@ def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:
     return {"name": options.name, "spec": spec}
 
 
-class _Keys:
-    """Reads the Secrets that sources name, with the rights of the user; where none does, no cluster is needed."""
+class _SecretReader:
+    """Reads the Secrets that sources name with the user's permissions; connects only if there are any."""
 
     def __init__(self, options: argparse.Namespace, deployment: BundleDeployment) -> None:
         self._options, self._deployment = options, deployment
         self._lock = threading.Lock()
 
     def read(self, index: int, source: Source) -> Credentials | None:
+        """Return the credentials of one source; None if it names none.
+
+        Raises: BundleError as SecretReader.credentials; ConfigurationError.
+        """
         if not (source.secret or (self._deployment.spec.service_account_name and source.kind == "image")):
             return None
-        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - without credentials no cluster is needed
+        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)

@@ -21,7 +21,7 @@ FAILED = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the controller; returns the exit status if it cannot start. SIGTERM and SIGINT end the process with 0."""
+    """Run the controller; return an exit status only if it cannot start. SIGTERM and SIGINT end the process with 0."""
     give_back_freed_memory()
     options = parse_options(arguments, os.environ)
     log.set_up(options.log_format, options.log_level)
@@ -35,10 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
     except OSError as error:
         where = f'--store "{options.store_folder()}": {error.strerror}'
-        print(f"rukpak run: {where}; name a folder that can be made and written to", file=sys.stderr)
+        print(f"rukpak run: {where}; choose a folder that can be created and written to", file=sys.stderr)
         return FAILED
     threading.excepthook = manager.supervisor.hook
     manager.run(stop)
     logging.shutdown()
-    # Not by returning: the interpreter would wait for all threads, and a source may hold one up for minutes.
+    # Do not return: the interpreter would wait for all threads, and a source may block one for minutes.
     os._exit(0)

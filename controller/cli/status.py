@@ -1,7 +1,4 @@
-"""`rukpak status`: how BundleDeployments are, and why: what `kubectl describe` has in pieces, for people.
-
-All of it is in their status: nothing else is read.
-"""
+"""`rukpak status`: a summary of spec and status of BundleDeployments. Nothing else is read from the cluster."""
 
 from __future__ import annotations
 
@@ -11,17 +8,19 @@ from datetime import UTC, datetime
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Condition
 from controller.cli.command import FAILED, add_cluster_options, add_output, connect, make_parser, tell
-from controller.cli.deployments import Deployments, Manifest, add_timeout, show, wait
-from controller.cli.output import one_line, to_table
-from controller.cli.pause import awaits_ready
+from controller.cli.deployments import Deployments, Manifest, add_timeout, awaits_ready, find_each, wait_each
+from controller.cli.output import one_line, show, to_table
 
 _HEADING = ("NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "DRIFTED", "AGE", "MESSAGE")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show it; returns the exit status: 1 if one is missing, or with --wait not Ready in time."""
-    parser = make_parser("status", "Show how BundleDeployments are, and why: all of them, or each that is named.")
+    """Show BundleDeployments; return the exit status: 1 if one does not exist, or is not Ready in time with `--wait`.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    parser = make_parser("status", "Show the state of BundleDeployments: a table of all, or details of those named.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="name of a BundleDeployment")
     parser.add_argument("--wait", action="store_true", help="wait until they are Ready")
     add_timeout(parser)
@@ -29,17 +28,14 @@ def main(arguments: Sequence[str]) -> int:
     add_cluster_options(parser)
     options = parser.parse_args(arguments)
     deployments = Deployments(connect(options))
-    named = [(name, deployments.get(name)) for name in options.names]
-    missing = [name for name, value in named if value is None]
-    for name in missing:
-        tell(f'rukpak status: BundleDeployment "{name}" not found')
-    values = [value for _, value in named if value] if options.names else deployments.all()
-    waited = [wait(deployments, value, awaits_ready, options.timeout) for value in values] if options.wait else []
-    values = [value for value, _ in waited] if options.wait else values
+    values = find_each("status", options.names, deployments.get) if options.names else deployments.all()
+    missing, in_time = len(values) < len(options.names), True
+    if options.wait:
+        values, in_time = wait_each(deployments, values, awaits_ready, options.timeout)
     print(_form(values, options.output, described=bool(options.names)), end="")
     if not (values or missing or options.output):
         tell("no BundleDeployments found")
-    return FAILED if missing or not all(in_time for _, in_time in waited) else 0
+    return FAILED if missing or not in_time else 0
 
 
 def _form(values: Sequence[Manifest], output: str, *, described: bool) -> str:
@@ -67,7 +63,7 @@ def _describe(value: Manifest) -> Iterator[str]:
 
 
 def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
-    """Return the line of one in the table."""
+    """Return the cells of a BundleDeployment in the table, in the order of its heading."""
     status, created = deployment.status, deployment.metadata.creation_timestamp
     ready = deployment.status.condition("Ready")
     return (
@@ -84,7 +80,7 @@ def row(deployment: BundleDeployment, now: datetime) -> tuple[str, ...]:
 
 
 def describe(deployment: BundleDeployment) -> Iterator[str]:
-    """Yield the lines about one."""
+    """Yield the lines that describe a BundleDeployment."""
     status, ready = deployment.status, deployment.status.condition("Ready")
     yield f"{deployment.metadata.name}: {_verdict(ready)}"
     if deployment.problem:
@@ -104,13 +100,13 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
 
 def _verdict(ready: Condition | None) -> str:
     if ready is None:
-        return "the controller has not seen it yet"
+        return "not yet observed by the controller"
     return f"{'Ready' if ready.status == 'True' else f'not Ready, {ready.reason}'}: {ready.message}"
 
 
 def _revisions(deployment: BundleDeployment) -> Iterator[str]:
     status = deployment.status
-    yield f"Revision:  {status.installed_revision or 'none is installed'}"
+    yield f"Revision:  {status.installed_revision or 'none installed'}"
     if status.revision != status.installed_revision:
         yield f"Wanted:    {status.revision}"
 
@@ -124,12 +120,12 @@ def _counts(deployment: BundleDeployment) -> str:
     counts = deployment.status.objects
     return (
         f"{counts.progressing} progressing, {counts.failed} failed, {counts.drifted} drifted, "
-        f"{counts.retained} to be removed"
+        f"{counts.retained} retained"
     )
 
 
 def _others(deployment: BundleDeployment) -> Iterator[str]:
-    """Yield the conditions that hold beside Ready, and what a resume would do."""
+    """Yield the other conditions worth reporting, warnings, and what resuming would change."""
     for kind in ("Unpacked", "Installed", "Healthy"):
         found = deployment.status.condition(kind)
         if found and found.status != "True":
@@ -138,7 +134,7 @@ def _others(deployment: BundleDeployment) -> Iterator[str]:
         if found := deployment.status.condition(kind):
             yield f"{kind}: {found.reason}: {found.message}"
     if deployment.status.skipped_kinds:
-        yield f"Skipped:   {', '.join(deployment.status.skipped_kinds)}: optional, and not served by the cluster"
+        yield f"Skipped:   {', '.join(deployment.status.skipped_kinds)}: optional and not served by the cluster"
     for warning in deployment.status.warnings:
         yield f"Warning:   {warning}"
     if deployment.spec.paused:
@@ -151,7 +147,7 @@ def _resume(deployment: BundleDeployment) -> Iterator[str]:
     if status.revision != status.installed_revision:
         yield f"  install revision {status.revision}"
     if drifted:
-        yield f"  put right what was changed: {drifted.message.partition(': ')[0]}"
+        yield f"  repair modified objects: {drifted.message.partition(': ')[0]}"
     if status.revision == status.installed_revision and not drifted:
         yield "  change nothing"
 

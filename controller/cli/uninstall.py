@@ -1,9 +1,8 @@
-"""`rukpak uninstall`: RukPak off a cluster, from the desk and with the user's own rights.
+"""`rukpak uninstall`: remove RukPak from a cluster, with the user's own permissions.
 
-`kubectl delete -k` alone hangs where the controller goes first: the CustomResourceDefinition waits for
-BundleDeployments whose finalizers nobody removes. Here a controller of this process stands by while they are deleted:
-one that runs in the cluster does the work, and where none does, this one takes the Lease. Then definition and
-controller go.
+`kubectl delete -k` hangs if it deletes the controller first: nothing is left to remove the finalizers of the
+BundleDeployments, and the CustomResourceDefinition waits for them. So this process runs a standby controller while they
+are deleted, which takes the Lease if no controller runs in the cluster. CustomResourceDefinition and controller follow.
 """
 
 from __future__ import annotations
@@ -13,15 +12,24 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 
 from api import names
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.schema import crd
 from controller.cli.command import FAILED, add_cluster_options, connect, make_parser, tell
-from controller.cli.deployments import POLL_SECONDS, Deployments, Manifest, NoApiError, ProgressLine, add_timeout
+from controller.cli.deployments import (
+    AWAITING_CONTROLLER,
+    POLL_SECONDS,
+    Deployments,
+    Manifest,
+    NoApiError,
+    ProgressLine,
+    add_timeout,
+)
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
@@ -34,7 +42,7 @@ from controller.settings import Settings
 
 STOP_SECONDS = 10.0
 LABEL = "app.kubernetes.io/name=rukpak"
-"""What config/ labels everything of the controller with."""
+"""On every object of config/."""
 _PARTS = tuple(
     GroupVersionKind.parse(text)
     for text in (
@@ -59,34 +67,37 @@ _DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd()['
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take it off; returns the exit status."""
-    parser = make_parser("uninstall", "Take RukPak off a cluster: all BundleDeployments, its API and its controller.")
+    """Remove RukPak from the cluster; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    parser = make_parser("uninstall", "Remove RukPak from a cluster: BundleDeployments, API and controller.")
     objects = parser.add_mutually_exclusive_group()
-    objects.add_argument("--keep", action="store_true", help="what is installed stays and is released (the default)")
-    objects.add_argument("--delete", action="store_true", help="what is installed goes, as spec.deletionPolicy says")
+    objects.add_argument("--keep", action="store_true", help="release installed objects, delete none [default]")
+    deletes = "delete installed objects, unless spec.deletionPolicy is Orphan"
+    objects.add_argument("--delete", action="store_true", help=deletes)
     add_timeout(parser)
     add_cluster_options(parser)
     add_options(parser, os.environ, only=("namespace",))
     options = parser.parse_args(arguments)
     client = connect(options)
-    left = _end_all(client, options)
-    if left:
-        tell(f"rukpak uninstall: not in time: {left}; the API and the controller stay until they are gone")
+    if left := _delete_all(client, options):
+        tell(f"rukpak uninstall: timed out: {left}; API and controller were not deleted, run it again to continue")
         return FAILED
-    _Remains(client).remove(options.namespace, options.timeout)
+    _Installation(client).delete(options.namespace, options.timeout)
     return 0
 
 
 # BundleDeployments
 
 
-def _end_all(client: Client, options: argparse.Namespace) -> str:
-    """Carry all BundleDeployments to their end; returns what is left when the time is over."""
+def _delete_all(client: Client, options: argparse.Namespace) -> str:
+    """Delete all BundleDeployments and wait until they are gone; return what is left when the time is up."""
     deployments = Deployments(client)
     try:
         found = deployments.all()
         for value in found:
-            _ask_to_go(deployments, value, keep=not options.delete)
+            _request_deletion(deployments, value, keep=not options.delete)
         if not found:
             return ""
         with _controller(options):
@@ -95,17 +106,48 @@ def _end_all(client: Client, options: argparse.Namespace) -> str:
         return ""
 
 
+def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) -> None:
+    name = value["metadata"]["name"]
+    if keep and value["spec"].get("deletionPolicy") != "Orphan":
+        deployments.change(name, {"spec": {"deletionPolicy": "Orphan"}})
+    deployments.delete(name)
+    print(f"bundledeployment.{names.GROUP}/{name} deleted", flush=True)
+
+
+@contextmanager
+def _controller(options: argparse.Namespace) -> Iterator[None]:
+    """Run a controller that acts if no other one holds the Lease."""
+    log.set_up("text", "error")
+    stop = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
+        settings = Settings(
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            namespace=options.namespace,
+            store=folder,
+            metrics_address="off",
+            probe_address="off",
+        )
+        runner = threading.Thread(target=make_manager(settings).run, args=(stop,), name="controller", daemon=True)
+        runner.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            runner.join(STOP_SECONDS)
+
+
 def _wait(deployments: Deployments, seconds: float) -> str:
     line, deadline = ProgressLine(), time.monotonic() + seconds
     try:
         while left := deployments.all():
-            text = f"{len(left)} BundleDeployments are left; {_describe(left[0])}"
+            text = f"{len(left)} BundleDeployments left; {_describe(left[0])}"
             if time.monotonic() >= deadline:
                 return text
             line.show(text)
             time.sleep(POLL_SECONDS)
     finally:
-        line.end()
+        line.clear()
     return ""
 
 
@@ -115,66 +157,35 @@ def _describe(value: Manifest) -> str:
     if deployment is None:
         return f"{name}: cannot be read: {problem}"
     ready = deployment.status.condition("Ready")
-    return f"{name}: {ready.message if ready else 'waits for a controller'}"
-
-
-@contextmanager
-def _controller(options: argparse.Namespace) -> Iterator[None]:
-    """Have a controller that stands by, and acts when nobody else holds the Lease."""
-    log.set_up("text", "error")
-    stop = threading.Event()
-    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
-        chosen = Settings(
-            kubeconfig=options.kubeconfig,
-            context=options.context,
-            namespace=options.namespace,
-            store=folder,
-            metrics_address="off",
-            probe_address="off",
-        )
-        runner = threading.Thread(target=make_manager(chosen).run, args=(stop,), name="controller", daemon=True)
-        runner.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            runner.join(STOP_SECONDS)
-
-
-def _ask_to_go(deployments: Deployments, value: Manifest, *, keep: bool) -> None:
-    name = value["metadata"]["name"]
-    if keep and value["spec"].get("deletionPolicy") != "Orphan":
-        deployments.change(name, {"spec": {"deletionPolicy": "Orphan"}})
-    deployments.delete(name)
-    print(f"bundledeployment.{names.GROUP}/{name} deleted", flush=True)
+    return f"{name}: {ready.message if ready else AWAITING_CONTROLLER}"
 
 
 # the API and the controller
 
 
-class _Remains:
-    """What is of RukPak itself."""
+class _Installation:
+    """The objects of RukPak itself."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._discovery = client, Discovery(client)
 
-    def remove(self, namespace: str, seconds: float) -> None:
-        """Delete the CustomResourceDefinition, what carries the label of the controller, and its namespace.
+    def delete(self, namespace: str, seconds: float) -> None:
+        """Delete the CustomResourceDefinition, all objects with the label of the controller, and its namespace.
 
         Raises: ApiError.
         """
         self._delete(_DEFINITION, f"customresourcedefinition.apiextensions.k8s.io/{crd()['metadata']['name']}")
         deadline = time.monotonic() + seconds
-        while self._exists(_DEFINITION) and time.monotonic() < deadline:
+        while self._find_metadata(_DEFINITION) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         for kind in _PARTS:
-            self._remove_kind(kind)
-        path = NAMESPACES.path(name=namespace)
+            self._delete_kind(kind)
         self._delete(LEASES.path(namespace, names.LEASE), f"lease.{LEASES.group}/{names.LEASE}")
-        if self._is_made_by_us(path):
+        path = NAMESPACES.path(name=namespace)
+        if self._was_created_by_controller(path):
             self._delete(path, f"namespace/{namespace}")
 
-    def _remove_kind(self, kind: GroupVersionKind) -> None:
+    def _delete_kind(self, kind: GroupVersionKind) -> None:
         resource = self._discovery.resource(kind)
         if resource is None:
             return
@@ -183,26 +194,21 @@ class _Remains:
             shown = f"{kind.kind.lower()}{f'.{kind.group}' if kind.group else ''}/{metadata['name']}"
             self._delete(resource.path(metadata.get("namespace", ""), metadata["name"]), shown)
 
-    def _is_made_by_us(self, path: str) -> bool:
-        """Whether a namespace is there only since a controller has made it."""
-        try:
-            metadata = self._client.get(path, metadata=True).value["metadata"]
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            return False
+    def _was_created_by_controller(self, path: str) -> bool:
+        metadata = self._find_metadata(path)
         managers = {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}
-        by_us = bool(managers) and all(manager.startswith("rukpak") for manager in managers)
-        return by_us and not metadata.get("deletionTimestamp")
+        is_ours = bool(managers) and all(manager.startswith("rukpak") for manager in managers)
+        return is_ours and not metadata.get("deletionTimestamp")
 
-    def _exists(self, path: str) -> bool:
+    def _find_metadata(self, path: str) -> Mapping[str, Any]:
+        """Return the metadata of an object; empty if it does not exist."""
         try:
-            self._client.get(path, metadata=True)
+            metadata: Mapping[str, Any] = self._client.get(path, metadata=True).value["metadata"]
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            return False
-        return True
+            return {}
+        return metadata
 
     def _delete(self, path: str, shown: str) -> None:
         try:

@@ -52,7 +52,7 @@ TRANSCRIPT = [
     r"bundledeployment\.core\.rukpak\.io/demo condition met",
     r"\$ kubectl rukpak status demo .*",
     r"Paused: .*",
-    r"  put right what was changed: .*",
+    r"  repair modified objects: .*",
     r"\$ kubectl rukpak resume demo",
     r"bundledeployment\.core\.rukpak\.io/demo resumed",
     r"deployment\.apps/web condition met",

@@ -89,7 +89,7 @@ def test_status_shows_sources_drift_and_what_a_resume_reverts(world: World, rukp
     shown = rukpak("status", deployed.name).stdout
     assert status["sources"][0]["digest"] in shown
     assert "1 drifted" in shown
-    assert f"put right what was changed: ConfigMap {deployed.namespace}/a" in shown
+    assert f"repair modified objects: ConfigMap {deployed.namespace}/a" in shown
     table = rukpak("status").stdout.splitlines()
     assert table[0].split()[:4] == ["NAME", "FORMAT", "PAUSED", "READY"]
     assert next(line for line in table if line.startswith(deployed.name)).split()[2] == "true"
@@ -103,7 +103,7 @@ def test_status_shows_what_is_not_ready_and_waits_for_it_in_vain(world: World, r
     deployed = world.deploy(deployment("web", replicas=1))
     deployed.wait_for("Installed")
     done = rukpak("status", deployed.name, "--wait", "--timeout=1s", status=1)
-    assert f"{deployed.name}: not in time: Progressing: " in done.stderr
+    assert f"{deployed.name}: timed out: Progressing: " in done.stderr
     assert f"  Deployment {deployed.namespace}/web   " in done.stdout
 
 

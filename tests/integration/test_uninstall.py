@@ -61,4 +61,4 @@ def test_uninstall_where_nothing_is_installed_says_what_is_missing(alone: World)
     alone.controller.kill()
     rukpak("uninstall")
     assert rukpak("uninstall").stdout == ""
-    assert "the cluster serves no BundleDeployments" in rukpak("status", status=1).stderr
+    assert "the cluster does not serve BundleDeployments" in rukpak("status", status=1).stderr

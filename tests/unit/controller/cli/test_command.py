@@ -7,7 +7,7 @@ from controller.cli.command import add_output, make_parser
 
 @pytest.mark.parametrize(
     ("default", "help_text"),
-    [("yaml", "output format [yaml]"), ("", "output format; default: plain text")],
+    [("yaml", "output format [default: yaml]"), ("", "output format [default: text]")],
     ids=["a format", "text"],
 )
 def test_help_tells_the_default_of_the_output(default: str, help_text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.consent import Use, uses_of
+from controller.cli.consent import SecretUse, find_secret_uses
 from tests.support.deployments import deployment, manifest
 
 LOGIN = {"secret": {"namespace": "kube-system", "name": "admin"}}
@@ -27,11 +27,11 @@ ASKED = "Do you want to continue? (y/N): "
 class Case(NamedTuple):
     name: str
     spec: dict[str, Any]
-    uses: list[Use]
+    uses: list[SecretUse]
 
 
-def use(secret: str, server: str) -> Use:
-    return Use(secret=secret, server=server)
+def use(secret: str, server: str) -> SecretUse:
+    return SecretUse(secret=secret, server=server)
 
 
 CASES = [
@@ -48,7 +48,7 @@ CASES = [
     Case(
         "for a plug-in",
         {"sources": [{"kind": "example.com/s3", "parameters": {"auth": LOGIN}}]},
-        [use(ADMIN, "wherever sources of kind example.com/s3 are")],
+        [use(ADMIN, 'chosen by plug-in "example.com/s3"')],
     ),
     Case(
         "for a registry with a mirror",
@@ -61,7 +61,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_which_secret_would_go_where(case: Case) -> None:
     mirrors = {"mirrored.example.com": "mirror.example.com"}
-    assert uses_of(deployment(spec=case.spec), mirrors) == case.uses
+    assert find_secret_uses(deployment(spec=case.spec), mirrors) == case.uses
 
 
 @pytest.fixture
@@ -112,12 +112,12 @@ def test_without_a_terminal_nothing_is_read(file: Path, *, stdin: bool) -> None:
     done = run(file, "-f", "-", stdin=file.read_text()) if stdin else run(file, "-f", str(file))
     assert (done.returncode, done.stdout) == (2, "")
     first, *table, last = done.stderr.splitlines()
-    assert first.endswith("has Secrets read with your rights, and sent to servers that it names:")
+    assert first.endswith("uses your permissions to read these Secrets and send them to these servers:")
     assert [line.split() for line in table[1:]] == [
         ["Secret", '"kube-system/admin"', "evil.example.com"],
         ["Secret", '"shop/own"', "evil.example.com"],
     ]
-    assert last.endswith("if they may, say --use-secrets")
+    assert last.endswith("pass --use-secrets to use its Secrets")
 
 
 def test_who_says_so_beforehand_is_not_asked(file: Path) -> None:
@@ -131,7 +131,7 @@ def test_who_says_so_beforehand_is_not_asked(file: Path) -> None:
 def test_who_does_not_agree_ends_it(file: Path, text: str) -> None:
     status, shown = answer(file, text)
     assert status == 1
-    assert shown.endswith("cancelled, no Secret was read\n")
+    assert shown.endswith("canceled; no Secret was read\n")
     assert "no-such-file" not in shown
 
 

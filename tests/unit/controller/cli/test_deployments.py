@@ -72,8 +72,8 @@ def test_reconcile_sets_the_annotation_and_waits_until_it_is_obeyed(
     out, err = capsys.readouterr()
     assert "core.rukpak.io/reconcile-requested-at" in json.loads(out)["metadata"]["annotations"]
     assert err.splitlines() == [
-        "shop: waits until the sources were asked",
-        "shop: not in time: waits until the sources were asked",
+        "shop: waiting for the sources to be re-resolved",
+        "shop: timed out: waiting for the sources to be re-resolved",
     ]
 
 
@@ -120,7 +120,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     [
         (
             ApiError(404, "", "404 page not found"),
-            'the cluster serves no BundleDeployments; "rukpak crd | kubectl apply',
+            'the cluster does not serve BundleDeployments; run "rukpak crd | kubectl apply',
         ),
         (ApiError(403, "Forbidden", "you may not"), "403 Forbidden: you may not"),
         (ConfigurationError('kubeconfig "x": no such file'), 'kubeconfig "x": no such file'),
@@ -190,13 +190,13 @@ SHOWN = [
     Shown("a revision that waits", described(paused=True, revision=OTHER),
           [f"Wanted:    {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
     Shown("what a resume reverts", described(paused=True, conditions=[READY, DRIFTED]),
-          ["Resuming would:", "  put right what was changed: ConfigMap shop/a"]),
+          ["Resuming would:", "  repair modified objects: ConfigMap shop/a"]),
     Shown("that a resume changes nothing", described(paused=True), ["Resuming would:", "  change nothing"]),
     Shown("what is skipped", described(skippedKinds=["a.b/v1/Foo"]),
-          ["Skipped:   a.b/v1/Foo: optional, and not served by the cluster"]),
+          ["Skipped:   a.b/v1/Foo: optional and not served by the cluster"]),
     Shown("warnings", described(warnings=["old API"]), ["Warning:   old API"]),
     Shown("one that was never seen", described(conditions=[], revision="", installedRevision=""),
-          ["shop: the controller has not seen it yet", "Revision:  none is installed"]),
+          ["shop: not yet observed by the controller", "Revision:  none installed"]),
 ]  # fmt: skip
 
 
@@ -258,7 +258,7 @@ def test_one_that_cannot_be_read_is_described(name: str, odd: FakeCluster, capsy
 
 def test_one_that_cannot_be_read_is_waited_for_in_vain(odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "odder", "--wait", "--timeout=1ms"]) == 1
-    assert "odder: not in time: cannot be read: status.managedKinds: " in capsys.readouterr().err
+    assert "odder: timed out: cannot be read: status.managedKinds: " in capsys.readouterr().err
 
 
 # control characters

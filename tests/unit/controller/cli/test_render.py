@@ -75,17 +75,18 @@ class Mistake(NamedTuple):
 
 
 MISTAKES = [
-    Mistake("nothing is named", [], 2, "name a folder, or a BundleDeployment with -f"),
-    Mistake("both are named", ["{}", "-f", "x.yaml"], 2, "name a folder, or a BundleDeployment with -f"),
-    Mistake("two files from stdin", ["{}", "--config=-", "--capabilities=-"], 2, "only one file can be stdin"),
-    Mistake("a folder that is not there", ["/no/such"], 2, 'rukpak render: "/no/such": is not a folder'),
+    Mistake("nothing is named", [], 2, "specify either DIR or -f FILE"),
+    Mistake("both are named", ["{}", "-f", "x.yaml"], 2, "specify either DIR or -f FILE"),
+    Mistake("two files from stdin", ["{}", "--config=-", "--capabilities=-"], 2,
+            "only one file can be read from stdin"),
+    Mistake("a folder that is not there", ["/no/such"], 2, 'rukpak render: "/no/such": not a folder'),
     Mistake("a file that is not there", ["-f", "/no/such"], 2, 'rukpak render: "/no/such": No such file or directory'),
     Mistake("a form that there is not", ["{}", "-o", "table"], 2, "invalid choice: 'table'"),
     Mistake("a mirror that is none", ["{}", "--registry-mirror=x"], 2, '--registry-mirror: "x" is not HOST=MIRROR'),
     Mistake("a format that there is not", ["{}", "--format=a.b/c"], 1, "UnknownFormat: spec.format: no plug-in serves"),
     Mistake("a config that the format does not take", ["{}", "--config={}/config.yaml"], 1,
             'InvalidConfig: spec.config.a: unknown key; the format "plain" takes no config, remove it\n'),
-    Mistake("a config that is no mapping", ["{}", "--config={}/list.yaml"], 1, "is not one mapping"),
+    Mistake("a config that is no mapping", ["{}", "--config={}/list.yaml"], 1, "not a single mapping"),
     Mistake("content that is not there", ["{}/empty"], 1, "NoContent: no objects in the .yaml, .yml and .json files"),
     Mistake("capabilities that are none", ["{}", "--capabilities={}/config.yaml"], 1, "kubernetesVersion: "),
     Mistake("a file without a BundleDeployment", ["-f", "{}/config.yaml"], 1, "InvalidConfig: "),
