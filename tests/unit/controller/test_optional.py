@@ -60,7 +60,7 @@ def test_what_is_optional_and_not_served_holds_nothing_up(world: World, tag: str
     status = world.deployment.status
     assert world.conditions == READY
     assert status.skipped_kinds == (KIND,)
-    assert message(world).endswith(f" but for optional objects of kinds that the cluster does not serve: {KIND}")
+    assert message(world).endswith(f"; skipped optional objects of kinds that the cluster does not serve: {KIND}")
     assert (status.objects.total, status.managed_kinds) == (1, ("v1/ConfigMap",))
 
 
