@@ -13,12 +13,12 @@ pytestmark = pytest.mark.timeout(300)
 TOO_LARGE: dict[str, tuple[dict[str, Any], str]] = {
     "many small values": (
         {"format": "helm", "config": {"values": {"a": [{}] * 100_000}}},
-        "spec.config: is larger than 256 KiB; put the values into a file of the content",
+        "spec.config: larger than 256 KiB; put the values into a file of the content",
     ),
-    "a long text": ({"format": "helm", "config": {"values": "a" * (300 << 10)}}, "spec.config: is larger than 256 KiB"),
+    "a long text": ({"format": "helm", "config": {"values": "a" * (300 << 10)}}, "spec.config: larger than 256 KiB"),
     "large parameters": (
         {"sources": [{"kind": "example.com/s3", "parameters": {"a": [{}] * 10_000}}]},
-        "the parameters of a source are larger than 16 KiB",
+        "spec.sources: parameters larger than 16 KiB",
     ),
 }
 ADMITTED: dict[str, dict[str, Any]] = {

@@ -48,7 +48,11 @@ DEEP: Manifest = {"password": "hunter2"}
 for level in range(12):
     DEEP = {f"level{level}": [DEEP]} if level % 2 else {f"level{level}": DEEP}
 SECRETS = [
-    Case("a password", helm(password="hunter2"), "spec.config: password: everybody sees it"),
+    Case(
+        "a password",
+        helm(password="hunter2"),
+        "spec.config: password: everyone who can read BundleDeployments can see it",
+    ),
     Case("one of several words", helm(adminPassword="hunter2"), "adminPassword"),
     Case("in the manner of variables", helm(ADMIN_PASSWORD="hunter2"), "ADMIN_PASSWORD"),
     Case("with dashes", helm(**{"admin-passwd": "hunter2"}), "admin-passwd"),
@@ -62,10 +66,10 @@ SECRETS = [
     Case("a client's secret", helm(oidc={"clientSecret": "abc"}), "clientSecret"),
     Case("several", helm(password="a", auth={"token": "b"}), "token, password"),
     Case("a password far down", helm(**DEEP), "password"),
-    Case("a private key by its form", helm(files={"a.pem": PEM}), "holds a private key"),
-    Case("a private key in a text", text(f"tls: |\n  {PEM}"), "holds a private key"),
-    Case("a token of a forge", helm(git={"login": f"ghp_{'a' * 36}"}), "holds a token"),
-    Case("a key of a cloud", helm(aws={"id": "AKIAIOSFODNN7EXAMPLE"}), "holds a token"),
+    Case("a private key by its form", helm(files={"a.pem": PEM}), "contains a private key"),
+    Case("a private key in a text", text(f"tls: |\n  {PEM}"), "contains a private key"),
+    Case("a token of a forge", helm(git={"login": f"ghp_{'a' * 36}"}), "contains a token"),
+    Case("a key of a cloud", helm(aws={"id": "AKIAIOSFODNN7EXAMPLE"}), "contains a token"),
     Case("a URL with a password", helm(database="postgres://shop:hunter2@db:5432/shop"), "a URL with a password"),
     Case("a variable with a password", env(name="DB_PASSWORD", value="hunter2"), "DB_PASSWORD"),
     Case("a variable with a secret", env(name="CLIENT_SECRET", value="hunter2"), "CLIENT_SECRET"),
@@ -104,13 +108,13 @@ NONE = [
     Case("a hundred KiB of values", helm(**{f"key{number}": "v" * 90 for number in range(1000)})),
 ]
 KINDS = [
-    Case("a plug-in's kind", plug_in("example.com/s3", bucket="a"), "the kind example.com/s3 is forbidden here"),
+    Case("a plug-in's kind", plug_in("example.com/s3", bucket="a"), "the kind example.com/s3 is forbidden"),
     Case("one without parameters", {"sources": [{"kind": "example.com/s3"}]}, "example.com/s3"),
     Case("a listed one", plug_in("example.com/listed", bucket="a")),
     Case(
         "a listed one without verification",
         plug_in("example.com/listed", insecureSkipTLSVerify=True),
-        "insecureSkipTLSVerify is forbidden here, in parameters as well",
+        "insecureSkipTLSVerify is forbidden, also in parameters",
     ),
     Case("a listed one with it", plug_in("example.com/listed", insecureSkipTLSVerify=False)),
 ]
@@ -158,9 +162,17 @@ def test_what_is_refused_and_what_is_admitted(strict: World, case: Case) -> None
 
 
 def test_a_tenant_cannot_show_a_password_to_everybody(strict: World, tenants: Tenants) -> None:
-    with pytest.raises(KubectlError, match="everybody sees it"):
+    with pytest.raises(KubectlError, match="everyone who can read BundleDeployments can see it"):
         tenants.apply(ANN, "shown", "unused", **OWN, sources=[IMAGE], **helm(password="hunter2"))
     tenants.apply(ANN, "shown", "unused", **OWN, sources=[IMAGE], **helm(existingSecret="login"))
     patch = json.dumps({"spec": {"config": {"values": {"password": "hunter2"}}}})
-    tenants.may_not(ANN, "patch", "bd", "shown", "--type=merge", f"--patch={patch}", saying="everybody sees it")
+    tenants.may_not(
+        ANN,
+        "patch",
+        "bd",
+        "shown",
+        "--type=merge",
+        f"--patch={patch}",
+        saying="everyone who can read BundleDeployments can see it",
+    )
     strict.cluster.kubectl("delete", "bd", "shown", *ANN)

@@ -179,7 +179,7 @@ def secret_cases() -> Iterator[Refused]:
             name=f"a Secret without namespace in {source['kind']} {json.dumps(source)[-30:]}",
             spec={"sources": [source]},
             where="spec.installNamespace",
-            why="required, unless every auth",
+            why="required unless every auth",
         )
 
 
@@ -371,9 +371,9 @@ def test_the_largest_object_is_within_the_budget_of_its_rules(cluster: Cluster) 
     ("path", "text"),
     [
         ("bd", "Installs a bundle of Kubernetes objects on the cluster"),
-        ("bd.spec.sources.git.ref", "Commit (also abbreviated), tag, branch or full ref"),
+        ("bd.spec.sources.git.ref", "Commit (may be abbreviated), tag, branch or full ref"),
         ("bds.spec.prune", "AfterHealthy"),
-        ("bundledeployment.status.managedState", "Empty: work is left"),
+        ("bundledeployment.status.managedState", "Empty: there is work left to do"),
     ],
 )
 def test_explain_is_the_manual(cluster: Cluster, path: str, text: str) -> None:
