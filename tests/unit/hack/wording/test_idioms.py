@@ -13,8 +13,7 @@ GUIDE = "\n| write | not |\n|---|---|\n| repaired | put right, mended |\n| avail
 IDIOMS = ["put right", "mended", "at hand"]
 NOT_YET = (
     "CHANGELOG.md",
-    "README.md",
-    "config/",
+    "config/README.md",
     "controller/",
     "hack/",
     "pyproject.toml",
