@@ -1,20 +1,20 @@
 """The controller, in the order in which to read it.
 
-    api/v1alpha2/types  what a user writes, and what status says
+    api/v1alpha2/types  what a user writes, and what status reports
     reconcile           START HERE: one pass over one BundleDeployment
-    revisions           which revision the spec asks for: pinned, kept, or being made
-    build               from a spec to a revision: resolve, fetch, assemble, render; no cluster
-    sources             where content comes from: names to digests, digests to entries
-    content             what is fetched, on disk: written once, verified, by digest
-    formats             what content says: a tree to Kubernetes objects
-    observe             what is on the cluster, and how healthy it is
-    apply               deciding about objects (plan), and acting (execute, prune)
-    status              from what a pass found to conditions, counts and Events
-    retries             when what failed may be tried again
-    telemetry           what all of it tells about itself, for metrics
+    revisions           which revision the spec asks for: pinned, stored, or being made
+    build               from a spec to a revision: resolve, fetch, assemble, render; without a cluster
+    sources             where content comes from: references to digests, digests to entries
+    content             fetched content on disk: verified, written once, by digest
+    formats             what content means: from a tree to Kubernetes objects
+    observe             which objects are on the cluster, and how healthy they are
+    apply               what to do with objects (plan), and doing it (execute, prune)
+    status              from the report of a pass to conditions, counts and Events
+    retries             when failures are retried
+    telemetry           events inside the controller, for metrics
 
-The rest is machinery: `cli`, `settings` and `options` (the command and its options), `manager` (wiring, queue, workers,
-logs, metrics, probes), `kube` (requests, watches, the Lease), `processes` (threads that last, children that are
-confined), `sharing` (fair shares of places and memory). Each package says in its `__init__` what it takes, what it
-gives, and where to start. Rules by number, and how to add things: README.md.
+The other packages are infrastructure: `cli`, `settings` and `options` (the command and its options), `manager` (wiring,
+queue, workers, logs, metrics, probes), `kube` (requests, watches, the Lease), `processes` (supervised threads, confined
+children), `sharing` (fair shares of workers and memory). The `__init__` of each package describes its input, its output
+and where to start. README.md has the numbered rules and describes how to add sources, formats and more.
 """
