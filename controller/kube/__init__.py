@@ -1,14 +1,14 @@
-"""The API server: requests, discovery, watches. The only place that imports `kubernetes`; knows nothing of bundles.
+"""The API server: requests, discovery, watches. The only package that imports `kubernetes`; knows nothing of bundles.
 
-In: paths, manifests and whom to act as. Out: replies, records of what is there, and ApiError. What a reply means for an
-object is left to `apply`, what an object means to `observe`.
+In: paths, manifests and the user to act as. Out: replies, records of objects, and ApiError. Not here: what a reply
+means for an object (`apply`), and what an object means (`observe`).
 
     client         START HERE: one method for each verb
-    transport, configuration, impersonation  connections, credentials, and as whom
-    fence          what every write has to pass
-    encoding, replies, errors  how requests and replies are written and read
-    resources, discovery  kinds and their paths, and which of them are served
-    watch, collection, cache  a collection that is followed, the requests for that, and what is known of it
-    lease          who leads
-    events         what people are told
+    transport, configuration, impersonation  connections, credentials, users
+    fence          admits writes while this process leads
+    encoding, replies, errors  the formats of requests and replies
+    resources, discovery  kinds, their paths, and which of them are served
+    watch, collection, cache  a reflector of one collection, its requests, and its records
+    lease          leader election
+    events         Kubernetes Events
 """

@@ -1,9 +1,9 @@
-"""What is known of a collection: what the watch said, and above it what replies to our own requests said since.
+"""The records of a collection in two layers: the state of the watch, and newer replies to our own requests.
 
-The watch is always a little late. Without the upper layer a reconcile that follows an apply would see the object as it
-was before, and apply again. resourceVersions of one API server compare as integers (conformance since Kubernetes 1.35),
-so a reply is kept only while the watch has not reached its version: an older event cannot hide it, and an object
-that was deleted meanwhile does not come back. The history that `Change` tells is the watch's alone, without gaps.
+The watch always lags a little. Without the upper layer, a pass after an apply would see the old object and apply it
+again. resourceVersions of one API server compare as integers (conformance since Kubernetes 1.35), so a reply is kept
+only until the watch reaches its version: an older event cannot hide it, and an object that was deleted meanwhile does
+not reappear. `Change`s describe the history of the watch alone, without gaps.
 
 Not here: requests and threads (watch.py).
 """
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 class Record(Protocol):
-    """What is kept of an object: small, immutable."""
+    """The part of an object that is kept: small, immutable."""
 
     @property
     def namespace(self) -> str:
@@ -44,7 +44,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The least that can be kept of an object: which one it is, and which version of it."""
+    """The identity and version of an object."""
 
     namespace: str
     name: str
@@ -53,14 +53,14 @@ class Trace:
 
 
 def make_trace(manifest: Mapping[str, Any]) -> Trace:
-    """Return what is kept of an object of which only its coming, changing and going counts."""
+    """Return the record of an object for watches that only need to know that it changed."""
     metadata = manifest["metadata"]
     return Trace(metadata.get("namespace", ""), metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[RecordT]):
-    """What happened to an object; never both None. Deleted and created again is two changes."""
+    """A change of an object; never both None. A deleted and recreated object is two changes."""
 
     old: RecordT | None
     new: RecordT | None
@@ -68,20 +68,20 @@ class Change(Generic[RecordT]):
 
 @dataclass(frozen=True, slots=True)
 class _Ahead(Generic[RecordT]):
-    """What a reply said; None: the object is gone."""
+    """The state of an object in a reply; no record if it was deleted."""
 
     version: int
     record: RecordT | None
     listing: int
-    """How many lists had begun by then."""
+    """How many lists had started by then."""
 
     def is_passed(self, version: int) -> bool:
-        """Whether an event of this version is news. That of the version which was deleted is not."""
+        """Return whether an event of this version is newer. That of the deleted version is not."""
         return self.version < version or (self.version == version and self.record is not None)
 
 
 class Cache(Generic[RecordT]):
-    """Thread-safe. One thread tells what the watch says, any may read, learn and forget."""
+    """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,13 +91,13 @@ class Cache(Generic[RecordT]):
         self._listings = 0
 
     def get(self, key: Key) -> RecordT | None:
-        """Return the newest that is known of an object."""
+        """Return the newest known record of an object."""
         with self._lock:
             ahead = self._ahead.get(key)
             return ahead.record if ahead else self._watched.get(key)
 
     def records(self) -> list[RecordT]:
-        """Return the newest that is known of every object, in no order."""
+        """Return the newest known record of every object, in no order."""
         with self._lock:
             if not self._ahead:
                 return list(self._watched.values())
@@ -105,7 +105,7 @@ class Cache(Generic[RecordT]):
             return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
 
     def learn(self, record: RecordT) -> None:
-        """Keep what a reply said, unless the watch or another reply was as far already."""
+        """Keep the record of a reply, unless the watch or another reply is as new."""
         version = parse_version(record.resource_version)
         with self._lock:
             ahead = self._ahead.get(key_of(record))
@@ -113,7 +113,7 @@ class Cache(Generic[RecordT]):
                 self._ahead[key_of(record)] = _Ahead(version, record, self._listings)
 
     def forget(self, key: Key, uid: str) -> None:
-        """Hide an object that a reply said is gone. Whatever the watch then says of it counts again."""
+        """Hide an object that was deleted according to a reply, until the watch reports it again."""
         with self._lock:
             ahead = self._ahead.get(key)
             known = ahead.record if ahead else self._watched.get(key)
@@ -121,21 +121,21 @@ class Cache(Generic[RecordT]):
                 self._ahead[key] = _Ahead(parse_version(known.resource_version), None, self._listings)
 
     def begin_listing(self) -> None:
-        """Note that what is learned from now on may be newer than the list that follows."""
+        """Note that replies from now on may be newer than the list that follows."""
         with self._lock:
             self._listings += 1
 
     def replace(self, fresh: Mapping[Key, RecordT], resource_version: str) -> list[Change[RecordT]]:
-        """Take a whole state; return how it differs, objects compared by UID, deletions first.
+        """Replace the state of the watch; return the changes, deletions first. Objects are compared by UID.
 
-        What was only learned, and is gone before the watch could tell of it, counts as deleted.
+        An object that was only learned, and is missing from the new state, counts as deleted.
         """
         with self._lock:
             changes = _compare(self._watched, fresh)
             known = self._watched.keys() | fresh.keys()
             self._watched = dict(fresh)
             self._version = parse_version(resource_version)
-            # Versions before the listing do not count: they may be of a future that a restored etcd does not know.
+            # Replies before the listing are dropped: after a restore of etcd, their versions may lie in the future.
             before, self._ahead = (
                 self._ahead,
                 {
@@ -148,7 +148,7 @@ class Cache(Generic[RecordT]):
         return [Change(record, None) for record in passed if record is not None] + changes
 
     def put(self, record: RecordT) -> list[Change[RecordT]]:
-        """Take an event that says how an object is."""
+        """Handle an ADDED or MODIFIED event; return the changes."""
         with self._lock:
             self._reach(key_of(record), record)
             fresh = {key_of(record): record}
@@ -157,7 +157,7 @@ class Cache(Generic[RecordT]):
         return _compare({key_of(record): old} if old is not None else {}, fresh)
 
     def remove(self, record: RecordT) -> list[Change[RecordT]]:
-        """Take an event that says that an object is gone, or does not match the selector any more."""
+        """Handle a DELETED event: the object was deleted, or no longer matches the selector. Return the changes."""
         with self._lock:
             self._reach(key_of(record), record)
             old = self._watched.pop(key_of(record), None)
@@ -171,7 +171,7 @@ class Cache(Generic[RecordT]):
             del self._ahead[key]
 
     def advance(self, resource_version: str) -> None:
-        """Take a bookmark: everything up to this version was told."""
+        """Handle a bookmark: all events up to this version were delivered."""
         version = parse_version(resource_version)
         with self._lock:
             self._version = max(self._version, version)
@@ -183,12 +183,12 @@ class Cache(Generic[RecordT]):
 
 
 def key_of(record: Record) -> Key:
-    """Return where a record is kept."""
+    """Return the key of a record."""
     return record.namespace, record.name
 
 
 def parse_version(resource_version: str) -> int:
-    """Return a resourceVersion as a number; 0 for one that is none: nothing is known to be newer then."""
+    """Return a resourceVersion as a number; 0 if it is not one, so that it is never newer."""
     return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
 
 

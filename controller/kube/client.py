@@ -1,31 +1,23 @@
-"""Requests to the API server: JSON in, JSON out, on the TLS, credentials and connection pool of `kubernetes.client`.
+"""Requests to the API server: JSON in, JSON out, one method for each verb.
 
-Of that package only `ApiClient` is used: its models cost seven times the CPU and three times the memory.
+The models of the kubernetes package are not used: they take seven times the CPU and three times the memory.
 
-Invariants: thread-safe; ApiError is all that is raised for what network or server do; nothing is retried but one 401,
-after the credentials were read again. Not here: connections and credentials (transport.py), what a reply means
-for an object (apply/), reading it (replies.py), watches (watch.py).
+Invariants: thread-safe; every failure of the network or the server is an ApiError; only a 401 is retried, once, with
+credentials that were read again. Not here: connections and credentials (transport.py), reading replies (replies.py),
+what they mean for an object (apply/), watches (watch.py).
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from controller.kube.configuration import find_loader
-from controller.kube.encoding import (
-    APPLY_PATCH,
-    JSON,
-    JSON_PATCH,
-    MERGE_PATCH,
-    METADATA,
-    METADATA_LIST,
-    encode,
-)
+from controller.kube.encoding import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, METADATA, METADATA_LIST, encode
 from controller.kube.errors import ApiError, Cause, ConfigurationError
 from controller.kube.fence import Fence
 from controller.kube.impersonation import User
@@ -35,6 +27,7 @@ from controller.processes.supervision import Supervisor
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
+    from urllib3 import BaseHTTPResponse
 
 __all__ = [
     "APPLY_PATCH",
@@ -71,7 +64,7 @@ class Page:
     """Of the whole list."""
     more: bool
     restarted: bool = False
-    """The pages before were of a list that expired: this one holds everything."""
+    """Whether the list expired, so that this page contains all objects again."""
 
 
 class Client:
@@ -80,8 +73,8 @@ class Client:
     Args:
         load: reads the configuration: now, and again after a 401.
         user_agent: of every request.
-        on_request: see RequestHook; may be set later, too.
-        fence: what every write has to pass; None lets all through.
+        on_request: see RequestHook; may also be set later.
+        fence: admits writes; None for no fence.
 
     Raises: ConfigurationError.
     """
@@ -98,10 +91,10 @@ class Client:
         self._transport = Transport(load, user_agent=user_agent, on_request=on_request, fence=fence, clock=clock)
         self._user: User | None = None
         self.supervisor = Supervisor()
-        """Keeps the threads alive that follow collections through this client; may be set before they are made."""
+        """Supervises the threads that use this client; may be replaced before they are created."""
 
     def acting_as(self, user: User | None) -> Client:
-        """Return a client whose requests go out as another user, over the same connections; None: this one."""
+        """Return a client that acts as a user over the same connections; this client for None."""
         if user is None:
             return self
         client = copy.copy(self)
@@ -115,11 +108,12 @@ class Client:
 
     @property
     def on_request(self) -> RequestHook | None:
-        """What is told about every request."""
+        """The hook that is called for every request."""
         return self._transport.on_request
 
     @on_request.setter
     def on_request(self, hook: RequestHook | None) -> None:
+        """Set the hook."""
         self._transport.on_request = hook
 
     def request(
@@ -132,37 +126,31 @@ class Client:
         content_type: str = "",
         accept: str = JSON,
         timeout: Timeout = DEFAULT_TIMEOUT,
-        user: User | None = None,
         if_none_match: str = "",
         max_bytes: int | None = None,
     ) -> Response:
         """Send one request and read the whole reply.
 
-        `path` has every segment quoted, as `Resource.path` does it. `body` is JSON, or bytes that go out as they are.
-        `timeout` is seconds to connect, and seconds of silence. `user` is whom to act as, by default the one of
-        `acting_as`, else of the configuration.
-        `if_none_match` is an ETag: if it still holds, the response has status 304 and no value. Of a reply with more
-        than `max_bytes` no more is read.
+        Args:
+            method: of HTTP.
+            path: with quoted segments, see `Resource.path`.
+            query: names and values.
+            body: JSON, or bytes that are sent as they are.
+            content_type: of the body.
+            accept: media types of the reply.
+            timeout: seconds to connect, and seconds of silence.
+            if_none_match: an ETag. If it still matches, the response has status 304 and no value.
+            max_bytes: limit of the reply.
 
-        Raises: ApiError, with reason TOO_LARGE for such a reply; ValueError for a body that is no JSON.
+        Raises: ApiError, with reason TOO_LARGE after `max_bytes`; ValueError for a body that is not valid JSON.
         """
-        user = user or self._user
         headers = [("Accept", accept)]
         if body is not None:
             headers.append(("Content-Type", content_type or JSON))
         if if_none_match:
             headers.append(("If-None-Match", if_none_match))
-        reply = self._transport.send(
-            Request(
-                method=method,
-                path=path,
-                query=tuple(query),
-                headers=(*headers, *(user.headers() if user else ())),
-                body=body if body is None or isinstance(body, bytes) else encode(body),
-                timeout=timeout,
-            )
-        )
-        return read_whole(reply, max_bytes)
+        data = body if body is None or isinstance(body, bytes) else encode(body)
+        return read_whole(self._send(method, path, query, headers, timeout, body=data), max_bytes)
 
     def stream(
         self,
@@ -172,26 +160,38 @@ class Client:
         accept: str = JSON,
         timeout: Timeout = DEFAULT_TIMEOUT,
         silence: float = 300,
-        user: User | None = None,
     ) -> LineStream:
-        """Open a GET whose reply comes line by line. Close it.
+        """Open a GET whose reply is read line by line; the caller must close it.
 
-        `timeout` counts until the headers are there; afterwards `silence` seconds without a byte mean that the
+        `timeout` applies until the headers arrive; after that, `silence` seconds without a byte mean that the
         connection is lost.
 
         Raises: ApiError, also while iterating.
         """
-        user = user or self._user
-        headers = (("Accept", accept), *(user.headers() if user else ()))
-        request = Request(method="GET", path=path, query=tuple(query), headers=headers, body=None, timeout=timeout)
-        return LineStream(self._transport.send(request), silence)
+        return LineStream(self._send("GET", path, query, [("Accept", accept)], timeout), silence)
 
-    def get(self, path: str, *, metadata: bool = False, user: User | None = None) -> Response:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        headers: Sequence[tuple[str, str]],
+        timeout: Timeout,
+        *,
+        body: bytes | None = None,
+    ) -> BaseHTTPResponse:
+        user = self._user.headers() if self._user else ()
+        request = Request(
+            method=method, path=path, query=tuple(query), headers=(*headers, *user), body=body, timeout=timeout
+        )
+        return self._transport.send(request)
+
+    def get(self, path: str, *, metadata: bool = False) -> Response:
         """Get one object, or only its metadata.
 
         Raises: ApiError.
         """
-        return self.request("GET", path, accept=METADATA if metadata else JSON, user=user)
+        return self.request("GET", path, accept=METADATA if metadata else JSON)
 
     def list(
         self,
@@ -201,22 +201,15 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = PAGE_ITEMS,
-        user: User | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a collection, each once; a page is asked for when it is needed.
+        """Yield the objects of a collection, each once; pages are requested as needed.
 
         Raises: ApiError, also while iterating.
         """
         seen: set[str] = set()
-        pages = self.pages(
-            path,
-            metadata=metadata,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            user=user,
-        )
-        for page in pages:
+        for page in self.pages(
+            path, metadata=metadata, label_selector=label_selector, field_selector=field_selector, limit=limit
+        ):
             for item in page.items:
                 uid = item["metadata"].get("uid", "")
                 if uid not in seen:
@@ -231,28 +224,25 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = PAGE_ITEMS,
-        user: User | None = None,
         max_bytes: int | None = None,
     ) -> Iterator[Page]:
-        """Yield the pages of a collection. If the list expires on the way, a last page has all of it.
+        """Yield the pages of a collection. If the list expires meanwhile, a last page contains all objects.
 
         Raises: ApiError, also while iterating; with reason TOO_LARGE for a page of more than `max_bytes`.
         """
         accept = METADATA_LIST if metadata else JSON
-        query = _selectors(label_selector, field_selector)
+        selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
+        query: list[tuple[str, str | int]] = [(key, value) for key, value in selectors if value]
         token, restarted = "", False
         while True:
             paging: Query = [] if restarted else [("limit", limit), *([("continue", token)] if token else [])]
             try:
-                reply = self.request(
-                    "GET", path, query=[*query, *paging], accept=accept, user=user, max_bytes=max_bytes
-                )
+                value = self.request("GET", path, query=[*query, *paging], accept=accept, max_bytes=max_bytes).value
             except ApiError as error:
                 if error.status != HTTPStatus.GONE or not token or restarted:
                     raise
                 restarted = True
                 continue
-            value = reply.value
             about = value["metadata"]
             token = "" if restarted else about.get("continue") or ""
             yield Page(value.get("items") or [], about.get("resourceVersion", ""), bool(token), restarted)
@@ -285,87 +275,58 @@ class Client:
         force: bool,
         dry_run: bool = False,
         metadata: bool = True,
-        user: User | None = None,
     ) -> Response:
         """Apply a whole desired object (server-side apply). 201: it was created; 200: it existed, changed or not.
 
-        `manager` is the field manager, at most 128 bytes; `force` takes fields that others own; with `metadata` the
-        reply is metadata only, managedFields included.
+        Args:
+            path: of the object.
+            body: the object.
+            manager: the field manager, at most 128 bytes.
+            force: whether to take over fields of other managers.
+            dry_run: whether to change nothing.
+            metadata: whether the reply is metadata only, managedFields included.
 
         Raises: ApiError.
         """
-        query: list[tuple[str, str | int]] = [
-            ("fieldManager", manager),
-            ("force", "true" if force else "false"),
-            ("fieldValidation", "Strict"),
-        ]
-        return self.request(
-            "PATCH",
-            path,
-            query=[*query, ("dryRun", "All")] if dry_run else query,
-            body=body,
-            content_type=APPLY_PATCH,
-            accept=METADATA if metadata else JSON,
-            user=user,
-        )
+        query = [("force", "true" if force else "false"), ("fieldValidation", "Strict")]
+        query += [("dryRun", "All")] if dry_run else []
+        return self._write("PATCH", path, body, manager, metadata=metadata, query=query, content_type=APPLY_PATCH)
 
-    def merge_patch(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        *,
-        manager: str = "",
-        metadata: bool = False,
-        user: User | None = None,
-    ) -> Response:
+    def merge_patch(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
         """Merge into an object (RFC 7386): null deletes, lists are replaced. Status is at `<path>/status`.
 
         Raises: ApiError.
         """
-        return self.request(
-            "PATCH",
-            path,
-            query=[("fieldManager", manager)] if manager else [],
-            body=body,
-            content_type=MERGE_PATCH,
-            accept=METADATA if metadata else JSON,
-            user=user,
-        )
+        return self._write("PATCH", path, body, manager, metadata=metadata, content_type=MERGE_PATCH)
 
-    def create(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        *,
-        manager: str = "",
-        metadata: bool = False,
-        user: User | None = None,
-    ) -> Response:
+    def create(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
         """Create an object in the collection at `path`.
 
         Raises: ApiError; 409 with reason `AlreadyExists`.
         """
-        return self.request(
-            "POST",
-            path,
-            query=[("fieldManager", manager)] if manager else [],
-            body=body,
-            accept=METADATA if metadata else JSON,
-            user=user,
-        )
+        return self._write("POST", path, body, manager, metadata=metadata)
+
+    def _write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        manager: str,
+        *,
+        metadata: bool,
+        query: Sequence[tuple[str, str]] = (),
+        content_type: str = JSON,
+    ) -> Response:
+        query = [*([("fieldManager", manager)] if manager else []), *query]
+        accept = METADATA if metadata else JSON
+        return self.request(method, path, query=query, body=body, content_type=content_type, accept=accept)
 
     def delete(
-        self,
-        path: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation: str = "Background",
-        user: User | None = None,
+        self, path: str, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> Response:
-        """Delete an object, if it is still the one that `uid` and `resource_version` say (else 409).
+        """Delete an object; 409 if `uid` or `resource_version` is given and differs.
 
-        Returns: a Status if it is gone, the object if finalizers hold it.
+        Returns: a Status if it is gone, the object if finalizers keep it.
         Raises: ApiError.
         """
         conditions = {"uid": uid, "resourceVersion": resource_version}
@@ -373,7 +334,7 @@ class Client:
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if preconditions:
             options["preconditions"] = preconditions
-        return self.request("DELETE", path, body=options, user=user)
+        return self.request("DELETE", path, body=options)
 
 
 def connect(
@@ -384,14 +345,10 @@ def connect(
     user_agent: str,
     fence: Fence | None = None,
 ) -> Client:
-    """Return a client for the API server that the kubeconfig names, or the pod's own; its writes pass the fence.
+    """Return a client for the API server of the kubeconfig or of the pod, see `configuration.find_loader`.
 
-    No request is made yet. See `configuration.find_loader` for the order in which credentials are looked for.
+    It sends no request yet.
 
     Raises: ConfigurationError.
     """
     return Client(find_loader(kubeconfig, context, pool), user_agent=user_agent, fence=fence)
-
-
-def _selectors(label: str, field: str) -> list[tuple[str, str | int]]:
-    return [(key, text) for key, text in (("labelSelector", label), ("fieldSelector", field)) if text]

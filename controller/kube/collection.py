@@ -1,4 +1,4 @@
-"""The requests by which one collection is followed: a streaming list, pages, a watch from a version."""
+"""The requests that follow a collection: a streaming list, a paged list, a watch from a version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from controller.kube.client import JSON, METADATA, Client, Page, User
+from controller.kube.client import JSON, METADATA, Client, Page
 from controller.kube.encoding import decode
 from controller.kube.errors import ApiError, status_error
 from controller.kube.replies import LineStream
@@ -28,11 +28,9 @@ class Collection:
     label_selector: str
     field_selector: str
     metadata: bool
-    user: User | None = None
-    """Whom to act as."""
 
     def pages(self, limit: int) -> Iterator[Page]:
-        """Yield the whole state, `limit` objects at a time.
+        """Yield all objects, `limit` at a time.
 
         Raises: ApiError, also while iterating.
         """
@@ -42,26 +40,24 @@ class Collection:
             label_selector=self.label_selector,
             field_selector=self.field_selector,
             limit=limit,
-            user=self.user,
         )
 
     def open_list(self, seconds: int, silence: float) -> LineStream | None:
-        """Open a stream that tells the whole state and then what changes, for as many seconds.
+        """Open a stream of all objects and then of changes, for as many seconds.
 
-        Returns: None if the server has no streaming lists.
+        Returns: None if the server does not support streaming lists.
         Raises: ApiError.
         """
+        start: list[tuple[str, str | int]] = [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         try:
-            return self._open(
-                [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")], seconds, silence
-            )
+            return self._open(start, seconds, silence)
         except ApiError as error:
             if error.status in NO_STREAMING_LISTS:
                 return None
             raise
 
     def open_watch(self, version: str, seconds: int, silence: float) -> LineStream:
-        """Open a stream that tells what changed after a version, for as many seconds.
+        """Open a stream of the changes after a version, for as many seconds.
 
         Raises: ApiError.
         """
@@ -80,27 +76,26 @@ class Collection:
             ],
             accept=METADATA if self.metadata else JSON,
             silence=silence,
-            user=self.user,
         )
 
 
 def parse_events(stream: LineStream) -> Iterator[Event]:
     """Yield the events of a stream.
 
-    Raises: ApiError for an ERROR event, for what is no event, and when the connection is lost.
+    Raises: ApiError for an ERROR event, for a line that is no event, and when the connection is lost.
     """
     for line in stream:
         try:
             event = decode(line)
             kind, value = event["type"], event["object"]
         except (ValueError, KeyError, TypeError):
-            raise ApiError(0, "NotUnderstood", "a line of the watch is no event") from None
+            raise ApiError(0, "NotUnderstood", "a line of the watch is not an event") from None
         if kind == "ERROR":
             raise status_error(value)
         yield kind, value
 
 
 def ends_list(event: Event) -> bool:
-    """Whether this is the bookmark that says that all initial events were told."""
+    """Return whether this is the bookmark after the last initial event."""
     kind, value = event
     return kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {})

@@ -1,8 +1,8 @@
-"""Which API server to talk to, and as whom: a kubeconfig, or the service account of a pod.
+"""The API server and the credentials for it, from a kubeconfig or the ServiceAccount of a pod.
 
-What the kubernetes package does silently is made an error here: a failed exec plug-in or a missing file would make the
-requests anonymous, `as` in a kubeconfig would be ignored. Proxies follow Go's rules, as kubectl does: `proxy-url` of
-the kubeconfig, else HTTPS_PROXY and NO_PROXY, never for loopback; a pod talks to its own API server directly.
+What the kubernetes package ignores silently is an error here: after a failed exec plugin or a missing file, requests
+would be anonymous, and `as` in a kubeconfig would have no effect. As in kubectl, proxies follow the rules of Go:
+`proxy-url` of the kubeconfig, else HTTPS_PROXY and NO_PROXY, never for loopback. A pod connects directly.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from controller.kube.errors import ConfigurationError
 RefreshHook = Callable[[Configuration], None]
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
-# What the package raises for a kubeconfig that has not the shape it expects.
+# What the package raises for a malformed kubeconfig.
 _MALFORMED = (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError)
 
 
 def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Callable[[], Configuration]:
-    """Return what reads the configuration, now and again after a 401.
+    """Return a function that reads the configuration, and may be called again after a 401.
 
     Args:
-        kubeconfig: a path, or several with a colon between; else $KUBECONFIG, the pod's service account,
+        kubeconfig: a path, or several separated by colons; default: $KUBECONFIG, the ServiceAccount of the pod,
             ~/.kube/config, in this order.
-        context: of the kubeconfig; its current one by default. With a context, the service account is not considered.
-        pool: how many connections are kept open: workers, watches and a few, or connections are thrown away.
+        context: of the kubeconfig; default: its current one. With a context, the ServiceAccount is not considered.
+        pool: how many connections are kept open; fewer than workers and watches would discard connections.
+
+    The function raises ConfigurationError.
     """
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
     if not named and not context and is_in_pod():
@@ -48,14 +50,14 @@ def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Calla
 
 
 def is_in_pod() -> bool:
-    """Whether this process runs in a pod with a ServiceAccount."""
+    """Return whether this process runs in a pod with a ServiceAccount."""
     return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).exists()
 
 
 def _tune(configuration: Configuration, pool: int) -> Configuration:
     configuration.connection_pool_maxsize = pool
     configuration.retries = False  # the package's default is 3, without backoff
-    configuration.keep_alive = True  # a half-open watch ends after 30 + 9 * 15 s
+    configuration.keep_alive = True  # ends a half-open watch after 30 + 9 * 15 s
     hook: RefreshHook | None = vars(configuration)["refresh_api_key_hook"]
     if hook is not None:
         vars(configuration)["refresh_api_key_hook"] = _one_at_a_time(hook)
@@ -63,15 +65,15 @@ def _tune(configuration: Configuration, pool: int) -> Configuration:
 
 
 def _one_at_a_time(hook: RefreshHook) -> RefreshHook:
-    """Guard the hook, which every request calls and which may run a plug-in."""
+    """Serialize the hook, which every request calls and which may run a plugin."""
     lock = threading.Lock()
 
-    def refresh(configuration: Configuration) -> None:
+    def _refresh(configuration: Configuration) -> None:
         with lock:
             hook(configuration)
-            vars(configuration)["refresh_api_key_hook"] = refresh  # the package's hook has put itself back
+            vars(configuration)["refresh_api_key_hook"] = _refresh  # the hook of the package reinstalls itself
 
-    return refresh
+    return _refresh
 
 
 def _load_service_account() -> Configuration:
@@ -79,7 +81,7 @@ def _load_service_account() -> Configuration:
     try:
         load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError) as error:
-        raise ConfigurationError("the service account of this pod cannot be read; mount its token") from error
+        raise ConfigurationError("the ServiceAccount token of this pod cannot be read; mount it") from error
     return configuration
 
 
@@ -97,25 +99,22 @@ def _load_kubeconfig(paths: str, context: str | None) -> Configuration:
 
 
 def _explain(error: Exception) -> str:
-    # ConfigException names entries by their whole content, tokens included; only this one is known to be harmless.
+    # ConfigException quotes whole entries, tokens included; only this message is known to be harmless.
     text = str(error)
     return text.splitlines()[0] if text.startswith("File does not exist: ") else "not a valid kubeconfig"
 
 
 def _check_context(paths: str, context: str | None) -> Mapping[str, Any]:
-    """Return the user of the context, {} if it has none.
-
-    Raises: ConfigurationError where a file, the context, its cluster or its user is missing.
-    """
+    """Return the user of the context, {} if it has none; check that file, context, cluster and user exist."""
     files = _read(paths)
     name = context or next((text for file in files if (text := file.get("current-context"))), "")
     if not name:
-        raise ConfigurationError(f'kubeconfig "{paths}": current-context is not set; name a context')
+        raise ConfigurationError(f'kubeconfig "{paths}": current-context is not set; set it, or specify a context')
     chosen = _find(paths, files, "context", name)
     _find(paths, files, "cluster", str(chosen.get("cluster") or ""))
     user = _find(paths, files, "user", str(chosen["user"])) if chosen.get("user") else {}
     if user.get("as"):
-        raise ConfigurationError(f'kubeconfig "{paths}": user "{chosen["user"]}": "as" is not supported')
+        raise ConfigurationError(f'kubeconfig "{paths}": user "{chosen["user"]}": "as" is not supported; remove it')
     return user
 
 
@@ -128,7 +127,7 @@ def _read(paths: str) -> list[dict[str, Any]]:
     except _MALFORMED as error:
         raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig') from error
     if not files:
-        raise ConfigurationError(f'kubeconfig "{paths}": no such file; name one, or set KUBECONFIG')
+        raise ConfigurationError(f'kubeconfig "{paths}": no such file; specify one, or set KUBECONFIG')
     return [file for file in files if isinstance(file, dict)]
 
 
@@ -138,23 +137,23 @@ def _find(paths: str, files: list[dict[str, Any]], kind: str, name: str) -> Mapp
             if isinstance(entry, dict) and entry.get("name") == name:
                 value = entry.get(kind) or {}
                 return value if isinstance(value, dict) else {}
-    raise ConfigurationError(f'kubeconfig "{paths}": there is no {kind} "{name}"')
+    raise ConfigurationError(f'kubeconfig "{paths}": no {kind} "{name}"; check the spelling')
 
 
 def _check_credential(paths: str, configuration: Configuration, user: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError if requests would be anonymous, or if a token would go over plain http."""
+    """Raise ConfigurationError if requests would be anonymous, or a token would be sent over plain http."""
     loopback = _is_loopback(configuration.host)
     token = bool(configuration.api_key.get("BearerToken"))
     if configuration.host.startswith("http://") and not (loopback or not token):
-        raise ConfigurationError(f'kubeconfig "{paths}": credentials over plain http; use https')
+        raise ConfigurationError(f'kubeconfig "{paths}": credentials must not be sent over plain http; use https')
     if token or (configuration.cert_file and configuration.key_file):
         return
     if user.get("exec"):
-        raise ConfigurationError(
-            f'kubeconfig "{paths}": the exec plug-in gave no credential; run it by hand to see why'
-        )
+        raise ConfigurationError(f'kubeconfig "{paths}": the exec plugin returned no credential; run it to see why')
     if not (loopback and not user):  # a proxy on this machine, such as `kubectl proxy`, adds its own
-        raise ConfigurationError(f'kubeconfig "{paths}": the user has no credential that is supported')
+        raise ConfigurationError(
+            f'kubeconfig "{paths}": the user has no supported credential; use a token, certificate or exec plugin'
+        )
 
 
 def _take_proxy_of_environment(configuration: Configuration) -> None:

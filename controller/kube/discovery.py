@@ -1,8 +1,8 @@
-"""What the API server serves: kind to path, scope and verbs. Cached, and asked for again when there is a reason.
+"""Discovery: path, scope and verbs of each kind that the API server serves; cached, and refreshed for a reason.
 
-Aggregated discovery is everything in two requests, which an ETag makes cheap when nothing changed; older servers are
-walked group by group. Kinds of a group whose own API server is down stay known, and the group counts as failed.
-Nothing here polls: a miss and `invalidate` (call it on a CRD event, or when a known kind is answered with 404) refresh.
+Aggregated discovery takes two requests, which an ETag makes cheap if nothing changed; older servers are walked group by
+group. If the API server behind a group is down, its kinds remain known and the group counts as failed. Nothing polls:
+a refresh follows a miss, or `invalidate` (to be called on CRD events, and when a known kind returns 404).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ AGGREGATED = ",".join(
 ROOTS = ("/api", "/apis")
 
 MISS_SECONDS = 5.0
-"""A kind that is not known makes discovery be read again, but not sooner than this."""
+"""Minimum age of a snapshot before an unknown kind causes a refresh."""
 AGE_SECONDS = 2.0
-"""What was read this recently is new enough for capabilities, and for a known kind after `invalidate`."""
+"""Maximum age of a snapshot for capabilities, and for a known kind after `invalidate`."""
 
 LAG_SECONDS = 0.1
-"""How often it is read again while it may be behind an event."""
-LOOK_SECONDS = 0.2
-"""How soon to look again for what may be served since an event; then more and more seldom."""
+"""Minimum age of a snapshot before a refresh while discovery may lag behind an event."""
+RECHECK_SECONDS = 0.2
+"""First delay before a missing kind is checked again after an event; later delays grow."""
 
 GroupVersion = tuple[str, str]
 Resources = Mapping[GroupVersionKind, Resource]
@@ -41,11 +41,11 @@ Resources = Mapping[GroupVersionKind, Resource]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What one version of a group serves."""
+    """The resources of one version of a group."""
 
     resources: Resources = field(default_factory=dict)
     failed: bool = False
-    """It did not answer now; `resources` are what it served before."""
+    """Discovery failed; `resources` are those of the last success."""
 
 
 Groups = Mapping[GroupVersion, _Group]
@@ -53,7 +53,7 @@ Groups = Mapping[GroupVersion, _Group]
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """What was read below `/api` or `/apis`."""
+    """The groups below `/api` or `/apis`."""
 
     groups: Groups = field(default_factory=dict)
     etag: str = ""
@@ -61,7 +61,7 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What was read at one time."""
+    """The result of one refresh."""
 
     read_at: float
     roots: tuple[_Root, ...]
@@ -70,10 +70,7 @@ class _Snapshot:
 
 
 class Discovery:
-    """Thread-safe; looking up a known kind never waits for a refresh that another thread makes.
-
-    Every method that reads raises ApiError if the API server does not answer.
-    """
+    """Thread-safe; looking up a known kind never waits for a refresh by another thread."""
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -85,7 +82,10 @@ class Discovery:
         self._version: tuple[_Snapshot, str] | None = None
 
     def resource(self, gvk: GroupVersionKind) -> Resource | None:
-        """Return what serves a kind; None if nothing does, looked up at most 5 s ago, and anew after a notice."""
+        """Return what serves a kind; None if nothing did within the last 5 s, and since the last `invalidate`.
+
+        Raises: ApiError if discovery fails.
+        """
         snapshot = self._current()
         known = snapshot.resources.get(gvk)
         if known is not None and not (self._invalid and self._is_older(snapshot, AGE_SECONDS)):
@@ -95,70 +95,85 @@ class Discovery:
         return None
 
     def has_come(self, gvk: GroupVersionKind) -> bool:
-        """Return whether a kind is served that was not: unlike `resource`, no miss by itself makes it read again.
+        """Return whether a kind that was missing is served now; unlike `resource`, a miss alone causes no refresh.
 
-        It reads where kinds have come or gone, and for a while after that, since discovery may be behind.
+        It refreshes after `invalidate`, and for a while after that, since discovery may lag behind.
+
+        Raises: ApiError if discovery fails.
         """
         snapshot = self._current()
         if gvk not in snapshot.resources and self._may_show_more(snapshot):
             snapshot = self._refresh(snapshot)
         return gvk in snapshot.resources
 
-    def seconds_to_look_again(self) -> float | None:
-        """Return in how many seconds to look again for a kind that is missing; None: what was noted last shows by now.
+    def seconds_to_recheck(self) -> float | None:
+        """Return in how many seconds to check a missing kind again; None if discovery has caught up with all events.
 
-        What is served may be shown a while after the event that tells of it, and nothing tells when.
+        Discovery may lag behind the event that announces a kind, and no event tells when it has caught up.
         """
         age = self._clock() - self._noted_at
-        return max(age, LOOK_SECONDS) if age < MISS_SECONDS / 2 else None
+        return max(age, RECHECK_SECONDS) if age < MISS_SECONDS / 2 else None
 
     def any_version(self, group: str, kind: str) -> Resource | None:
-        """Return what serves a kind at whatever version, the preferred one first; None if nothing is known to."""
+        """Return what serves a kind at any version, the preferred one first; None if nothing is known to.
+
+        Raises: ApiError if discovery fails.
+        """
         return next((each for each in self.resources() if (each.group, each.kind) == (group, kind)), None)
 
     def resources(self) -> tuple[Resource, ...]:
-        """Return everything that is served, the preferred version of a group first."""
+        """Return everything that is served, the preferred version of a group first.
+
+        Raises: ApiError if discovery fails.
+        """
         return tuple(self._current().resources.values())
 
     def failed_groups(self) -> frozenset[str]:
-        """Return the groups of which a version did not answer discovery."""
+        """Return the groups of which discovery failed for some version.
+
+        Raises: ApiError if all of discovery fails.
+        """
         return self._current().failed
 
     def invalidate(self) -> None:
-        """Note that kinds have come or gone: the next lookup of an unknown one reads again, of a known one soon."""
+        """Note that kinds were added or removed: the next lookup of an unknown kind refreshes, of a known one soon."""
         self._invalid, self._noted_at = True, self._clock()
 
     def refresh(self) -> None:
-        """Read again now."""
+        """Refresh now.
+
+        Raises: ApiError if discovery fails.
+        """
         self._refresh(self._snapshot)
 
     def version(self) -> str:
-        """Return the version of Kubernetes, such as `v1.36.3`; it is read again when the kinds are."""
+        """Return the version of Kubernetes, such as `v1.36.3`; read once for each refresh.
+
+        Raises: ApiError.
+        """
         snapshot = self._current()
         if self._version is None or self._version[0] is not snapshot:
             self._version = (snapshot, str(self._client.get("/version").value["gitVersion"]))
         return self._version[1]
 
     def capabilities(self) -> Capabilities:
-        """Return what rendering may know of the cluster, at most two seconds old.
+        """Return the capabilities of the cluster for rendering, at most two seconds old.
 
-        Raises: BundleError (APIUnavailable) while a group fails: what it serves would be missing.
+        Raises: BundleError (APIUnavailable) while a group fails, since its kinds would be missing; ApiError.
         """
         snapshot = self._current()
         if self._invalid or self._is_older(snapshot, AGE_SECONDS):
             snapshot = self._refresh(snapshot)
         if snapshot.failed:
             names = ", ".join(f'"{name}"' for name in sorted(snapshot.failed))
-            raise BundleError(
-                Reason.API_UNAVAILABLE, f"API group {names} does not answer discovery; see its APIService"
-            )
+            raise BundleError(Reason.API_UNAVAILABLE, f"API group {names}: discovery failed; check its APIService")
         kinds: dict[tuple[str, str, str], bool] = {
             gvk: resource.namespaced for gvk, resource in snapshot.resources.items()
         }
         return Capabilities(kubernetes_version=self.version(), kinds=kinds)
 
     def _may_show_more(self, snapshot: _Snapshot) -> bool:
-        """Whether kinds have come or gone since, or so shortly before that it may have been behind."""
+        """Whether kinds were added or removed since the snapshot, or so shortly before that it may lag behind."""
         is_behind = self._clock() - self._noted_at < MISS_SECONDS and self._is_older(snapshot, LAG_SECONDS)
         return self._invalid or is_behind
 
@@ -169,11 +184,11 @@ class Discovery:
         return self._snapshot or self._refresh(None)
 
     def _refresh(self, seen: _Snapshot | None) -> _Snapshot:
-        """Read again, unless another thread has, since this one saw what it found wanting."""
+        """Refresh, unless another thread has replaced the snapshot that the caller saw."""
         with self._refreshing:
             if self._snapshot is not None and self._snapshot is not seen and not self._invalid:
                 return self._snapshot
-            self._invalid = False  # before reading: what is noted meanwhile counts
+            self._invalid = False  # before reading, so that an event during the read counts
             try:
                 self._snapshot = self._read()
             except ApiError:
@@ -213,7 +228,7 @@ class Discovery:
 
 
 def _index(resources: Iterable[Resource]) -> Resources:
-    """Key resources by kind. The first counts, where one kind is served under two names."""
+    """Key resources by kind. If a kind is served under two names, the first counts."""
     index: dict[GroupVersionKind, Resource] = {}
     for resource in resources:
         index.setdefault(resource.gvk, resource)
@@ -236,13 +251,13 @@ def _parse_aggregated(items: Iterable[Mapping[str, Any]], known: Groups) -> Grou
 def _parse_resources(group: str, version: str, items: Iterable[Mapping[str, Any]]) -> Iterable[Resource]:
     for item in items:
         kind = (item.get("responseKind") or {}).get("kind")
-        if kind:  # a resource that only has subresources has none
+        if kind:  # a resource with only subresources has none
             verbs = frozenset(item.get("verbs") or [])
             yield Resource(group, version, kind, item["resource"], item["scope"] == "Namespaced", verbs)
 
 
 def _list_versions(value: Mapping[str, Any]) -> Iterable[GroupVersion]:
-    """Yield the versions that an APIVersions or an APIGroupList names."""
+    """Yield the versions in an APIVersions or an APIGroupList."""
     yield from (("", version) for version in value.get("versions") or [])
     for group in value.get("groups") or []:
         yield from ((group["name"], version["version"]) for version in group["versions"])

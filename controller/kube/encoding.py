@@ -1,7 +1,7 @@
-"""What goes over the wire: JSON that is also the YAML that the API server reads, media types, warnings.
+"""The wire format: JSON that is also valid YAML, media types, warnings.
 
-Apply patches pass the server's YAML parser, which refuses the surrogate pairs of `json.dumps` (any emoji) and raw
-U+007F to U+009F, U+FFFE and U+FFFF, and turns a raw U+0085 into a space without a word. Hence `encode`.
+Apply patches pass the YAML parser of the API server, which rejects the surrogate pairs of `json.dumps` (any emoji) and
+raw U+007F to U+009F, U+FFFE and U+FFFF, and silently turns a raw U+0085 into a space. Hence `encode`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 JSON = "application/json"
@@ -19,29 +20,29 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,applica
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 LEVELS = 500
-"""Of nesting that are read of an object that has more than Python can read."""
+"""Levels of nesting that are kept of an object that is nested too deeply for Python."""
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-# RFC 9111, section 5.5 in its older form: code, agent, text in quotes; several may share a header.
+# RFC 9111, section 5.5 in its older form: code, agent, text in quotes; a header may contain several.
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
 def encode(value: Any) -> bytes:
     """Return the value as JSON that a YAML 1.1 parser reads as the same value.
 
-    Raises: ValueError for NaN, infinities and lone surrogates, which JSON does not have.
+    Raises: ValueError for NaN, infinities and lone surrogates, which do not exist in JSON.
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of JSON, as the API server has it: nested up to ten thousand levels, which Python does not read.
+    """Return the value of JSON. The API server accepts ten thousand levels of nesting, which Python cannot parse.
 
-    Who may write one object must not hide all others of its kind. So what is nested deeper than is ever meant is null
-    then; nothing that is applied, or asked for, is (formats/composer.py, desired.py).
+    A user must not hide all objects of a kind by writing such a one, so values below `LEVELS` become null then; content
+    and spec are never nested that deeply (formats/yaml/composer.py, build/validation.py).
 
-    Raises: ValueError for what is no JSON.
+    Raises: ValueError for invalid JSON.
     """
     try:
         return json.loads(data)
@@ -54,7 +55,7 @@ def decode(data: bytes) -> Any:
 
 
 def _cut(data: bytes) -> bytes:
-    """Put null in place of what is nested deeper than `LEVELS`."""
+    """Replace values that are nested deeper than `LEVELS` by null."""
     kept, depth, pieces = 0, 0, []
     for match in _STRUCTURE.finditer(data):
         mark = match[0]
@@ -73,3 +74,8 @@ def parse_warnings(headers: Iterable[str]) -> tuple[str, ...]:
     """Return the texts of `Warning` headers, each once, in order."""
     texts = (re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header))
     return tuple(dict.fromkeys(texts))
+
+
+def micro_time() -> str:
+    """Return the current time as a MicroTime."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,7 +1,7 @@
-"""What goes wrong between this program and the API server: one error for replies, one for configuration.
+"""Errors of the API server: ApiError for replies, ConfigurationError for the configuration.
 
-A reply to an apply may quote the object that was sent, Secrets included (a 422 holds the refused value). So `str()` of
-an error is made of what cannot: it is safe in a log, and `message` is for those who pick from it (apply/).
+A reply to an apply may quote the object that was sent, Secrets included (a 422 contains the rejected value). So `str()`
+of an error leaves out such messages and is safe to log; `message` is for code that extracts safe parts of it (apply/).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from controller.kube.encoding import decode
 MESSAGE_CHARACTERS = 64 << 10
 
 UNREACHABLE = "Unreachable"
-"""Reason of an error without an answer."""
+"""Reason of an error without a reply."""
 
 LONGEST_RETRY_AFTER = 60.0
-"""Seconds: an API server asks for one; a proxy before it, or a webhook behind it, is not to stop us for hours."""
+"""Seconds. API servers ask for one; a proxy in front or a webhook behind must not stop the controller for hours."""
 _LARGEST_STATUS = 999
 
 TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
-# What the server answers with 5xx although it can never succeed: an apply with an unknown field, a wrong type, a key
-# twice or a value that cannot be read; an object above etcd's 1.5 MiB, or above what its client sends (2 MiB); a
-# webhook that says no with a status of its own choice.
+# Requests that get a 5xx but can never succeed: an apply with an unknown field, a wrong type, a duplicate key or an
+# unreadable value; an object above the limit of etcd (1.5 MiB) or of its client (2 MiB); a webhook that denies with a
+# status of its choice.
 TERMINAL = re.compile(
     r"failed to create typed patch object|failed to convert new object .* to proper version"
     r"|field not declared in schema|etcdserver: request is too large"
@@ -37,12 +37,12 @@ TERMINAL = re.compile(
     r'|admission webhook ".*" denied the request',
     re.DOTALL,
 )
-# These judge what was sent, and quote it.
+# Replies that may quote the request.
 QUOTING = frozenset({400, 422, 500})
 
 
 class ConfigurationError(Exception):
-    """The program cannot know which API server to talk to, or as whom; the message is one line."""
+    """The API server, or the credentials for it, cannot be determined; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class Cause:
 
 
 class ApiError(Exception):
-    """The API server said no, or did not answer.
+    """The API server refused a request, or did not answer.
 
     Attributes:
-        status: HTTP status; 0 if there was no answer, or none that could be understood.
-        reason: of the Status, such as `NotFound`; "" where the answer was no Status (a plain 404: not served).
-        message: of the Status, up to 64 Ki characters. It may quote what was sent: pick from it, do not publish it.
+        status: HTTP status; 0 if there was no reply, or none that could be read.
+        reason: of the Status, such as `NotFound`; empty if the reply was no Status (a plain 404 means not served).
+        message: of the Status, up to 64 Ki characters. It may quote the request: never publish all of it.
         details: of the Status.
         retry_after: seconds that the server asked for, at most LONGEST_RETRY_AFTER.
     """
@@ -82,18 +82,18 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        """Return one line without anything that was sent."""
-        said = f" {self.reason}" if self.reason else ""
+        """Return one line without any part of the request."""
+        reason = f" {self.reason}" if self.reason else ""
         if self.status in QUOTING:
             fields = ", ".join(sorted({cause.field for cause in self.causes if cause.field}))
-            return f"{self.status}{said}" + (f": {fields[:256]}" if fields else "")
-        return f"{self.status}{said}: {' '.join(self.message.split())[:256]}"
+            return f"{self.status}{reason}" + (f": {fields[:256]}" if fields else "")
+        return f"{self.status}{reason}: {' '.join(self.message.split())[:256]}"
 
     __repr__ = __str__
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """The causes in `details`: fields that were refused, managers that conflict."""
+        """The causes in `details`: rejected fields, conflicting managers."""
         return tuple(
             Cause(*(str(cause.get(key) or "") for key in ("reason", "field", "message")))
             for cause in _list(self.details.get("causes"))
@@ -102,19 +102,19 @@ class ApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether the same request can succeed later without anybody doing anything."""
+        """Whether the same request may succeed later without a change by anyone."""
         return self.status in TRANSIENT and not TERMINAL.search(self.message)
 
 
 def unanswered(error: Exception) -> ApiError:
-    """Translate what urllib3 and the operating system raise. Their texts hold addresses: only the type is kept."""
+    """Translate an error of urllib3 or the operating system. Its text contains addresses: only its type is kept."""
     if isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
         error = error.reason
     return ApiError(0, UNREACHABLE, f"the API server did not answer ({type(error).__name__})")
 
 
 def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """Return the error that a reply other than 2xx stands for. A body that is no Status is a proxy's: not shown."""
+    """Return the error for a reply other than 2xx. A body that is no Status comes from a proxy and is not shown."""
     value = _parse_status(body)
     details = _mapping(value.get("details"))
     after = read_retry_after(headers.get("Retry-After", ""), time.time(), LONGEST_RETRY_AFTER)
@@ -128,7 +128,7 @@ def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiErro
 
 
 def status_error(value: Mapping[str, Any]) -> ApiError:
-    """Return the error that an object of kind Status stands for, as an ERROR event of a watch brings it."""
+    """Return the error for an object of kind Status, such as in the ERROR event of a watch."""
     details = _mapping(value.get("details"))
     return ApiError(
         int(clamp(value.get("code"), 0, _LARGEST_STATUS) or 0),
@@ -140,7 +140,7 @@ def status_error(value: Mapping[str, Any]) -> ApiError:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value that has to be an object: proxies and extension servers send what they like."""
+    """Return a value if it is an object, else an empty one: proxies and extension servers may send anything."""
     return value if isinstance(value, dict) else {}
 
 

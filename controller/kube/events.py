@@ -1,4 +1,4 @@
-"""Events (`events.k8s.io/v1`), sent by a thread of their own: no pass waits for one, and none is worth a failure."""
+"""Events (`events.k8s.io/v1`), sent on a separate thread: no pass waits for an Event, or fails because of one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Literal
 
 from controller.content.limits import visible
 from controller.kube.client import Client
+from controller.kube.encoding import micro_time
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.processes.supervision import Kind
@@ -24,15 +24,15 @@ from controller.processes.supervision import Kind
 log = logging.getLogger(__name__)
 
 EVENTS = Resource("events.k8s.io", "v1", "Event", "events", namespaced=True)
-# Events on cluster-scoped objects are accepted only here and in kube-system.
+# Events about cluster-scoped objects are accepted only here and in kube-system.
 NAMESPACE = "default"
 NOTE_CHARACTERS = 1024
 INSTANCE_CHARACTERS = 128
 BACKLOG = 1000
 SERIES = 1000
-"""Events that are remembered."""
+"""How many Events are remembered."""
 SERIES_SECONDS = 360.0
-"""As client-go: what is said after a longer silence is an Event of its own."""
+"""As in client-go: after a longer pause, a repeated Event starts a new series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,30 +47,30 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What an Event says."""
+    """The content of an Event."""
 
     type: Literal["Normal", "Warning"]
     reason: str
     action: str
-    """What was done or tried, in one word."""
+    """What was done or attempted, in one word."""
     text: str
 
 
 @dataclass(slots=True)
 class _Series:
-    """An Event that was sent, and may be repeated."""
+    """An Event that was sent and may be repeated."""
 
     name: str
     count: int
     last: float
-    """When it was said last, by the clock."""
+    """When it was sent last, by the clock."""
 
 
 class EventRecorder:
-    """Thread-safe. What is said again within minutes is not another Event, but counted in the first one's series.
+    """Thread-safe. An Event that is repeated within minutes is counted in the series of the first.
 
     Args:
-        controller: name of the reporting controller, as `core.rukpak.io/rukpak`.
+        controller: name of the reporting controller, such as `core.rukpak.io/rukpak`.
         clock: seconds.
     """
 
@@ -83,17 +83,17 @@ class EventRecorder:
         self._is_denied = False
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start to send."""
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Send what waits, for so many seconds at most, and nothing after it."""
+        """Send what is queued, for at most so many seconds, and nothing after it."""
         with contextlib.suppress(queue.Full):
             self._backlog.put_nowait(None)
             self._thread.join(seconds)
 
     def record(self, regarding: Regarding, note: Note) -> None:
-        """Send an Event soon; dropped if a thousand others wait."""
+        """Queue an Event; it is dropped if the queue is full."""
         try:
             self._backlog.put_nowait((regarding, note))
         except queue.Full:
@@ -106,7 +106,7 @@ class EventRecorder:
                 self._send(regarding, note)
             except ApiError as error:
                 about = {"reason": note.reason, "object": regarding.name, "reply": str(error)}
-                # Nothing depends on Events: who may not send them is told so once.
+                # Nothing depends on Events: a missing permission is logged once.
                 is_news = error.status == HTTPStatus.FORBIDDEN and not self._is_denied
                 self._is_denied = self._is_denied or is_news
                 log.log(logging.WARNING if is_news else logging.DEBUG, "Event not sent", extra=about)
@@ -115,7 +115,7 @@ class EventRecorder:
         now = self._clock()
         series = self._series.pop((regarding, note), None)
         if series is None or now - series.last > SERIES_SECONDS or not self._repeat(series):
-            event = self._event(regarding, note)
+            event = self._make(regarding, note)
             series = _Series(event["metadata"]["name"], 1, now)
             self._client.create(EVENTS.path(NAMESPACE), event, metadata=True)
         series.last = now
@@ -124,8 +124,8 @@ class EventRecorder:
             self._series.popitem(last=False)
 
     def _repeat(self, series: _Series) -> bool:
-        """Count an Event once more; False if it is not there any more."""
-        change = {"series": {"count": series.count + 1, "lastObservedTime": _micro_time()}}
+        """Count an Event once more; False if it no longer exists."""
+        change = {"series": {"count": series.count + 1, "lastObservedTime": micro_time()}}
         try:
             self._client.merge_patch(EVENTS.path(NAMESPACE, series.name), change, metadata=True)
         except ApiError as error:
@@ -135,12 +135,12 @@ class EventRecorder:
         series.count += 1
         return True
 
-    def _event(self, regarding: Regarding, note: Note) -> dict[str, Any]:
+    def _make(self, regarding: Regarding, note: Note) -> dict[str, Any]:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": "Event",
             "metadata": {"name": f"{regarding.name}.{uuid.uuid4().hex[:16]}", "namespace": NAMESPACE},
-            "eventTime": _micro_time(),
+            "eventTime": micro_time(),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "type": note.type,
@@ -154,7 +154,3 @@ class EventRecorder:
                 "uid": regarding.uid,
             },
         }
-
-
-def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

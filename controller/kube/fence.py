@@ -1,7 +1,7 @@
-"""The fence: no write leaves this process unless it leads, and none outlasts the time for which it surely does.
+"""The fence: a process writes only while it is certain to lead.
 
-A leader that cannot renew its Lease stops acting before anybody else may start, whatever its threads are doing: each
-write is given no more time than is left until then. Not here: who leads (lease.py), and sending (transport.py).
+A leader that cannot renew its Lease must stop writing before another process may start, whatever its threads are doing.
+So each write gets no more time than is left until then. Not here: leader election (lease.py), sending (transport.py).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from controller.kube.errors import ApiError
 
 READING = frozenset({"GET", "HEAD"})
 SHORTEST_SECONDS = 0.2
-"""What is left has to suffice for a reply."""
+"""Minimum time for a write: it must suffice for a reply."""
 
 
 def read_clock() -> float:
-    """Return seconds that go on while the machine sleeps: others count the Lease's time then, too."""
+    """Return seconds that also count while the machine sleeps, as they do for the other candidates."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Fence:
-    """Thread-safe; shut at first."""
+    """Thread-safe. Admits nothing until it is opened."""
 
     def __init__(self, clock: Callable[[], float] = read_clock) -> None:
         self._clock = clock
@@ -34,12 +34,12 @@ class Fence:
         self._condition = threading.Condition()
 
     def open_until(self, when: float) -> None:
-        """Let writes through that end before `when`, by the clock; nothing once the fence was shut."""
+        """Admit writes that end before `when`, by the clock; no effect once the fence is shut."""
         with self._condition:
             self._until = when
 
     def seconds_left(self) -> float:
-        """Return for how long writes may go on; 0 if none may."""
+        """Return for how long writes are admitted; 0 if none are."""
         with self._condition:
             return self._seconds_left()
 
@@ -48,9 +48,9 @@ class Fence:
 
     @contextmanager
     def admit(self) -> Iterator[float]:
-        """Let one write through; yields the seconds within which it has to end.
+        """Admit one write; yields the seconds within which it must end.
 
-        Raises: ApiError if this process does not lead, or hardly any longer.
+        Raises: ApiError if this process does not lead, or will not for long enough.
         """
         with self._condition:
             left = self._seconds_left()
@@ -65,7 +65,7 @@ class Fence:
                 self._condition.notify_all()
 
     def shut(self, seconds: float = 0.0) -> bool:
-        """Let nothing through any more; returns whether what was under way has ended within `seconds`."""
+        """Admit nothing any more; return whether the writes in progress ended within `seconds`."""
         with self._condition:
             self._shut = True
             return self._condition.wait_for(lambda: not self._under_way, seconds)

@@ -1,11 +1,11 @@
-"""Leader election on one Lease (`coordination.k8s.io/v1`): of all processes that take part, at most one acts.
+"""Leader election with a Lease (`coordination.k8s.io/v1`): at most one of the participating processes acts.
 
-A leader counts its time from when a renewal was *sent*, a candidate from when *it* saw the record change: no clocks are
-compared. Since a leader gives up before the others may begin (`renew` < `duration`), there are never two; the fence
-ends its writes by then, and the process ends, as threads cannot be stopped. On exit the Lease is handed over at once.
+A leader counts from when it *sent* a renewal, a candidate from when *it* saw the Lease change: clocks are not compared.
+A leader gives up before others may take over (`renew` < `duration`), so there are never two. By then the fence has
+ended its writes; the process exits, as threads cannot be stopped. A regular exit releases the Lease immediately.
 
-A process whose predecessor had the same identity takes its Lease without waiting: identities are made so that then the
-predecessor is gone (manager/identity.py). Should there be two nevertheless, `acquireTime` tells them apart.
+A process takes over a Lease with its own identity without waiting: identities guarantee that the predecessor is gone
+(manager/identity.py). If there are two nevertheless, `acquireTime` distinguishes them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
 from api.bounds import clamp, clamp_wait
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client
+from controller.kube.encoding import micro_time
 from controller.kube.errors import ApiError
 from controller.kube.fence import Fence, read_clock
 from controller.kube.resources import NAMESPACES, Resource
@@ -33,44 +33,44 @@ log = logging.getLogger(__name__)
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 JITTER = 1.2
 RELEASE_SECONDS = (0.5, 0.5)
-"""To connect, and of silence: who exits does not wait long for a server that is away."""
+"""To connect, and of silence: an exit does not wait long for an unavailable server."""
 SHORTEST_TIMEOUT = 0.05
 LONGEST_DURATION = 3600.0
-"""Seconds that a leader may be silent by its own word: a record that says years must not keep all out for years."""
+"""Seconds; upper bound of the duration in a Lease, which must not exclude all others for years."""
 MOST_TRANSITIONS = 2**31 - 1
-"""The API server refuses a record that counts further."""
+"""The largest value that the API server accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """Seconds."""
+    """Timing of an election, in seconds."""
 
     duration: float = 30
-    """After which others may take the Lease of a leader that is silent."""
+    """After which others may take the Lease of a silent leader."""
     renew: float = 20
-    """After which a leader gives up that could not renew. A write has as long, less `retry`: webhooks take up to 10 s
-    by default, so Kubernetes' usual 10 would refuse what a slow one lets pass."""
+    """After which a leader that cannot renew gives up. This less `retry` also limits each write: webhooks may take 10 s
+    by default, so the 10 s that Kubernetes uses here would be too short."""
     retry: float = 2
-    """Between two renewals, and between two looks at the Lease of somebody else."""
+    """Between two renewals, and between two reads of the Lease of another process."""
 
     def problem(self) -> str:
-        """Return what is wrong with them; empty if nothing is."""
+        """Return what is invalid; empty if nothing is."""
         if self.duration <= self.renew:
-            return "the lease duration has to be longer than the renew deadline"
-        return "" if self.renew > JITTER * self.retry else "the renew deadline has to be longer than the retry period"
+            return "the lease duration must be longer than the renew deadline"
+        return "" if self.renew > JITTER * self.retry else "the renew deadline must be longer than the retry period"
 
 
 class Election:
-    """Takes part in one election.
+    """The participation of this process in one election.
 
     Args:
-        client: for the Lease alone: the fence must not hold renewals up.
-        namespace: of the Lease; created when missing.
+        client: for the Lease only, without the fence.
+        namespace: of the Lease; created if missing.
         name: of the Lease.
         identity: of this process.
         fence: opened while this process leads.
-        on_elected: called once, on the election's thread; keep it short.
-        on_lost: called once, on the election's thread, when the Lease is lost: it ends the process.
+        on_elected: called once, on the thread of the election; keep it short.
+        on_lost: called once, on that thread, when the Lease is lost: it must end the process.
         clock: seconds.
     """
 
@@ -108,7 +108,7 @@ class Election:
             on_change=lambda _old, _new: self._awake.set(),
         )
         self.last_error: ApiError | None = None
-        """What the last attempt failed with; None while all is well."""
+        """The failure of the last attempt; None if it succeeded."""
 
     @property
     def leading(self) -> bool:
@@ -117,21 +117,21 @@ class Election:
 
     @property
     def follows(self) -> bool:
-        """Whether somebody else has led since this process began: what it knows may be older than their last write."""
+        """Whether another process has led since this one started: the caches may be older than its last write."""
         return self._follows
 
     @property
     def alive(self) -> bool:
-        """Whether the election goes on."""
+        """Whether the election is running."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin to take part; returns at once. Once only."""
+        """Start to take part; returns immediately. Only once."""
         self._watch.start()
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Lead no longer, and hand over if no write of this process is under way after `seconds`."""
+        """Stop leading; release the Lease if no write of this process is in progress after `seconds`."""
         is_idle = self._fence.shut(seconds)
         self._stopping.set()
         self._awake.set()
@@ -153,7 +153,7 @@ class Election:
             self._awake.clear()
 
     def _try(self) -> bool | None:
-        """Return whether this process has the Lease now; None: that could not be found out."""
+        """Return whether this process now holds the Lease; None if that is unknown."""
         try:
             holds = self._acquire_or_renew()
         except ApiError as error:
@@ -199,7 +199,7 @@ class Election:
                 return False
             if self._write():
                 return True
-            # Changed by somebody: by us, if the reply to a renewal was lost. That one does not count: who sent it when?
+            # Changed meanwhile; by us, if the reply to a renewal was lost, which does not count: its time is unknown.
             self._read()
         return False
 
@@ -208,22 +208,21 @@ class Election:
 
     def _may_take(self) -> bool:
         spec = self._spec()
-        if self._lease is None:  # also if somebody has deleted it: only one can create it
+        if self._lease is None:  # also if it was deleted: only one process can create it
             return True
         if self._leading:
             return self._is_ours() and spec.get("holderIdentity") == self._identity
         if spec.get("holderIdentity") in (None, "", self._identity):
             return True
-        told = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
-        patience = max(told, self._times.duration)
-        return self._clock() - self._seen_at >= patience
+        duration = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
+        return self._clock() - self._seen_at >= max(duration, self._times.duration)
 
     def _spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = (self._lease or {}).get("spec") or {}
         return spec
 
     def _timeout(self) -> tuple[float, float]:
-        """Connecting and waiting end together before the deadline does."""
+        """Return timeouts for connecting and for silence that together end before the deadline."""
         half = max(min(self._remaining(), self._times.renew) / 2, SHORTEST_TIMEOUT)
         return half, half
 
@@ -246,7 +245,7 @@ class Election:
             log.info("waiting for the Lease", extra={"lease": f"{self._namespace}/{self._name}", "holder": holder})
 
     def _write(self) -> bool:
-        """Write the record as ours; False if it is not as it was read any more."""
+        """Write the Lease as ours; False if it has changed since it was read."""
         body = self._body()
         try:
             self._see(self._put(body) if self._lease else self._create(body))
@@ -259,7 +258,7 @@ class Election:
         return True
 
     def _body(self) -> dict[str, Any]:
-        now, spec = _micro_time(), self._spec()
+        now, spec = micro_time(), self._spec()
         is_same = spec.get("holderIdentity") == self._identity
         transitions = int(clamp(spec.get("leaseTransitions"), 0, MOST_TRANSITIONS) or 0)
         return {
@@ -300,17 +299,13 @@ class Election:
                 raise
 
     def _release(self) -> None:
-        """Let others take over at once."""
-        spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _micro_time()}
+        """Let another process take over immediately."""
+        spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()}
         path = LEASES.path(self._namespace, self._name)
         try:
             self._client.request("PUT", path, body={**(self._lease or {}), "spec": spec}, timeout=RELEASE_SECONDS)
         except ApiError as error:
-            log.warning("Lease not released: others wait until it ends", extra={"error": str(error)})
+            log.warning("Lease not released; others wait until it expires", extra={"error": str(error)})
             return
         self._leading = False
         log.info("Lease released", extra={"lease": f"{self._namespace}/{self._name}"})
-
-
-def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

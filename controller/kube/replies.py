@@ -1,7 +1,7 @@
-"""Replies: one that is read whole, and one that comes line by line and may take minutes, the body of a watch.
+"""Replies: read as a whole, or line by line over minutes, as for a watch.
 
-Chunks do not end at line ends, so lines are put together, up to a bound. Closing wakes a reader on another thread by
-shutting the socket down: closing the reply would wait for it.
+Chunks do not end at line ends, so lines are assembled, up to a limit. `close` shuts the socket down, which wakes a
+reader on another thread: closing the reply instead would wait for that reader.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from controller.kube.errors import ApiError, unanswered
 LINE_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 10
 TOO_LARGE = "TooLarge"
-"""Reason of an error for what is larger than its reader bears."""
+"""Reason of the error for a reply that exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A reply with 2xx (or 304, where it was asked for)."""
+    """A reply with 2xx, or 304 to a conditional request."""
 
     status: int
     value: Any
-    """The body; None if there was none."""
+    """The body; None if it is empty."""
     warnings: tuple[str, ...]
     headers: Mapping[str, str]
 
 
 def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int | None = None) -> Response:
-    """Read a reply to its end, and give its connection back.
+    """Read a reply to its end, and release its connection.
 
-    Raises: ApiError, with reason TOO_LARGE for a reply of more than `max_bytes`, of which no more is read.
+    Raises: ApiError, with reason TOO_LARGE after `max_bytes`.
     """
     try:
         data = reply.read(None if max_bytes is None else max_bytes + 1)
         if max_bytes is not None and len(data) > max_bytes:
-            reply.close()  # the rest of it is not waited for
-            raise ApiError(0, TOO_LARGE, f"the answer is larger than {max_bytes} bytes")
+            reply.close()  # do not wait for the rest
+            raise ApiError(0, TOO_LARGE, f"the reply is larger than {max_bytes} bytes")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         reply.close()
         raise unanswered(error) from error
@@ -53,7 +53,7 @@ def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int | None = None) ->
     try:
         value = decode(data) if data else None
     except ValueError:
-        raise ApiError(0, "NotUnderstood", "the answer of the API server is not JSON") from None
+        raise ApiError(0, "NotUnderstood", "the reply of the API server is not JSON") from None
     return Response(reply.status, value, parse_warnings(reply.headers.getlist("Warning")), reply.headers)
 
 
@@ -72,9 +72,9 @@ class LineStream:
         self.set_silence(silence)
 
     def set_silence(self, seconds: float) -> None:
-        """Count the peer as lost after as many seconds without a byte."""
+        """Set the seconds without a byte after which the peer counts as lost."""
         if self._socket is not None:
-            with contextlib.suppress(OSError):  # closed meanwhile: reading tells
+            with contextlib.suppress(OSError):  # closed meanwhile: the reader notices
                 self._socket.settimeout(seconds)
 
     def __enter__(self) -> Self:
@@ -84,13 +84,13 @@ class LineStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-        self._reply.close()  # what is unread makes the connection useless
+        self._reply.close()  # unread data makes the connection unusable
         self._reply.release_conn()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the lines that are not empty until the reply ends, or is closed.
+        """Yield the lines that are not empty until the reply ends or is closed.
 
-        Raises: ApiError when the connection is lost, or a line is longer than the bound.
+        Raises: ApiError if the connection is lost, or a line exceeds the limit.
         """
         try:
             yield from self._lines()
@@ -117,7 +117,7 @@ class LineStream:
             raise ApiError(0, TOO_LARGE, f"an event is larger than {self._line_bytes} bytes")
 
     def close(self) -> None:
-        """End the stream; returns at once. A reader that waits sees its end."""
+        """End the stream, also for a waiting reader; returns immediately."""
         self._closed = True
         if self._socket is not None:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Names of kinds and the paths under which the API server serves them."""
+"""Kinds, and the paths at which the API server serves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from api import names
 
 
 class GroupVersionKind(NamedTuple):
-    """A kind, as `apiVersion` and `kind` of an object say it."""
+    """A kind, from the `apiVersion` and `kind` of an object."""
 
     group: str
     """Empty for the core group."""
@@ -31,27 +31,27 @@ class GroupVersionKind(NamedTuple):
     def of(cls, value: Mapping[str, Any]) -> GroupVersionKind:
         """Return the kind of an object.
 
-        Raises: ValueError if its apiVersion or kind is missing or cannot be one.
+        Raises: ValueError if its apiVersion or kind is missing or malformed.
         """
         return cls.parse(f"{value.get('apiVersion') or ''}/{value.get('kind') or ''}")
 
     @classmethod
     def parse(cls, text: str) -> GroupVersionKind:
-        """Return the kind that `str()` wrote.
+        """Return the kind from the form that `str()` returns.
 
-        Raises: ValueError.
+        Raises: ValueError for any other text.
         """
         match text.split("/"):
             case [version, kind] if version and kind:
                 return cls("", version, kind)
             case [group, version, kind] if group and version and kind:
                 return cls(group, version, kind)
-        raise ValueError(f'"{text}" is no apiVersion and kind')
+        raise ValueError(f'"{text}" is not an apiVersion and kind')
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What the API server serves for a kind."""
+    """The resource that serves a kind."""
 
     group: str
     version: str
@@ -67,15 +67,15 @@ class Resource:
 
     @property
     def gvk(self) -> GroupVersionKind:
-        """The kind."""
+        """The kind that it serves."""
         return GroupVersionKind(self.group, self.version, self.kind)
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Return the path of an object, or without a name of a collection (without a namespace: of all namespaces).
+        """Return the path of an object, or without a name of a collection, by default in all namespaces.
 
-        A namespace is ignored where the kind has none. Segments are quoted: names such as `system:node` are.
+        The namespace is ignored for cluster-scoped kinds. Segments are quoted.
 
-        Raises: ValueError for an object of a namespaced kind without its namespace, and for what cannot be a segment.
+        Raises: ValueError if the namespace of an object is missing, or a segment cannot be a name.
         """
         if self.namespaced and name and not namespace:
             raise ValueError(f'{self.gvk} "{name}": namespace is missing')
@@ -85,7 +85,7 @@ class Resource:
         return "/".join([*parts, self.plural, *([_quote(name)] if name else [])])
 
 
-# Groups that the API server serves itself. By name, since custom ones may end in k8s.io, too
+# Groups that the API server itself serves. Listed, since custom groups may end in k8s.io, too
 # (gateway.networking.k8s.io).
 BUILT_IN_GROUPS = frozenset(
     {
@@ -116,11 +116,9 @@ BUILT_IN_GROUPS = frozenset(
 )
 
 RBAC = "rbac.authorization.k8s.io"
-"""The group of the four kinds that grant rights."""
+"""The API group of the four kinds that grant permissions."""
 
-DEPLOYMENTS = Resource(
-    group=names.GROUP, version="v1alpha2", kind=names.KIND, plural=names.PLURAL, namespaced=False, verbs=frozenset()
-)
+DEPLOYMENTS = Resource(names.GROUP, "v1alpha2", names.KIND, names.PLURAL, namespaced=False)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
@@ -131,7 +129,7 @@ CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "ClusterRoleBinding", "clusterroleb
 
 
 def _quote(segment: str) -> str:
-    """Quote a name. Those that Kubernetes refuses are refused here: `..` would name the parent of the collection."""
+    """Quote a name. What Kubernetes rejects is rejected here: `..` would address the parent of the collection."""
     if segment in (".", "..") or "/" in segment or "%" in segment:
-        raise ValueError(f'"{segment}" cannot be a name: "." and "..", "/" and "%" are not allowed')
+        raise ValueError(f'"{segment}" cannot be a name: it must not be "." or "..", or contain "/" or "%"')
     return quote(segment, safe="")

@@ -1,7 +1,7 @@
 """One exchange with the API server, over the TLS, credentials and connection pool of `kubernetes.client.ApiClient`.
 
-Requests go to its pool as bytes: its `call_api` cannot send bytes of JSON, repeat a header, or tell a JSON patch from a
-strategic one. Here every error of the libraries becomes an ApiError, and a 401 makes the credentials be read again.
+Requests bypass its `call_api`, which cannot send JSON as bytes, repeat a header, or tell a JSON patch from a strategic
+one. Errors of the libraries become ApiErrors. After a 401 the credentials are read again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Timeout = tuple[float, float]
 """Seconds to connect, and seconds of silence."""
 
 RequestHook = Callable[[str, str, int], None]
-"""Gets method, host and status (0: no answer) of every request, on the thread that made it."""
+"""Gets method, host and status (0: no reply) of every request, on its thread."""
 
 ERROR_BYTES = 1 << 20
-# A credential that is refused again and again is not read again for each request.
+# Minimum interval between reloads, for a credential that is rejected every time.
 RELOAD_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What goes out. `body` is sent as it is."""
+    """A request as it is sent."""
 
     method: str
     path: str
@@ -49,13 +49,17 @@ class _Server:
 
     api: ApiClient
     pool: urllib3.HTTPConnectionPool | urllib3.PoolManager
-    """Of its connections: found once, which for each request would cost a tenth of it."""
+    """Looked up once: for each request it would take a tenth of its time."""
     base: str
-    """What stands before each path."""
+    """Prefix of each path."""
 
 
 class Transport:
-    """Thread-safe. `load` reads the configuration: now, and again after a 401. `fence` is asked before each write.
+    """Thread-safe.
+
+    Args:
+        load: reads the configuration: now, and again after a 401.
+        fence: admits writes; None for no fence.
 
     Raises: ConfigurationError.
     """
@@ -89,7 +93,7 @@ class Transport:
         return str(urlsplit(self._server.api.configuration.host).netloc)
 
     def send(self, request: Request) -> urllib3.BaseHTTPResponse:
-        """Return an open reply with 2xx or 304: read and release it.
+        """Return an open reply with 2xx or 304; the caller must read and release it.
 
         Raises: ApiError.
         """
@@ -109,7 +113,7 @@ class Transport:
             return self._exchange_within(seconds, server, request)
 
     def _exchange_within(self, seconds: float | None, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
-        """Send a request, and return its open reply, in so many seconds at most until its head is there."""
+        """Send a request and return its open reply; it takes at most so many seconds until the headers."""
         status = 0
         try:
             reply = _call(server, request, seconds)
@@ -124,7 +128,7 @@ class Transport:
         return reply
 
     def _reload(self, refused: _Server) -> _Server | None:
-        """Read the credentials again, unless that was just done; None: there are no others."""
+        """Read the credentials again, unless that was just done; None if they cannot have changed."""
         with self._reloading:
             if self._server is not refused:
                 return self._server
@@ -141,18 +145,20 @@ class Transport:
 def _reach(api: ApiClient) -> _Server:
     host, manager = api.configuration.host, api.rest_client.pool_manager
     if not host.startswith(("https://", "http://")):
-        raise ConfigurationError(f'the address of the API server is "{host}"; put https:// before it')
+        raise ConfigurationError(f'API server address "{host}": the scheme is missing; start it with https://')
     if isinstance(manager, urllib3.ProxyManager) and host.startswith("http:"):
-        return _Server(api, manager, host)  # requests to such a proxy name the server, and only the manager does that
+        return _Server(
+            api, manager, host
+        )  # requests to such a proxy contain the full URL, which only the manager sends
     try:
         return _Server(api, manager.connection_from_url(host), urlsplit(host).path)
     except urllib3.exceptions.HTTPError:
-        raise ConfigurationError(f'the address of the API server is "{host}", which is not a URL; correct it') from None
+        raise ConfigurationError(f'API server address "{host}": not a URL; correct it') from None
 
 
 def _call(server: _Server, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
     headers = urllib3.HTTPHeaderDict(server.api.default_headers)
-    # Without this the request would be anonymous. A token that is due is read again in here.
+    # Without this the request would be anonymous. It also renews a token that is due.
     server.api.update_params_for_auth(headers, None, ["BearerToken"], request.path, request.method, None)
     for name, value in request.headers:
         headers.add(name, value)

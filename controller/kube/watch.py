@@ -1,13 +1,13 @@
-"""Reflector: a small record of every object of one collection, kept up to date by a watch on a thread of its own.
+"""Reflector: a small record of every object of one collection, kept up to date by a watch on its own thread.
 
-The whole state comes over a streaming list, on the same connection as the changes after it; over pages where the server
-has none. An expired version (410 as a status, as an ERROR event, or on a continue token) means a new list; everything
-else goes on from the last version after a pause. Full objects are projected at once and never kept.
+The initial state is read from a streaming list, on the same connection as the changes after it, or from pages if the
+server does not support that. After an expired version (410 as status, ERROR event, or of a continue token) it lists
+again; after any other failure it continues from the last version after a pause. Full objects are projected, never kept.
 
-A dead connection is noticed three ways: the server ends each watch after a while, a silence in which not even a
-bookmark comes counts as a loss, and TCP keepalive probes the peer.
+A dead connection is noticed in three ways: the server ends each watch after a while, a silence without even a bookmark
+counts as a loss, and TCP keepalive probes the peer.
 
-Not here: what is known and what is newer (cache.py), requests and events (collection.py), bytes to lines (replies.py).
+Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (replies.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Generic
 
 from api.bounds import clamp_wait
 from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
-from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, User
+from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client
 from controller.kube.collection import Collection, Event, ends_list, parse_events
 from controller.kube.errors import UNREACHABLE, ApiError
 from controller.kube.replies import LineStream
@@ -36,43 +36,43 @@ __all__ = ["Key", "Pace", "Record", "Reflector"]
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 60.0
-"""How late a sign of life may be: a machine under load is no reason to end a process."""
+"""How late a sign of life may be: a machine under load is no reason to restart the process."""
 _BACKOFF = Backoff(first=0.8, longest=30, jitter=0.5)
 DENIED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 _FAILURES = {
-    HTTPStatus.FORBIDDEN.value: "watch waits for a right that is missing",
-    HTTPStatus.NOT_FOUND.value: "watch waits for a kind that is not served",
+    HTTPStatus.FORBIDDEN.value: "watch forbidden, waiting for permission",
+    HTTPStatus.NOT_FOUND.value: "watched kind is not served, waiting for it",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Times of a reflector, in seconds."""
+    """Timing of a reflector, in seconds."""
 
     watch: tuple[int, int] = (240, 480)
-    """How long a watch lasts: at random, so that many do not end together."""
+    """Duration of a watch; random, so that many do not end at the same time."""
     slack: float = 15
-    """How long a server may stay silent beyond what it promised."""
+    """How long a server may be silent beyond the end of a watch."""
     steady: float = 5
-    """A watch that ends sooner is a failure."""
+    """A watch that ends sooner counts as failed."""
     quiet: float = 150
-    """A watch that is silent for longer has lost its server: bookmarks come every minute. One that never brought
-    anything in that time may wait for a version in the future, as after a restored etcd: list again."""
+    """A watch that is silent for longer has lost its server, which sends bookmarks every minute. One that never got an
+    event in that time may wait for a version in the future, as after a restore of etcd: list again."""
     backoff: Backoff = _BACKOFF
     away: float = 5
-    """The longest pause while there is no answer. To wait longer spares nobody, and edits go unseen meanwhile."""
+    """Maximum pause while the server does not answer: a longer one saves nothing, and edits are not noticed."""
     asked: float = 5
-    """The longest pause that a server is granted beyond that: priority and fairness asks for one second. One reply to a
-    watch must not hide a kind for longer."""
+    """Maximum pause at the request of the server (priority and fairness: one second): one reply must not hide a kind
+    for longer."""
     page: int = PAGE_ITEMS
-    """Objects, not seconds."""
+    """Objects in a page, not seconds."""
 
     def silence(self, seconds: int) -> float:
-        """Return how long a watch of so many seconds may bring nothing."""
+        """Return how long a watch of so many seconds may be silent."""
         return min(self.quiet, seconds + self.slack)
 
     def choose_pause(self, failures: int, error: ApiError | None) -> float:
-        """Return how long to wait after so many failures in a row, the last of which was this one."""
+        """Return how long to wait after so many failures in a row, `error` being the last."""
         backoff = self.backoff
         if error is not None and error.reason == UNREACHABLE:
             backoff = replace(backoff, longest=min(backoff.longest, self.away))
@@ -84,19 +84,18 @@ class Reflector(Generic[RecordT]):
     """Keeps the records of one collection.
 
     Args:
-        client: its pool needs a connection for each reflector.
+        client: needs a pool with a connection for each reflector.
         path: of the collection.
-        project: makes the record of an object, which it must not keep. An object for which it fails is left out.
-        label_selector: which objects, by label.
-        field_selector: which objects, by field.
-        metadata: whether PartialObjectMetadata is asked for.
-        user: whom to act as.
-        on_change: gets (old, new) on the reflector's thread; keep it short. It tells the history that the watch has:
-            what was learned is told when the watch confirms it, with `old` as it was told last.
-        on_synced: called on the reflector's thread once the first list is complete.
-        on_failed: called on the reflector's thread when the first list fails for the first time.
-        relist_after: seconds until the collection is listed anew, as a net below the watch.
-        pace: times that hardly anybody needs to change.
+        project: returns the record of an object, which it must not keep. An object for which it fails is skipped.
+        label_selector: selects objects by label.
+        field_selector: selects objects by field.
+        metadata: whether to request PartialObjectMetadata.
+        on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
+            a learned record only once the watch confirms it, with `old` as last reported.
+        on_synced: called on that thread when the first list is complete.
+        on_failed: called on that thread when the first list fails for the first time.
+        relist_after: seconds until the collection is listed again, as a safety net.
+        pace: timing, for tests and special cases.
     """
 
     def __init__(
@@ -108,7 +107,6 @@ class Reflector(Generic[RecordT]):
         label_selector: str = "",
         field_selector: str = "",
         metadata: bool = False,
-        user: User | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -121,7 +119,6 @@ class Reflector(Generic[RecordT]):
             label_selector=label_selector,
             field_selector=field_selector,
             metadata=metadata,
-            user=user,
         )
         self._project = project
         self._on_change = on_change
@@ -138,74 +135,74 @@ class Reflector(Generic[RecordT]):
         self._awake = threading.Event()
         self._stream: LineStream | None = None
         self._next_sign = math.inf
-        """Until when, in monotonic seconds, the thread has to show that it goes on."""
+        """When, in monotonic seconds, the thread must show its next sign of life."""
         self._thread = client.supervisor.thread(Kind.WATCH, f"watch {path}", self._run)
         self.denied = ""
-        """Why the collection may not or cannot be listed (403, 404); empty otherwise."""
+        """Why the collection cannot be listed (403, 404); empty otherwise."""
         self.last_error: ApiError | None = None
-        """What the last attempt failed with; None while all is well."""
+        """The failure of the last attempt; None if it succeeded."""
 
     def start(self) -> None:
-        """Begin to list and watch. Once only."""
+        """Start to list and watch; only once."""
         self._expect(0)
         self._thread.start()
 
     def stop(self) -> None:
-        """End; returns at once, the thread ends soon after."""
+        """Stop; returns immediately, before the thread ends."""
         self._stopping.set()
         self._awake.set()
         if self._stream is not None:
             self._stream.close()
 
     def wake(self) -> None:
-        """Try again now instead of after the pause: the kind, or the right to list it, may have appeared."""
+        """Retry now instead of after the pause: the kind, or the permission to list it, may exist now."""
         self._awake.set()
 
     @property
     def started(self) -> bool:
-        """Whether it was asked to watch: some are only when somebody needs them."""
+        """Whether it was started: some are only when needed."""
         return not math.isinf(self._next_sign)
 
     @property
     def stuck(self) -> bool:
-        """Whether its thread has ended, or hangs; to wait for a server that is away is no such thing."""
+        """Whether its thread ended or hangs; waiting for an unavailable server does not count."""
         if self._stopping.is_set() or not self.started:
             return False
         return not self._thread.is_alive() or time.monotonic() > self._next_sign
 
     def _expect(self, seconds: float) -> None:
-        """Note that the thread goes on, and may be silent for so many seconds."""
+        """Note that the thread is alive, and may be silent for so many seconds."""
         self._next_sign = time.monotonic() + seconds + GRACE_SECONDS
 
     @property
     def path(self) -> str:
-        """Of the collection."""
+        """The path of the collection."""
         return self._collection.path
 
     @property
     def synced(self) -> bool:
-        """Whether a list was complete once."""
+        """Whether a list has been completed."""
         return self._synced.is_set()
 
     @property
     def settled(self) -> bool:
-        """Whether a list was complete once, or cannot be had now."""
+        """Whether a list has been completed, or currently fails."""
         return self.synced or self.last_error is not None
 
     def get(self, key: Key) -> RecordT | None:
-        """Return the record of an object."""
+        """Return the newest known record of an object."""
         return self._cache.get(key)
 
     def records(self) -> list[RecordT]:
-        """Return all records as they are now, in no order."""
+        """Return all records, in no order."""
         return self._cache.records()
 
     def learn(self, record: RecordT) -> None:
-        """Keep what the reply to a write said, if it is newer. The object must match the selectors."""
+        """Keep the record of a reply to a write if it is newer. The object must match the selectors."""
         self._cache.learn(record)
 
     def forget(self, key: Key, uid: str) -> None:
-        """Hide an object that the reply to a delete said is gone (a Status, not an object)."""
+        """Hide an object that was deleted according to a reply (a Status, not an object)."""
         self._cache.forget(key, uid)
 
     def _run(self) -> None:
@@ -219,22 +216,22 @@ class Reflector(Generic[RecordT]):
                     continue
             was_expired, expired = expired, error is not None and error.status == HTTPStatus.GONE
             if expired and not was_expired:
-                continue  # list anew at once: what is known is too old, and nothing is wrong with the server
+                continue  # list again immediately: the known version is too old, and the server is fine
             failures += 1
             pause = self._pace.choose_pause(failures, error)
             self._expect(pause)
             if self._awake.wait(clamp_wait(pause)):
-                failures = 0  # something has changed, and what it changed may take a moment to show
+                failures = 0  # something has changed, and may take a moment to take effect
             self._awake.clear()
 
     def _attempt(self) -> ApiError | None:
-        """Follow the collection over one stream; return why that failed."""
+        """Follow the collection over one stream; return the error if that fails."""
         try:
             self._follow()
         except ApiError as error:
             self._note(error)
             return error
-        except Exception as error:  # without its thread a reflector would go stale without a word
+        except Exception as error:  # without its thread a reflector would silently go stale
             log.exception("watch failed unexpectedly", extra={"path": self.path})
             self._version = ""
             return ApiError(0, "Unexpected", type(error).__name__)
@@ -250,7 +247,7 @@ class Reflector(Generic[RecordT]):
             self._version = ""
             self.denied = " ".join(error.message.split()) if error.reason else f"{self.path} is not served"
             if error.status == HTTPStatus.NOT_FOUND:
-                self._tell(self._cache.replace({}, ""))  # what is not served has no objects
+                self._report(self._cache.replace({}, ""))  # a kind that is not served has no objects
         if is_news and not self.synced:
             self._call(self._on_failed)
 
@@ -280,14 +277,14 @@ class Reflector(Generic[RecordT]):
             self._take_changes(events)
 
     def _hold(self, stream: LineStream) -> LineStream:
-        """Let `stop` close the stream; it may have come before there was one."""
+        """Let `stop` close the stream, also if it was called before the stream was opened."""
         self._stream = stream
         if self._stopping.is_set():
             stream.close()
         return stream
 
     def _take_list(self, events: Iterator[Event]) -> None:
-        # A server that does not know streaming lists may ignore the wish, and is asked for pages then.
+        # A server without streaming lists may ignore the parameter; then list pages.
         self._streaming_lists = False
         fresh: dict[Key, RecordT] = {}
         for event in events:
@@ -317,7 +314,7 @@ class Reflector(Generic[RecordT]):
         self._replace(fresh, version)
 
     def _replace(self, fresh: dict[Key, RecordT], version: str) -> None:
-        self._tell(self._cache.replace(fresh, version))
+        self._report(self._cache.replace(fresh, version))
         self._version = version
         self._relist_at = time.monotonic() + self._relist_after * random.uniform(0.9, 1.1)  # noqa: S311
         self.denied = ""
@@ -346,12 +343,12 @@ class Reflector(Generic[RecordT]):
             return
         record = self._learned(value) or self._make(value)
         if record is not None:
-            self._tell(self._cache.remove(record) if kind == "DELETED" else self._cache.put(record))
+            self._report(self._cache.remove(record) if kind == "DELETED" else self._cache.put(record))
 
     def _learned(self, value: dict[str, Any]) -> RecordT | None:
-        """Return the record of this very version, if a reply told it: each object comes back after its apply."""
+        """Return the known record of exactly this version, if any: every apply of ours is followed by its event."""
         about = value["metadata"]
-        # Of a full object a reply tells less than the watch does.
+        # Of a full object, a reply contains less than the event.
         known = self._cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None
         seen = (about["uid"], about["resourceVersion"])
         return known if known is not None and (known.uid, known.resource_version) == seen else None
@@ -360,10 +357,10 @@ class Reflector(Generic[RecordT]):
         try:
             return self._project(value)
         except Exception:  # one object must not stop the others
-            log.exception("object left out", extra={"path": self.path, "object": value["metadata"].get("name", "")})
+            log.exception("object skipped", extra={"path": self.path, "object": value["metadata"].get("name", "")})
             return None
 
-    def _tell(self, changes: list[Change[RecordT]]) -> None:
+    def _report(self, changes: list[Change[RecordT]]) -> None:
         for change in changes:
             self._call(self._on_change, change.old, change.new)
 
@@ -371,4 +368,4 @@ class Reflector(Generic[RecordT]):
         try:
             handler(*arguments)
         except Exception:  # one object must not stop the others
-            log.exception("change not handled", extra={"path": self.path})
+            log.exception("change handler failed", extra={"path": self.path})

@@ -1,10 +1,9 @@
-"""Following single objects at a bounded cost, however many there are: the first by a watch, the others by asking.
+"""Follows any number of single objects at a bounded cost: the first by watches, the others by polling.
 
-A watch takes a thread and a connection, and tells of a change at once. There are 32 for all; a share
-(sharing/shares.py) gets half of them alone, less beside others. What goes beyond that is asked for by name, one after
-the other on one thread, with four requests a second at most and each object once in 10 s at most; shares take turns.
-So a tenant with a thousand missing Secrets learns of one within about four minutes, and its neighbour with one of
-them within seconds.
+A watch takes a thread and a connection, and reports a change immediately. There are 32 in total; a share
+(sharing/shares.py) gets half of them if it is the only one, else less. All other objects are polled on one thread, with
+at most four requests a second and each object at most every 10 s; shares take turns. So a tenant with a thousand
+missing Secrets notices a new one within about four minutes, and its neighbor with a single one within seconds.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ log = logging.getLogger(__name__)
 
 WATCHES = 32
 TIMEOUT = (2.0, 5.0)
-"""Seconds to connect, and of silence: for no longer do others wait where the API server lets one tenant wait."""
+"""Seconds to connect, and of silence: how long a slow request of one tenant may delay the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingPace:
-    """Times of asking, in seconds."""
+    """Timing of polling, in seconds."""
 
     between: float = 0.25
-    """From one request to the next."""
+    """Between two requests."""
     again: float = 10.0
-    """From one request for an object to the next."""
+    """Between two requests for the same object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription(Generic[RecordT]):
-    """One object to follow, of which only metadata is read.
+    """An object to follow, of which only metadata is read.
 
     Attributes:
-        project: makes the record of an object, which it must not keep.
-        user: whom to act as; None: the controller.
+        project: returns the record of an object, which it must not keep.
+        user: to act as; None for the controller.
         on_change: gets (old, new) on a thread of the follower; keep it short.
-        on_synced: called there once it is known whether the object is there.
+        on_synced: called on that thread once it is known whether the object exists.
     """
 
     resource: Resource
@@ -65,7 +64,7 @@ class Subscription(Generic[RecordT]):
 
     @property
     def key(self) -> Key:
-        """Where the record is kept."""
+        """The key of its record."""
         return self.namespace, self.name
 
 
@@ -74,26 +73,26 @@ class Followed(Protocol[RecordT]):
 
     @property
     def synced(self) -> bool:
-        """Whether it is known if the object is there."""
+        """Whether it is known if the object exists."""
 
     def get(self, key: Key) -> RecordT | None:
-        """Return what is known of the object."""
+        """Return the newest known record."""
 
     def learn(self, record: RecordT) -> None:
-        """Keep what a reply said, if it is newer."""
+        """Keep the record of a reply, if it is newer."""
 
     def start(self) -> None:
-        """Begin. Once only."""
+        """Start; only once."""
 
     def stop(self) -> None:
-        """End; returns at once."""
+        """Stop; returns immediately."""
 
 
 class ObjectFollower:
-    """Follows objects. Thread-safe.
+    """Thread-safe.
 
     Args:
-        watches: how many objects have a watch of their own.
+        watches: how many objects are watched; the others are polled.
     """
 
     def __init__(self, client: Client, *, watches: int = WATCHES, pace: PollingPace = PollingPace()) -> None:
@@ -103,12 +102,13 @@ class ObjectFollower:
         self._poller = _Poller(pace, client.supervisor)
 
     def make(self, share: str, subscription: Subscription[RecordT]) -> Followed[RecordT]:
-        """Return an object to be followed, at the expense of a share; start it."""
+        """Return a follower of an object, charged to a share; the caller starts it."""
+        client = self._client.acting_as(subscription.user)
         with self._lock:
             has_place = self._places.take(share)
         if has_place:
-            return _ByWatch(self._client, subscription, lambda: self._give_back(share))
-        return _ByPolling(self._client, subscription, self._poller, share)
+            return _ByWatch(client, subscription, lambda: self._give_back(share))
+        return _ByPolling(client, subscription, self._poller, share)
 
     def _give_back(self, share: str) -> None:
         with self._lock:
@@ -116,7 +116,7 @@ class ObjectFollower:
 
 
 class _ByWatch(Reflector[RecordT]):
-    """By a watch, whose place is given back when it ends."""
+    """Follows by a watch, whose place is given back when it stops."""
 
     def __init__(self, client: Client, subscription: Subscription[RecordT], ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -125,48 +125,53 @@ class _ByWatch(Reflector[RecordT]):
             subscription.resource.path(subscription.namespace),
             field_selector=f"metadata.name={subscription.name}",
             metadata=True,
-            user=subscription.user,
             project=subscription.project,
             on_change=subscription.on_change,
             on_synced=subscription.on_synced,
         )
 
     def stop(self) -> None:
+        """Stop, and give the place back."""
         super().stop()
         self._ended()
 
 
 class _ByPolling(Generic[RecordT]):
-    """By asking for it whenever it is its turn."""
+    """Follows by polling."""
 
-    def __init__(self, client: Client, subscription: Subscription[RecordT], turns: _Poller, share: str) -> None:
-        self._client, self._subscription, self._turns = client, subscription, turns
+    def __init__(self, client: Client, subscription: Subscription[RecordT], poller: _Poller, share: str) -> None:
+        self._client, self._subscription, self._poller = client, subscription, poller
         self.share = share
         self._cache: Cache[RecordT] = Cache()
         self._synced = False
 
     @property
     def synced(self) -> bool:
+        """See Followed."""
         return self._synced
 
     def get(self, key: Key) -> RecordT | None:
+        """See Followed."""
         return self._cache.get(key)
 
     def learn(self, record: RecordT) -> None:
+        """See Followed."""
         self._cache.learn(record)
 
     def start(self) -> None:
-        self._turns.add(self)
+        """See Followed."""
+        self._poller.add(self)
 
     def stop(self) -> None:
-        self._turns.remove(self)
+        """See Followed."""
+        self._poller.remove(self)
 
-    def ask(self) -> None:
-        """Ask once, and tell what has changed; what fails is asked again in its turn."""
+    def poll(self) -> None:
+        """Send one request, and report changes; a failed one is retried in its turn."""
         subscription = self._subscription
         path = subscription.resource.path(subscription.namespace, subscription.name)
         try:
-            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT, user=subscription.user)
+            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 self._take(None)
@@ -189,54 +194,54 @@ class _ByPolling(Generic[RecordT]):
 
 
 class _Poller:
-    """Asks for objects one after the other, each share in turn, on a thread that begins with the first. Thread-safe."""
+    """Polls objects one by one, each share in turn, on a thread that starts with the first object. Thread-safe."""
 
     def __init__(self, pace: PollingPace, supervisor: Supervisor) -> None:
         self._pace, self._supervisor = pace, supervisor
         self._lines: OrderedDict[str, OrderedDict[_ByPolling[Any], float]] = OrderedDict()
-        """By share, whose turn is next first: the objects, least recently asked first, and when each is due."""
+        """Shares in order of their turns; for each its objects, least recently polled first, and when each is due."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def add(self, asked: _ByPolling[Any]) -> None:
-        """Have an object asked for, soon and again and again."""
+    def add(self, polled: _ByPolling[Any]) -> None:
+        """Start to poll an object, soon for the first time."""
         with self._changed:
-            line = self._lines.setdefault(asked.share, OrderedDict())
-            line[asked] = 0.0
-            line.move_to_end(asked, last=False)
+            line = self._lines.setdefault(polled.share, OrderedDict())
+            line[polled] = 0.0
+            line.move_to_end(polled, last=False)
             if self._thread is None:
                 self._thread = self._supervisor.thread(Kind.WATCH, "object follower", self._run)
                 self._thread.start()
             self._changed.notify()
 
-    def remove(self, asked: _ByPolling[Any]) -> None:
-        """Have it asked for no more."""
+    def remove(self, polled: _ByPolling[Any]) -> None:
+        """Stop polling an object."""
         with self._changed:
-            line = self._lines.get(asked.share, OrderedDict())
-            line.pop(asked, None)
+            line = self._lines.get(polled.share, OrderedDict())
+            line.pop(polled, None)
             if not line:
-                self._lines.pop(asked.share, None)
+                self._lines.pop(polled.share, None)
 
     def _run(self) -> None:
         while True:
-            asked = self._next()
+            polled = self._next()
             try:
-                asked.ask()
+                polled.poll()
             except Exception:  # one object must not stop the others
-                log.exception("object not followed", extra={"share": asked.share})
+                log.exception("object not polled", extra={"share": polled.share})
             time.sleep(self._pace.between)
 
     def _next(self) -> _ByPolling[Any]:
-        """Wait for the next that is due, and return it."""
+        """Wait for the next object that is due, and return it."""
         with self._changed:
             while True:
                 now = time.monotonic()
                 for share, line in self._lines.items():
-                    asked, due = next(iter(line.items()))
+                    polled, due = next(iter(line.items()))
                     if due <= now:
-                        line[asked] = now + self._pace.again
-                        line.move_to_end(asked)
+                        line[polled] = now + self._pace.again
+                        line.move_to_end(polled)
                         self._lines.move_to_end(share)
-                        return asked
+                        return polled
                 soonest = min((next(iter(line.values())) for line in self._lines.values()), default=None)
                 self._changed.wait(None if soonest is None else soonest - now)

@@ -1,12 +1,12 @@
-"""All watches, as the rest of the controller sees them: BundleDeployments, managed objects, and what ends a wait.
+"""All watches, as the rest of the controller uses them: BundleDeployments, managed objects, and their prerequisites.
 
 Managed objects are watched by their owner label, as metadata unless their health needs more, and kept as small records.
-What a reply to a request of our own says is learned at once, so that no pass plans on older knowledge. Objects are
-judged when their event comes; when what a verdict depends on beside the object has changed (a health check, the storage
-version, a StorageClass), the kind is listed once more beside the watch that goes on. Nothing is decided here: callers
-are told which BundleDeployment to reconcile.
+Replies to our own requests are learned immediately, so that no pass plans with older data. An object is judged on its
+event. When something else that verdicts depend on changes (a health check, the storage version, a StorageClass), the
+kind is listed again while its watch continues. Nothing is decided here: the listener gets the BundleDeployments to
+reconcile.
 
-Not here: how it is done. This module connects the parts that `__init__` names.
+This module only connects the parts that `__init__` lists.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from controller.observe.prerequisites import Prerequisites
 from controller.observe.records import ObjectKey, Record
 from controller.observe.storage_classes import StorageClasses
 
-__all__ = ["Listener", "Watches"]
-
 
 class Watches:
     """Thread-safe."""
@@ -54,14 +52,14 @@ class Watches:
         )
 
     def start(self) -> None:
-        """Begin to watch; returns at once."""
+        """Start to watch; returns immediately."""
         self._deployments.reflector.start()
         self._definitions.reflector.start()
         for reflector in self._prerequisites.reflectors:
             reflector.start()
 
     def stop(self) -> None:
-        """End all watches; returns at once."""
+        """Stop all watches; returns immediately."""
         for reflector in self._reflectors():
             reflector.stop()
 
@@ -70,13 +68,13 @@ class Watches:
         return [*single, *self._prerequisites.reflectors, *self._registry.reflectors()]
 
     def stuck(self) -> list[str]:
-        """Return the paths of the watches whose threads have ended or hang."""
+        """Return the paths of the watches whose threads ended or hang."""
         return [reflector.path for reflector in self._reflectors() if reflector.stuck]
 
     def unknown(self) -> list[str]:
-        """Return the paths of the collections that are not known yet, with what hinders that."""
+        """Return the paths of the collections that are not synced yet, with the error if there is one."""
         missing = [reflector for reflector in self._reflectors() if reflector.started and not reflector.synced]
-        # What may not be listed, or is not served, holds nothing up; without the BundleDeployments there is no work.
+        # What is forbidden or not served delays nothing, except BundleDeployments: without these there is no work.
         waiting = [each for each in missing if not each.denied or each is self._deployments.reflector]
         return [f"{each.path}{f' ({each.last_error})' if each.last_error else ''}" for each in waiting]
 
@@ -88,12 +86,12 @@ class Watches:
         return self._deployments.reflector.synced
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        """Return a BundleDeployment as it was seen last; None if there is none, or none that can be read."""
+        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read."""
         seen = self._deployments.get(name)
         return seen.deployment if seen else None
 
     def outline(self, name: str) -> BundleDeployment | None:
-        """Return the same, without `config` and parameters if it is large: for what is asked often."""
+        """Return the same, without `config` and parameters if it is large: for frequent use."""
         seen = self._deployments.get(name)
         return seen.outline if seen else None
 
@@ -102,24 +100,24 @@ class Watches:
         return self._deployments.outlines()
 
     def deployment_names(self) -> set[str]:
-        """Return the names of all BundleDeployments, of unreadable ones, too."""
+        """Return the names of all BundleDeployments, including unreadable ones."""
         return self._deployments.names()
 
     def exists(self, name: str, uid: str) -> bool:
-        """Return whether there is a BundleDeployment of that name with that UID."""
+        """Return whether a BundleDeployment with this name and UID exists."""
         seen = self._deployments.get(name)
         return seen is not None and seen.uid == uid
 
     def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
-        """Take over what the reply to a write of ours said."""
+        """Learn a BundleDeployment from the reply to a write of ours."""
         self._deployments.learn(manifest)
 
     def forget_deployment(self, name: str, uid: str) -> None:
-        """Take over what the reply to a write of ours said: this BundleDeployment is gone."""
+        """Learn from the reply to a write of ours that a BundleDeployment is gone."""
         self._deployments.forget(name, uid)
 
     def catch_up(self) -> None:
-        """Read all BundleDeployments once more: what somebody else wrote a moment ago may not have arrived yet.
+        """List all BundleDeployments again: the watch may lag behind recent writes of another process.
 
         Raises: ApiError.
         """
@@ -128,90 +126,90 @@ class Watches:
     # managed objects
 
     def need(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        """Watch these kinds for a BundleDeployment, too.
+        """Also watch these kinds for a BundleDeployment.
 
-        A kind that the cluster does not serve has no objects; the listener is told when it may be served. One that may
-        not or cannot be listed now holds nothing up: its objects are read before they are applied. For what cannot
-        be undone that is not enough: see `find_unknown`.
+        A kind that is not served has no objects; the listener is notified when it may be served. A kind that cannot be
+        listed delays nothing: its objects are read before they are applied. Before irreversible steps call
+        `find_unknown`.
 
-        Returns: the kinds whose first list is under way.
-        Raises: ApiError if discovery does not answer.
+        Returns: the kinds whose first list is in progress.
+        Raises: ApiError if discovery fails.
         """
         return self._kinds.require(name, kinds)
 
     def need_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
-        """Watch no longer for a BundleDeployment what is not among these kinds."""
+        """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         self._registry.require_only(name, map(group_kind_of, kinds))
 
     def forget(self, name: str) -> None:
-        """Watch nothing for a BundleDeployment that is gone."""
+        """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
 
     def is_blind(self, name: str) -> bool:
-        """Return whether a kind of a BundleDeployment is not watched: as far as is known, nothing serves it."""
+        """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
         return self._registry.is_blind(name)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        """Return the kinds that a BundleDeployment may have objects of that nobody knows, as they cannot be listed.
+        """Return the kinds of which a BundleDeployment may have unknown objects.
 
-        Either their API group does not answer discovery, or the API server a list. What may not be listed is left out:
-        that would last. A kind that seems not to be served is looked up again: discovery may have been behind it.
+        Their API group fails discovery, or listing them fails. Forbidden kinds are left out, since that may be
+        permanent. A kind that seems not to be served is looked up again, since discovery may have lagged behind.
 
         Raises: ApiError.
         """
         return self._kinds.find_unknown(name, kinds)
 
     def is_unseen(self, group: str, kind: str) -> bool:
-        """Return whether the objects of a kind are not seen, since the controller may not list it."""
+        """Return whether the controller is forbidden to list a kind."""
         return self._kinds.is_unseen(group, kind)
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
-        """Return a snapshot of the objects that carry the owner label of a BundleDeployment, be they ours or copies."""
+        """Return a snapshot of the objects with the owner label of a BundleDeployment, copies by others included."""
         return self._registry.owned_by(name)
 
     def learn(self, record: Record) -> Record:
-        """Take over what the reply to an apply of ours said; its health is not known until the object is seen.
+        """Learn an object from the reply to an apply; its health is unknown until the watch shows it.
 
-        Returns: what is known now.
+        Returns: the newest known record.
         """
         return self._objects.learn(record)
 
     def forget_object(self, key: ObjectKey) -> None:
-        """Take over that an object of a kind that nobody watches is gone, or carries our label no more."""
+        """Learn that an object is gone, or lost our label, of a kind whose watch may not report that."""
         self._objects.forget(key)
 
     # what the cluster serves
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        """Return whether the objects of a kind have a namespace; None if the cluster does not serve it.
+        """Return whether a kind is namespaced; None if the cluster does not serve it.
 
-        Raises: ApiError if discovery does not answer.
+        Raises: ApiError if discovery fails.
         """
         return self._served.is_namespaced(kind)
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
-        """Return whether the cluster does not serve a kind; of a group that does not answer discovery nobody knows.
+        """Return whether the cluster does not serve a kind; False if discovery fails for its group.
 
-        Raises: ApiError if discovery does not answer.
+        Raises: ApiError if all of discovery fails.
         """
         return self._served.is_missing(kind)
 
     def has_come(self, kind: GroupVersionKind) -> bool:
-        """Return whether the cluster serves a kind that it did not serve; asks for nothing while nothing changed."""
+        """Return whether a kind that was missing is served now; sends no request unless something changed.
+
+        Raises: ApiError if discovery fails.
+        """
         return self._discovery.has_come(kind)
 
-    def seconds_to_look_again(self) -> float | None:
-        """Return in how many seconds a kind that is missing may be served, as something has changed; None: it has not.
-
-        Nothing tells when: discovery may be behind the event that made somebody look.
-        """
-        return self._discovery.seconds_to_look_again()
+    def seconds_to_recheck(self) -> float | None:
+        """Return in how many seconds to check a missing kind again; None if discovery is up to date."""
+        return self._discovery.seconds_to_recheck()
 
     def stored(self, group: str, kind: str) -> Resource | None:
-        """Return what serves a custom kind at its storage version: no conversion webhook is called there."""
+        """Return the resource of a custom kind at its storage version, which needs no conversion webhook."""
         return self._served.stored(group, kind)
 
-    # what the watches tell
+    # events of the watches
 
     def _deployments_synced(self) -> None:
         for name in self.deployment_names():
@@ -220,8 +218,8 @@ class Watches:
     def _deployment_changed(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
         if new and new.outline:
             recorded = [GroupVersionKind.parse(text) for text in new.outline.status.managed_kinds]
-            with suppress(ApiError):  # of discovery: a pass asks again
-                self._kinds.prepare(new.name, recorded)  # later, passes say what is required
+            with suppress(ApiError):  # of discovery: a pass retries
+                self._kinds.prepare(new.name, recorded)  # until a pass requires kinds
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
         seen = new or old
         if seen and asks_for_pass(old, new):
@@ -239,15 +237,15 @@ class Watches:
         self._kinds.classes_changed()
 
     def _classes_settled(self) -> None:
-        self._kinds.tell_requiring(CLAIM)
+        self._kinds.notify_requiring(CLAIM)
 
     def _api_service_changed(self, group: str) -> None:
         self._served_kinds_changed()
-        self._kinds.tell_blind(group)
+        self._kinds.notify_blind(group)
         self._listener.cluster_changed()
 
     def _served_kinds_changed(self) -> None:
-        """Retry what was not served: it may be now."""
+        """Retry the kinds that were not served: they may be now."""
         self._discovery.invalidate()
         reflectors: list[Reflector[Any]] = [self._deployments.reflector, *self._registry.reflectors()]
         for reflector in reflectors:

@@ -39,6 +39,6 @@ class Scheduler:
         if report.unknown or blind:
             yield UNKNOWN_SECONDS, "the objects of a kind are not known yet"
         if context.state.awaits_change or blind:
-            yield self._watches.seconds_to_look_again(), "a kind may be served by then"
+            yield self._watches.seconds_to_recheck(), "a kind may be served by then"
         if report.errors or report.drifted:  # what is changed back shows in no mark: no event says so
             yield SLOW_SECONDS, "something failed or has drifted"

@@ -124,7 +124,7 @@ class SecretReader:
 
     def _get(self, path: str, account: Account | None, what: str) -> dict[str, Any]:
         try:
-            manifest: dict[str, Any] = self._client.get(path, user=account.user if account else None).value
+            manifest: dict[str, Any] = self._client.acting_as(account.user if account else None).get(path).value
         except ApiError as error:
             raise _translate(error, account, what) from None
         return manifest

@@ -239,12 +239,8 @@ def test_a_deletion_that_waits_for_a_finalizer_returns_the_object(client: Client
 
 def test_a_user_is_acted_as_with_the_groups_that_the_server_adds(client: Client) -> None:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    reply = client.request(
-        "POST",
-        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-        body=review,
-        user=User.service_account("default", "nobody"),
-    )
+    nobody = client.acting_as(User.service_account("default", "nobody"))
+    reply = nobody.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
     info = reply.value["status"]["userInfo"]
     assert info["username"] == "system:serviceaccount:default:nobody"
     assert "system:serviceaccounts:default" in info["groups"]
@@ -253,18 +249,18 @@ def test_a_user_is_acted_as_with_the_groups_that_the_server_adds(client: Client)
 def test_groups_and_extras_of_a_user_arrive_one_by_one(client: Client) -> None:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     user = User("bob", groups=("one", "two"), extra={"example.org/scopes": ("x", "y")})
-    reply = client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review, user=user)
+    reply = client.acting_as(user).request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
     info = reply.value["status"]["userInfo"]
     assert {"one", "two"} <= set(info["groups"])
     assert info["extra"] == {"example.org/scopes": ["x", "y"]}
 
 
 def test_a_user_without_rights_is_refused(client: Client, namespace: str) -> None:
-    nobody = User.service_account(namespace, "nobody")
+    nobody = client.acting_as(User.service_account(namespace, "nobody"))
     with pytest.raises(ApiError, match="403 Forbidden"):
-        apply(client, config_map(namespace), user=nobody)
+        apply(nobody, config_map(namespace))
     with pytest.raises(ApiError, match="403 Forbidden"):
-        list(client.list(CONFIG_MAPS.path(), user=nobody))
+        list(nobody.list(CONFIG_MAPS.path()))
 
 
 def test_a_list_comes_in_pages_as_metadata_and_by_label(client: Client, namespace: str) -> None:

@@ -52,7 +52,7 @@ def start(settings: Settings) -> Iterator[Start]:
 
 def test_a_missing_definition_is_said_and_waited_for(fresh_cluster: ControlPlane, start: Start) -> None:
     controller = start(fresh_cluster.kubeconfig)
-    controller.wait_for(lambda: "watch waits for a kind that is not served" in controller.log, 60, "it is said")
+    controller.wait_for(lambda: "watched kind is not served, waiting for it" in controller.log, 60, "it is said")
     controller.wait_for(lambda: probe(controller, "readyz").startswith("503"), 30, "it is not ready")
     assert "/apis/core.rukpak.io/v1alpha2/bundledeployments" in probe(controller, "readyz")
     assert probe(controller, "healthz") == "200 ok"
@@ -102,7 +102,7 @@ def test_missing_rights_are_named(fresh_cluster: ControlPlane, start: Start, tmp
     )
     for right in missing:
         controller.wait_for(partial(is_told, controller, right), 60, right)
-    assert "watch waits for a right that is missing" in controller.log
+    assert "watch forbidden, waiting for permission" in controller.log
     assert probe(controller, "readyz").startswith("503")
     assert probe(controller, "healthz") == "200 ok"
 

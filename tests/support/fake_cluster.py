@@ -335,7 +335,7 @@ class FakeWatches:
     def is_blind(self, name: str) -> bool:
         return bool(self.needed.get(name, set()) & self.unwatched)
 
-    def seconds_to_look_again(self) -> float | None:
+    def seconds_to_recheck(self) -> float | None:
         return self.look_again
 
     def find_unknown(self, name: str, kinds: Any) -> list[str]:

@@ -69,7 +69,7 @@ MISTAKES = [
          '--default-service-account: "a:b" is not a valid name'),
     Mistake("neither yes nor no", ["--allow-loopback=perhaps"], {}, '"perhaps" is not one of auto, yes, no'),
     Mistake("a leader that would give up after others may begin", ["--lease-duration=10", "--renew-deadline=15"], {},
-         "--lease-duration, --renew-deadline, --retry-period: the lease duration has to be longer"),
+         "--lease-duration, --renew-deadline, --retry-period: the lease duration must be longer"),
     Mistake("a certificate without a key", ["--metrics-certificate=a.pem"], {},
          "and --metrics-key: set both or neither"),
     Mistake("an address without a port", ["--metrics-address=localhost"], {}, '--metrics-address: "localhost" is not'),

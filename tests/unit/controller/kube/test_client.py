@@ -112,7 +112,7 @@ def test_a_delete(arguments: dict[str, Any], body: dict[str, Any], api: FakeApi)
 
 
 def test_a_user_is_acted_as(api: FakeApi) -> None:
-    api.client(user_agent="rukpak/1").get(FOO, user=User("bob", groups=("g", "h")))
+    api.client(user_agent="rukpak/1").acting_as(User("bob", groups=("g", "h"))).get(FOO)
     request = api.received[-1]
     assert request.header("Impersonate-User") == ["bob"]
     assert request.header("Impersonate-Group") == ["g", "h"]
@@ -148,7 +148,7 @@ def test_a_token_that_stays_refused_is_not_read_for_every_request(api: FakeApi) 
     "address", ["api.example:6443", "ftp://api.example", "https://", "https://[::1", "https://x:99999"]
 )
 def test_what_is_no_address_of_a_server_is_refused_at_once(address: str) -> None:
-    with pytest.raises(ConfigurationError, match="the address of the API server is"):
+    with pytest.raises(ConfigurationError, match="API server address"):
         Client(lambda: Configuration(host=address, proxy="", no_proxy=""))
 
 
@@ -322,7 +322,7 @@ def test_of_a_page_that_is_too_large_the_rest_is_not_read_and_the_client_goes_on
     assert len(client.list_page(FOOS, limit=1, max_bytes=whole)[0]) == 1
     with pytest.raises(ApiError) as caught:
         client.list_page(FOOS, limit=1, max_bytes=whole - 1)
-    assert (caught.value.reason, caught.value.message) == (TOO_LARGE, f"the answer is larger than {whole - 1} bytes")
+    assert (caught.value.reason, caught.value.message) == (TOO_LARGE, f"the reply is larger than {whole - 1} bytes")
     assert len(client.list_page(FOOS, limit=1)[0]) == 1
 
 

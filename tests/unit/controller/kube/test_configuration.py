@@ -74,7 +74,7 @@ def test_the_service_account_of_a_pod_is_used_where_no_kubeconfig_is_named(
     (tmp_path / "token").write_text("t")
     monkeypatch.setattr(module, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    with pytest.raises(ConfigurationError, match="service account"):
+    with pytest.raises(ConfigurationError, match="ServiceAccount token"):
         load(None)  # the package looks for the token elsewhere, and finds none
     write("home/.kube/config", "https://home.example")
     assert load(None, "x").host == "https://home.example"
@@ -82,14 +82,23 @@ def test_the_service_account_of_a_pod_is_used_where_no_kubeconfig_is_named(
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no context is chosen": ({"current-context": None}, "current-context is not set"),
-    "the context does not exist": ({"current-context": "y"}, 'there is no context "y"'),
-    "the cluster does not exist": ({"clusters": []}, 'there is no cluster "c"'),
-    "the user does not exist": ({"users": None}, 'there is no user "u"'),
-    "the user has no credential": ({"user": {}}, "no credential"),
-    "the user has a credential of an unknown kind": ({"user": {"auth-provider": {"name": "azure"}}}, "no credential"),
-    "a certificate without its key": ({"user": {"client-certificate-data": "Zm9v"}}, "no credential"),
-    "the plug-in fails": ({"user": {"exec": {"apiVersion": "v1", "command": "false"}}}, "plug-in gave no credential"),
-    "the plug-in is missing": ({"user": {"exec": {"apiVersion": "v1", "command": "/no/such"}}}, "gave no credential"),
+    "the context does not exist": ({"current-context": "y"}, 'no context "y"'),
+    "the cluster does not exist": ({"clusters": []}, 'no cluster "c"'),
+    "the user does not exist": ({"users": None}, 'no user "u"'),
+    "the user has no credential": ({"user": {}}, "no supported credential"),
+    "the user has a credential of an unknown kind": (
+        {"user": {"auth-provider": {"name": "azure"}}},
+        "no supported credential",
+    ),
+    "a certificate without its key": ({"user": {"client-certificate-data": "Zm9v"}}, "no supported credential"),
+    "the plug-in fails": (
+        {"user": {"exec": {"apiVersion": "v1", "command": "false"}}},
+        "plugin returned no credential",
+    ),
+    "the plug-in is missing": (
+        {"user": {"exec": {"apiVersion": "v1", "command": "/no/such"}}},
+        "returned no credential",
+    ),
     "it asks to act as somebody": ({"user": {"token": SECRET, "as": "bob"}}, '"as" is not supported'),
     "a file that it names is missing": ({"cluster": {"certificate-authority": "no.crt"}}, "File does not exist"),
     "a member has the wrong type": ({"contexts": {"a": SECRET}}, "."),

@@ -95,10 +95,10 @@ def test_after_a_notice_that_it_is_behind_it_is_read_until_it_shows(
     api: FakeApi, discovery: Discovery, now: list[float]
 ) -> None:
     discovery.resources()
-    assert discovery.seconds_to_look_again() is None
+    assert discovery.seconds_to_recheck() is None
     discovery.invalidate()
     looks = []
-    while (seconds := discovery.seconds_to_look_again()) is not None:
+    while (seconds := discovery.seconds_to_recheck()) is not None:
         read = len(api.received)
         assert discovery.resource(FOO) is None
         assert len(api.received) > read

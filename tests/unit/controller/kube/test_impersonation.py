@@ -35,5 +35,5 @@ def test_a_service_account_is_a_user() -> None:
 
 @pytest.mark.parametrize(("namespace", "name"), [("", "sa"), ("ns", ""), ("ns", "a:b"), ("a:b", "c")])
 def test_a_service_account_that_is_none_is_refused(namespace: str, name: str) -> None:
-    with pytest.raises(ValueError, match="no service account"):
+    with pytest.raises(ValueError, match="cannot be a ServiceAccount"):
         User.service_account(namespace, name)

@@ -207,8 +207,8 @@ class Case(NamedTuple):
 
 CASES = [
     Case("the defaults", LeaseTimes(), ""),
-    Case("a leader that gives up too late", LeaseTimes(duration=10, renew=10), "the lease duration has to be longer"),
-    Case("no time for a second try", LeaseTimes(renew=2, retry=2), "the renew deadline has to be longer"),
+    Case("a leader that gives up too late", LeaseTimes(duration=10, renew=10), "the lease duration must be longer"),
+    Case("no time for a second try", LeaseTimes(renew=2, retry=2), "the renew deadline must be longer"),
 ]
 
 

@@ -47,11 +47,11 @@ def test_a_kind_is_written_and_read_back(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "ConfigMap", "/ConfigMap", "v1/", "/v1/X", "a/b/c/d", "//"])
 def test_what_is_no_kind_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no apiVersion and kind"):
+    with pytest.raises(ValueError, match="not an apiVersion and kind"):
         GroupVersionKind.parse(text)
 
 
 def test_the_kind_of_an_object() -> None:
     assert GroupVersionKind.of({"apiVersion": "apps/v1", "kind": "Deployment"}) == ("apps", "v1", "Deployment")
-    with pytest.raises(ValueError, match="no apiVersion and kind"):
+    with pytest.raises(ValueError, match="not an apiVersion and kind"):
         GroupVersionKind.of({"kind": "Deployment"})
