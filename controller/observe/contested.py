@@ -1,8 +1,7 @@
-"""Objects that a BundleDeployment wants and somebody else owns: it goes on when the owner releases them.
+"""Objects that a BundleDeployment wants but that have another owner: it continues when they are released.
 
-Objects of other BundleDeployments carry the owner label and are watched anyway; these here carry none. Each is followed
-by name (object_follower.py), metadata only, and not more than a few. What counts is who owns an object, not what is in
-it: that may change all the time.
+Objects of other BundleDeployments are watched anyway, by their owner label. The others are followed by name
+(object_follower.py), metadata only, and only a few. Only changes of the owner matter, not of the content.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from controller.observe.object_follower import ObjectFollower, Subscription
 from controller.observe.records import ObjectKey, Record, project
 
 MOST = 5
-"""Objects that are watched for one BundleDeployment; the others are retried periodically."""
+"""How many objects are followed for one BundleDeployment; the others are retried periodically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contested:
-    """An object that a BundleDeployment wants and may not apply, since somebody else owns it."""
+    """An object that a BundleDeployment wants but must not apply, since it has another owner."""
 
     kind: GroupVersionKind
     key: ObjectKey
     record: Record | None
-    """As it was judged; None: it was not read again."""
+    """As it was judged; None if it was not read again."""
 
 
 class ContestedWatches:
@@ -36,7 +35,7 @@ class ContestedWatches:
 
     Args:
         follower: follows the objects.
-        changed: called with the name of a BundleDeployment when an object that it wants is another's, or nobody's.
+        changed: called with the name of a BundleDeployment when an object that it wants has another owner, or none.
     """
 
     def __init__(self, follower: ObjectFollower, discovery: Discovery, changed: Callable[[str], None]) -> None:
@@ -44,34 +43,34 @@ class ContestedWatches:
         self._objects = FollowedObjects[ObjectKey, Record | None]()
 
     def watch(self, name: str, contested: Iterable[Contested], *, share: str = "") -> None:
-        """Watch exactly these objects for a BundleDeployment, as far as they are not too many.
+        """Watch exactly these objects for a BundleDeployment, at most `MOST`.
 
         Args:
             name: of the BundleDeployment.
-            contested: objects that it may not apply.
-            share: at whose expense.
+            contested: objects that it must not apply.
+            share: that is charged for it.
 
-        Raises: ApiError if discovery does not answer.
+        Raises: ApiError if discovery fails.
         """
         wanted = {each.key: each for each in islice(contested, MOST)}
         kept = self._objects.of(name)
-        # May take a request, and fail: then all stays as it is.
+        # May send a request, and fail: nothing changes then.
         added = {
             key: (resource, each.record)
             for key, each in wanted.items()
             if key not in kept and (resource := self._discovery.resource(each.kind)) and each.record
         }
 
-        def make(key: ObjectKey) -> _ContestedObject:
+        def _make(key: ObjectKey) -> _ContestedObject:
             resource, record = added[key]
             return _ContestedObject(self._follower, share, resource, record, lambda: self._changed(name))
 
         followed = {key: each.record for key, each in wanted.items() if key in kept or key in added}
-        self._objects.follow(name, followed, make)
+        self._objects.follow(name, followed, _make)
 
 
 class _ContestedObject:
-    """One object, followed for one BundleDeployment: its owner counts."""
+    """An object that is followed for its owner, for one BundleDeployment."""
 
     def __init__(
         self, follower: ObjectFollower, share: str, resource: Resource, record: Record, changed: Callable[[], None]
@@ -89,12 +88,12 @@ class _ContestedObject:
         self.followed = follower.make(share, subscription)
 
     def expect(self, record: Record | None) -> None:
-        """Note how the object was judged last; another owner since is news."""
+        """Note the record that was judged last; notify if the owner has changed since."""
         if record is None:
             return
         self._judged = record
         if self.followed.synced:
-            self.followed.learn(record)  # the watch may be behind it
+            self.followed.learn(record)  # the watch may lag behind
             self._compare_known()
 
     def _compare_known(self) -> None:
@@ -106,6 +105,6 @@ class _ContestedObject:
 
 
 def _owner_inputs(record: Record) -> tuple[object, ...]:
-    """Return what of an object decides whether it may be applied."""
+    """Return the fields that decide whether an object may be applied."""
     owner = (record.owner, record.owner_uid, record.applied_digest, record.released_from)
     return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)

@@ -1,7 +1,7 @@
-"""What is known of CustomResourceDefinitions: at which version a kind is stored, and whether it announces a status.
+"""CustomResourceDefinitions: the storage version of each kind, and whether its schema declares a status.
 
-Custom resources are watched at their storage version: at any other one each object goes through the conversion webhook,
-and a webhook that is down would blind us. Schemas are read as they pass by, and never kept.
+Custom resources are watched at their storage version: any other version needs the conversion webhook for each object,
+and an outage of the webhook would break the watch. Schemas are read, but never kept.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from controller.kube.watch import Reflector
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
-# What in a schema says that somebody reports how an object is (controller/observe/health/README.md).
+# Fields of status by which controllers report progress (controller/observe/health/README.md).
 _REPORTED = ("conditions", "observedGeneration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What is kept of a CustomResourceDefinition."""
+    """The part of a CustomResourceDefinition that is kept."""
 
     name: str
     uid: str
@@ -33,7 +33,7 @@ class Definition:
     kind: tuple[str, str]
     """Group and kind."""
     resource: Resource | None
-    """What serves the kind at its storage version; None while that is not served."""
+    """The resource at the storage version; None while that is not served."""
     reporting: frozenset[str] = frozenset()
     """Versions whose schema declares `status.conditions` or `status.observedGeneration`."""
 
@@ -42,8 +42,8 @@ class Definitions:
     """Thread-safe: the CustomResourceDefinitions of the cluster, watched.
 
     Args:
-        changed: told what one was before and is now, on the thread of the watch.
-        settled: told once that all are known, or that they may not be.
+        changed: gets the old and the new state of one, on the thread of the watch.
+        settled: called there once all are known, or cannot be listed.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Definitions:
         return self.reflector.settled
 
     def of(self, group: str, kind: str) -> Definition | None:
-        """Return what defines a kind."""
+        """Return the definition of a kind."""
         with self._lock:
             return self._by_kind.get((group, kind))
 
     def reports_status(self, group: str, version: str, kind: str) -> bool | None:
-        """Return whether the schema of a kind announces a status; None: not known."""
+        """Return whether the schema of a kind declares a status; None if unknown."""
         definition = self.of(group, kind)
         return version in definition.reporting if definition else None
 
@@ -84,7 +84,7 @@ class Definitions:
 
 
 def see(manifest: Mapping[str, Any]) -> Definition:
-    """Return what is kept of a CustomResourceDefinition as the API server sent it."""
+    """Return what is kept of a CustomResourceDefinition from the API server."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     group, names, versions = spec["group"], spec["names"], spec["versions"]
     stored = next((v["name"] for v in versions if v.get("storage") and v.get("served")), "")

@@ -1,9 +1,9 @@
-"""BundleDeployments as they were seen last, those that this release cannot read among them.
+"""The latest known BundleDeployments, including those that this release cannot read.
 
-What is large is kept compressed: as Python objects small values take thirty times what they take in etcd, and whoever
-may write BundleDeployments may write many. What is asked for often reads an outline that is never large.
+Large ones are kept compressed, since small values take thirty times more memory as Python objects than in etcd, and a
+user may write many. Frequent readers use an outline, which is never large.
 
-Not here: what a change of one leads to (watches.py).
+Not here: the consequences of a change (watches.py).
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from controller.kube.watch import Pace, Reflector
 
 log = logging.getLogger(__name__)
 LARGE_BYTES = 16 << 10
-"""Of a spec: more is kept compressed."""
+"""Size of a spec above which it is kept compressed."""
 PAGE_ITEMS = 20
-"""BundleDeployments in one answer: all of it is in memory at the same time."""
+"""BundleDeployments in one reply, all of which are in memory at the same time."""
 
 HealthCheck = Mapping[str, Any]
-"""One of `spec.healthChecks` as it is written."""
+"""An entry of `spec.healthChecks`, as written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDeployment:
-    """A BundleDeployment as it was seen last; `outline` is None where not only a part of its spec is unreadable."""
+    """The latest known state of a BundleDeployment; `outline` is None if it cannot be read at all."""
 
     name: str
     uid: str
     resource_version: str
     outline: BundleDeployment | None
-    """All of it, or, where its spec is large, what is left without `config` and the parameters of sources."""
+    """The whole; if its spec is large, without `config` and the parameters of sources."""
     packed: bytes = b""
-    """The whole, where that is more than the outline."""
+    """The whole, compressed, if that is more than the outline."""
     checks: tuple[HealthCheck, ...] = ()
     namespace: str = ""
 
     @property
     def deployment(self) -> BundleDeployment | None:
-        """All of it, unpacked each time: hold it no longer than it is needed."""
+        """The whole, unpacked on each call: do not keep it longer than needed."""
         if not self.packed:
             return self.outline
-        # Our own bytes. JSON would not do: what is nested deeply can be read, but not written.
+        # Our own bytes. Not JSON: deeply nested values can be parsed, but not serialized.
         return read(marshal.loads(zlib.decompress(self.packed)))  # noqa: S302
 
 
@@ -59,8 +59,8 @@ class SeenDeployments:
     """Thread-safe: the BundleDeployments of the cluster, watched.
 
     Args:
-        changed: gets what one was before and is now, on the thread of the watch.
-        synced: called there once all are known.
+        changed: gets the old and the new state of one, on the thread of the watch.
+        synced: called on that thread once all are known.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SeenDeployments:
         )
 
     def get(self, name: str) -> SeenDeployment | None:
-        """Return a BundleDeployment; None if there is none."""
+        """Return a BundleDeployment; None if it does not exist."""
         return self.reflector.get(("", name))
 
     def outlines(self) -> list[BundleDeployment]:
@@ -88,7 +88,7 @@ class SeenDeployments:
         return [seen.outline for seen in self.reflector.records() if seen.outline]
 
     def names(self) -> set[str]:
-        """Return the names of all, of unreadable ones, too."""
+        """Return the names of all, including unreadable ones."""
         return {seen.name for seen in self.reflector.records()}
 
     def checks_of(self, name: str) -> tuple[HealthCheck, ...]:
@@ -101,20 +101,20 @@ class SeenDeployments:
         return [check for seen in self.reflector.records() for check in seen.checks]
 
     def changed_checks(self, old: SeenDeployment | None, new: SeenDeployment) -> list[HealthCheck]:
-        """Return the health checks that were added or removed: `new` may be older than what is known by now."""
+        """Return the health checks that were added or removed; `new` may be older than the latest known state."""
         before, now = old.checks if old else (), self.checks_of(new.name)
         return [check for check in (*new.checks, *before) if (check in now) != (check in before)]
 
     def learn(self, manifest: Mapping[str, Any]) -> None:
-        """Keep what a reply to a write said, if it is newer."""
+        """Keep the state in the reply to a write, if it is newer."""
         self.reflector.learn(see(dict(manifest)))
 
     def forget(self, name: str, uid: str) -> None:
-        """Keep no longer the one of this name and UID: a reply to a write said that it is gone."""
+        """Forget the one with this name and UID: it is gone according to the reply to a write."""
         self.reflector.forget(("", name), uid)
 
     def catch_up(self) -> None:
-        """List all once more: what somebody else wrote a moment ago may not have arrived yet.
+        """List all again: the watch may lag behind recent writes of another process.
 
         Raises: ApiError.
         """
@@ -123,7 +123,7 @@ class SeenDeployments:
 
 
 def see(manifest: dict[str, Any]) -> SeenDeployment:
-    """Return what is kept of a BundleDeployment as the API server sent it; logs why one cannot be read."""
+    """Return what is kept of a BundleDeployment from the API server; log why one cannot be read."""
     metadata = manifest["metadata"]
     deployment, problem = try_to_read(manifest)
     if problem:
@@ -141,7 +141,7 @@ def see(manifest: dict[str, Any]) -> SeenDeployment:
 
 
 def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple[BundleDeployment, bytes]:
-    """Return what is kept of a BundleDeployment, and what it lacks, if it is large."""
+    """Return the outline of a BundleDeployment; if that is not the whole, also the whole, compressed."""
     if len(marshal.dumps(manifest["spec"])) <= LARGE_BYTES:
         return deployment, b""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
@@ -152,7 +152,7 @@ def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple
 
 
 def asks_for_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
-    """Return whether a change is one to reconcile; the controller's own writes to status are not."""
+    """Return whether a change needs a pass; the controller's own writes to status do not."""
     return old is None or new is None or _pass_inputs(old) != _pass_inputs(new)
 
 

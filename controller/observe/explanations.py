@@ -1,9 +1,8 @@
-"""Why something is not healthy: one LIST of the pods of a workload, or one GET of a Namespace that is being deleted.
+"""Why an object is not healthy, by one LIST of the pods of a workload, or one GET of a Namespace that is Terminating.
 
-Never on a reconcile worker, never about what is healthy, and rarely: about one object after 15 s in trouble, then every
-30 s, and less and less often while the answer stays the same; about one BundleDeployment a few at a time, since status
-names a few. What is read of an answer is bounded: whoever owns the pods decides how large they are. Answers are judged
-by health/explain.py.
+Requests are never sent by a reconcile worker, or for healthy objects, and are rare: for an object after 15 s in
+trouble, then every 30 s, less often while the answer stays the same; for a BundleDeployment a few at a time, since
+status shows a few. Replies are bounded, since users decide how large their pods are. health/explain.py judges them.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from controller.processes.supervision import Kind
 log = logging.getLogger(__name__)
 
 TROUBLED_SECONDS = 15.0
-"""How long an object is in trouble before the API server is asked why."""
+"""How long an object is in trouble before the first request."""
 AGAIN_SECONDS = 30.0
 SELDOM_SECONDS = 300.0
 FACTOR = 2.0
 PODS = 50
 FEW_PODS = 5
-"""Asked for where `PODS` are too large; the worst of these is named then."""
+"""Requested if `PODS` are too large; the worst of these is reported then."""
 ANSWER_BYTES = 2 << 20
-"""Of JSON, which may take thirty times as much memory: fifty pods have a tenth of it."""
+"""JSON may take thirty times as much memory; fifty pods usually have a tenth of this."""
 MOST = 10
-"""Inquiries about the objects of one BundleDeployment within `AGAIN_SECONDS`."""
+"""Requests for the objects of one BundleDeployment within `AGAIN_SECONDS`."""
 _PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanations:
-    """What is known about why objects are not healthy."""
+    """Known reasons why objects are not healthy."""
 
     known: Mapping[ObjectKey, Verdict]
     next_change: float | None
-    """Seconds until there is something to ask again; None: never."""
+    """Seconds until the next request is due; None for never."""
 
 
 NOTHING = Explanations(known={}, next_change=None)
@@ -55,7 +54,7 @@ NOTHING = Explanations(known={}, next_change=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inquiry:
-    """What was asked about an object, and the answer."""
+    """The last request for an object, and its answer."""
 
     about: Verdict | None
     asked: float
@@ -63,18 +62,18 @@ class _Inquiry:
     answer: Verdict | None = None
 
     def due(self, record: Record) -> float:
-        """Return when the API server may be asked again. What has failed for good is asked about once."""
+        """Return when the next request is due. After an object has Failed, there is only one."""
         if record.verdict != self.about:
             return self.asked + AGAIN_SECONDS
-        given_up = record.verdict is not None and record.verdict.state is State.FAILED
-        return float("inf") if given_up else self.asked + self.pause
+        is_failed = record.verdict is not None and record.verdict.state is State.FAILED
+        return float("inf") if is_failed else self.asked + self.pause
 
 
 class Explainer:
     """Thread-safe.
 
     Args:
-        wake: told of which BundleDeployment there is a new answer.
+        wake: called with the name of a BundleDeployment that has a new answer.
         clock: monotonic seconds.
     """
 
@@ -89,19 +88,19 @@ class Explainer:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="explain")
         self._inquiries: dict[str, dict[ObjectKey, _Inquiry]] = {}
         self._asked: dict[str, list[float]] = {}
-        """When something was asked lately, also about what is well by now."""
+        """Times of recent requests, including those for objects that have recovered."""
         self._lock = threading.Lock()
 
     def stop(self) -> None:
-        """Ask nothing more."""
+        """Send no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def explain(self, name: str, troubled: Sequence[Record]) -> Explanations:
-        """Return what is known about the objects of a BundleDeployment, and ask what is due; waits for nothing.
+        """Return known explanations for a BundleDeployment, and start the requests that are due; does not wait.
 
         Args:
             name: of the BundleDeployment.
-            troubled: all of its objects that have been in trouble for a while; of others nothing is remembered.
+            troubled: all of its objects that have been in trouble for a while; the others are forgotten.
         """
         now = self._clock()
         with self._lock:
@@ -118,7 +117,7 @@ class Explainer:
             if inquiries:
                 self._inquiries[name] = inquiries
         for record in asked:
-            with suppress(RuntimeError):  # after `stop`: the pass that is under way goes on
+            with suppress(RuntimeError):  # after `stop`, during which a pass may continue
                 self._pool.submit(self._ask, name, record)
         return Explanations(
             known={key: each.answer for key, each in inquiries.items() if each.answer},
@@ -135,9 +134,9 @@ class Explainer:
         try:
             answer = self._answer(record)
         except ApiError as error:
-            log.debug("not explained", extra={"object": str(record.key), "reply": str(error)})
+            log.debug("object not explained", extra={"object": str(record.key), "reply": str(error)})
             answer = None
-        except Exception as error:  # noqa: BLE001 - the future would keep it, and nobody looks there
+        except Exception as error:  # noqa: BLE001 - the future would keep it unnoticed
             self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
             answer = None
         with self._lock:
@@ -169,12 +168,12 @@ class Explainer:
 
 
 def may_explain(record: Record) -> bool:
-    """Whether one more request may tell why an object is not healthy."""
+    """Return whether a request may explain why an object is not healthy."""
     return bool(record.pods) or (record.deleting and record.key[:2] == ("", NAMESPACES.kind))
 
 
 def _choose(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Record]:
-    """Return about which objects to ask, those first about which nobody asked for the longest time."""
+    """Return the objects to explain now, the least recently requested first."""
     due = [each for each in troubled if each.key not in inquiries or inquiries[each.key].due(each) <= now]
     return sorted(due, key=lambda each: inquiries[each.key].asked if each.key in inquiries else 0.0)
 
@@ -182,5 +181,5 @@ def _choose(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry],
 def _seconds_to_next(troubled: Sequence[Record], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> float | None:
     due = [inquiries[each.key].due(each) if each.key in inquiries else now for each in troubled]
     soonest = min(due, default=float("inf"))
-    # What is due and was not asked is one too many: another is asked when the next is allowed.
+    # An object that is due but exceeded the limit waits until more requests are allowed.
     return None if soonest == float("inf") else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)

@@ -1,6 +1,6 @@
 """The single objects that each BundleDeployment follows: exactly those that its last pass named.
 
-Not here: which objects those are and what of them is news (named.py, contested.py), and how one is followed
+Not here: which objects these are and which changes matter (named.py, contested.py), how one is followed
 (object_follower.py).
 """
 
@@ -17,25 +17,25 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class FollowedObject(Protocol[ExpectedT_contra]):
-    """One object, followed for one BundleDeployment."""
+    """An object that is followed for one BundleDeployment."""
 
     @property
     def followed(self) -> Followed[Any]:
-        """What follows it."""
+        """Its follower."""
 
     def expect(self, expected: ExpectedT_contra) -> None:
-        """Note how the pass saw the object; that it is different by now is news."""
+        """Note how the pass saw the object; notify if it differs now."""
 
 
 class FollowedObjects(Generic[KeyT, ExpectedT_contra]):
-    """Thread-safe; of one BundleDeployment there is one pass at a time."""
+    """Thread-safe; a BundleDeployment has one pass at a time."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[KeyT, FollowedObject[ExpectedT_contra]]] = {}
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Collection[KeyT]:
-        """Return which objects a BundleDeployment follows."""
+        """Return the objects that a BundleDeployment follows."""
         with self._lock:
             return set(self._by_name.get(name, ()))
 
@@ -50,7 +50,7 @@ class FollowedObjects(Generic[KeyT, ExpectedT_contra]):
         Args:
             name: of the BundleDeployment.
             expected: how the pass saw each of them.
-            make: makes what follows an object, which is not started yet; called under the lock.
+            make: returns the follower of an object, not started yet; called under the lock.
         """
         with self._lock:
             before = self._by_name.pop(name, {})

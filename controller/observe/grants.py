@@ -1,8 +1,7 @@
-"""Changes of RBAC, watched while a BundleDeployment fails because it lacks rights.
+"""RBAC, watched while a BundleDeployment fails because of missing permissions.
 
-What was granted does not matter: after any change of RBAC those that lack rights are retried. The
-watches are of metadata alone, as the controller, and end when nobody lacks anything. Where the controller may not watch
-them, what was refused is retried periodically.
+After any change of RBAC, whatever it grants, these BundleDeployments are retried. The controller watches metadata only,
+and stops when no permissions are missing. Where it is forbidden to watch, refused requests are retried periodically.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class GrantWatches:
 
     Args:
         client: acts as the controller.
-        changed: called with the name of a BundleDeployment that lacks rights when some were granted, or revoked.
+        changed: called with the name of a BundleDeployment that lacks permissions when RBAC has changed.
     """
 
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
@@ -33,36 +32,36 @@ class GrantWatches:
         self._lock = threading.Lock()
 
     def want(self, name: str, *, lacks: bool) -> None:
-        """Note whether a BundleDeployment lacks rights."""
+        """Note whether a BundleDeployment lacks permissions."""
         started: list[Reflector[Trace]] = []
-        ended: list[Reflector[Trace]] = []
+        stopped: list[Reflector[Trace]] = []
         with self._lock:
-            is_news = lacks and name not in self._lacking
+            is_new = lacks and name not in self._lacking
             (self._lacking.add if lacks else self._lacking.discard)(name)
             if self._lacking and not self._reflectors:
                 started = self._reflectors = [self._watch(resource) for resource in RESOURCES]
             elif self._reflectors and not self._lacking:
-                ended, self._reflectors = self._reflectors, []
+                stopped, self._reflectors = self._reflectors, []
         for reflector in started:
             reflector.start()
-        for reflector in ended:
+        for reflector in stopped:
             reflector.stop()
-        if is_news and not started:
-            self._changed(name)  # what was granted between the refusal and now was told to others only
+        if is_new and not started:
+            self._changed(name)  # it may have missed a change between the refusal and now
 
     def _watch(self, resource: Resource) -> Reflector[Trace]:
-        # What was granted between the refusal and the first list is in the list: so its end counts as a change.
+        # The first list may contain what was granted since the refusal, so its completion counts as a change.
         reflector: Reflector[Trace] = Reflector(
             self._client,
             resource.path(),
             metadata=True,
             project=make_trace,
-            on_change=lambda _old, _new: self._tell() if reflector.synced else None,
-            on_synced=self._tell,
+            on_change=lambda _old, _new: self._notify() if reflector.synced else None,
+            on_synced=self._notify,
         )
         return reflector
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._lock:
             lacking = sorted(self._lacking)
         for name in lacking:

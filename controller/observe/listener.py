@@ -1,4 +1,4 @@
-"""Who is told what the watches saw. The watches decide nothing: they name the BundleDeployments to reconcile."""
+"""The interface that the watches notify. They decide nothing: they name the BundleDeployments to reconcile."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Listener(Protocol):
-    """Called on the threads of the watches: keep it short."""
+    """Called on the threads of the watches; must return quickly."""
 
     def deployment_changed(self, name: str) -> None:
-        """A BundleDeployment has another spec, annotation, finalizer or end, or is gone."""
+        """Spec, annotations, finalizers or deletionTimestamp of a BundleDeployment have changed, or it is gone."""
 
     def objects_changed(self, name: str, *, urgent: bool) -> None:
-        """A managed object of it has changed, or can be watched now; urgent unless only its health has changed."""
+        """A managed object of it has changed, or can now be watched; urgent unless only its health has changed."""
 
     def cluster_changed(self) -> None:
         """A CustomResourceDefinition, APIService or Namespace has changed, or an owner has released an object."""

@@ -1,9 +1,8 @@
-"""Single objects that something failed for, followed while it fails: when one changes, it is retried at once.
+"""Secrets and ServiceAccounts that caused a failure, followed while it lasts: any change causes an immediate retry.
 
-These are Secrets that sources use, and ServiceAccounts. Each is followed by name, as the identity that reads it; there
-is no watch on all Secrets. Metadata only: no value of a Secret is ever held here. What counts is whether an object is
-another one than was read, so that no change is lost between reading it, failing with it and following it. How many have
-a watch of their own is object_follower.py's to say.
+Each is followed by name, as the identity that reads it; there is no watch on all Secrets. Only metadata is read, never
+a value of a Secret. An object is compared with the version that was read, so that no change is lost between reading it,
+failing, and following it. How it is followed is up to object_follower.py.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from controller.observe.object_follower import ObjectFollower, Subscription
 
 @dataclass(frozen=True, slots=True)
 class WatchedObject:
-    """An object, and who reads it."""
+    """An object, and the user that reads it."""
 
     namespace: str
     name: str
@@ -34,7 +33,7 @@ class NamedWatches:
 
     Args:
         follower: follows the objects.
-        changed: called with the name of a BundleDeployment when an object that it waits for is not what it read.
+        changed: called with the name of a BundleDeployment when an object differs from the version that it read.
     """
 
     def __init__(self, follower: ObjectFollower, changed: Callable[[str], None]) -> None:
@@ -46,18 +45,18 @@ class NamedWatches:
 
         Args:
             name: of the BundleDeployment.
-            objects: with the resourceVersion that was read; empty: there was nothing to read.
-            share: at whose expense.
+            objects: with the resourceVersion that was read; empty if the object did not exist.
+            share: that is charged for it.
         """
 
-        def make(watched: WatchedObject) -> _NamedObject:
+        def _make(watched: WatchedObject) -> _NamedObject:
             return _NamedObject(self._follower, share, watched, lambda: self._changed(name))
 
-        self._objects.follow(name, objects, make)
+        self._objects.follow(name, objects, _make)
 
 
 class _NamedObject:
-    """One object, followed for one BundleDeployment: its version counts."""
+    """An object that is followed for its version, for one BundleDeployment."""
 
     def __init__(
         self, follower: ObjectFollower, share: str, watched: WatchedObject, changed: Callable[[], None]
@@ -77,7 +76,7 @@ class _NamedObject:
         self.followed = follower.make(share, subscription)
 
     def expect(self, version: str) -> None:
-        """Note which version was read; a later one that is known already is news."""
+        """Note the version that was read; notify if a later one is already known."""
         self._version = version
         known = self.followed.get(self._key)
         if known is not None and _is_later(known, version):
@@ -85,7 +84,7 @@ class _NamedObject:
 
     def _note_absence(self) -> None:
         if self._version and self.followed.get(self._key) is None:
-            self._changed()  # it went before it was followed, which is no change since
+            self._changed()  # deleted before it was followed, so there will be no event
 
     def _compare(self, _old: Trace | None, new: Trace | None) -> None:
         if _is_later(new, self._version) if new else self._version:
@@ -93,5 +92,5 @@ class _NamedObject:
 
 
 def _is_later(trace: Trace, version: str) -> bool:
-    """Versions compare as integers, see kube/cache.py."""
+    """Compare versions as integers, see kube/cache.py."""
     return int(trace.resource_version) > int(version or 0)

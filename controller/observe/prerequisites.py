@@ -1,4 +1,4 @@
-"""APIServices and Namespaces: nothing is kept of them, but what waits for one is told when it changes."""
+"""APIServices and Namespaces: watched for their changes only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ class Prerequisites:
     """The watches of both.
 
     Args:
-        api_service_changed: gets the API group that an APIService serves; empty if the APIService is gone. Like the
-            next one it is called on the thread of the watch.
-        namespace_changed: told that a Namespace has changed.
+        api_service_changed: gets the API group of an APIService, empty if that is gone; on the thread of the watch.
+        namespace_changed: called when a Namespace has changed; on the thread of the watch.
     """
 
     def __init__(
@@ -37,5 +36,5 @@ def _watch(
 
 
 def _group_of(api_service: Trace | None) -> str:
-    """Return the group of an APIService, which is named <version>.<group>."""
+    """Return the group of an APIService, from its name <version>.<group>."""
     return api_service.name.partition(".")[2] if api_service else ""

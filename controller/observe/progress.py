@@ -1,6 +1,6 @@
-"""The health of one BundleDeployment over time: since when each object is what it is, and what of that to publish.
+"""The health of one BundleDeployment over time: when the deadline of each object started, and what to publish.
 
-Fed by watch events; nothing is polled, and nothing waits. The rules are health/'s, which are pure; here is the memory.
+Driven by watch events: nothing polls or waits. This is the memory; the rules are pure, in health/.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Progress:
 
     health: Health[ObjectKey]
     shown: Health[ObjectKey]
-    """What status is to say: a fall that may be over soon, and counts alone, are kept back for a while."""
+    """What status should show: short falls, and changes of counts only, are delayed."""
     next_change: float | None
-    """Seconds until this may change without an event; None: never."""
+    """Seconds until this may change without an event; None for never."""
 
 
 Explain = Callable[[Sequence[Record]], Explanations]
@@ -43,7 +43,7 @@ Explain = Callable[[Sequence[Record]], Explanations]
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """An object, and since when its deadline runs."""
+    """An object, and the start of its deadline."""
 
     key: ObjectKey
     record: Record | None
@@ -53,11 +53,11 @@ class _Judged:
 
 @dataclass(slots=True)
 class HealthTracker:
-    """The memory of one BundleDeployment; used by one pass at a time. A clock that is set changes nothing in it.
+    """The memory of one BundleDeployment; used by one pass at a time. Unaffected by changes of the system time.
 
     Args:
-        now: monotonic seconds: all that is remembered is on this clock.
-        clock: seconds since 1970: the API server's times are brought over with it, once each.
+        now: monotonic seconds, for everything that is remembered.
+        clock: seconds since 1970, to convert each time of the API server once.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -81,12 +81,12 @@ class HealthTracker:
         """Judge all objects of a revision.
 
         Args:
-            digests: of the wanted objects, as their applied-digest annotation says when they are applied.
-            observed: what carries our label.
-            revision: which revision that is, and which wish: of another one everything is told at once.
+            digests: of the wanted objects, as in their applied-digest annotation once applied.
+            observed: objects with our label.
+            revision: identifies revision and spec; after a change everything is published immediately.
             deadline: `spec.progressDeadline` in seconds.
             refusals: why objects could not be applied.
-            explain: finds out why objects have been in trouble for a while.
+            explain: explains objects that have been in trouble for a while.
         """
         now = self.now()
         judged = [
@@ -110,20 +110,20 @@ class HealthTracker:
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
         verdict = _judge(record, digest)
-        # What ails the object that is there says more than that it could not be compared or repaired.
-        is_there = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
-        if refusal and not is_there:
+        # A problem of the object itself is more useful than that it could not be compared or repaired.
+        is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
+        if refusal and not is_unhealthy:
             verdict = refused(refusal, str(key))
         return _Judged(key, record, verdict, self._since(key, verdict, record, now))
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:
-        """Return since when the deadline of an object runs."""
+        """Return when the deadline of an object started."""
         if verdict.state is State.HEALTHY:
             self._healthy.add(key)
             self._left_healthy.pop(key, None)
             self._applied.pop(key, None)
             return now
-        # Without the time of an apply only what was seen counts, or else it would be always now.
+        # Without the time of an apply only observations count; otherwise the deadline would always start now.
         applied = self._applied_at(key, record.applied_at, now) if record and record.applied_at else -math.inf
         if key in self._healthy or applied == -math.inf:
             self._healthy.discard(key)
@@ -139,7 +139,7 @@ class HealthTracker:
         return known[1]
 
     def _publish(self, health: Health[ObjectKey], revision: str, now: float) -> tuple[Health[ObjectKey], float | None]:
-        """Return what to show, and in how many seconds something else may have to be shown."""
+        """Return the health to show, and in how many seconds that may change."""
         self._fallen_since = None if health.status == "True" else self._fallen_since or now
         wait = publish_after(health, self._published, revision=revision, fallen_since=self._fallen_since, now=now)
         if wait and self._published:
@@ -159,13 +159,13 @@ def _judge(record: Record | None, digest: str) -> Verdict:
 
 
 def _may_explain(judged: _Judged) -> bool:
-    """Whether to ask what ails the object that is there, and not the one that was to be there."""
+    """Whether the verdict is about the object on the cluster, not about one that was refused or not observed yet."""
     record, verdict = judged.record, judged.verdict
     return record is not None and may_explain(record) and (record.deleting or verdict == record.verdict)
 
 
 def _is_timed(verdict: Verdict) -> bool:
-    """Whether a deadline turns it into Failed."""
+    """Whether a deadline turns the verdict into Failed."""
     return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
 
 

@@ -1,9 +1,9 @@
-"""What is kept of a managed object: as little as planning and status need, since there may be many thousands.
+"""The record of a managed object: as little as planning and status need, since there may be many thousands.
 
-Invariants: a record is made from an object or its PartialObjectMetadata alike, whatever is missing or null there, and
-holds no reference to it. Strings that repeat from object to object are interned.
+Invariants: a record is made from an object or its PartialObjectMetadata, whatever is missing or null there, and keeps
+no reference to it. Strings that repeat across objects are interned.
 
-Not here: watching (watches.py), which records are ours (apply/ownership.py), what a changed entry means
+Not here: watching (watches.py), ownership of records (apply/ownership.py), the meaning of a changed managedFields entry
 (apply/drift/comparison.py).
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RESOURCE_POLICY = "helm.sh/resource-policy"
 _NAMESPACE = ("", "Namespace")
 
-# Who claims an object by a label or annotation: the key, and how its owner is called. The first that is there counts.
+# Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.
 _CLAIMS = (
     ("meta.helm.sh/release-name", "Helm release"),
     ("kustomize.toolkit.fluxcd.io/name", "Flux Kustomization"),
@@ -39,12 +39,12 @@ _CLAIMS = (
 )
 # Field managers: the first is the HorizontalPodAutoscaler's.
 _AUTOSCALERS = frozenset({"kube-controller-manager", "keda"})
-# OLM marks the components of an operator by a label whose *key* names it: operators.coreos.com/<package>.<namespace>
+# OLM marks the components of an operator with a label whose *key* contains its name: <prefix><package>.<namespace>
 _OLM_COMPONENT = "operators.coreos.com/"
 
 
 class ObjectKey(NamedTuple):
-    """Which object: without a version, since all versions of a kind are one object."""
+    """The identity of an object; without a version, since all versions of a kind are one object."""
 
     group: str
     kind: str
@@ -53,13 +53,13 @@ class ObjectKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return it as messages show it: `Deployment foo/web`."""
+        """Return the form of messages: `Deployment foo/web`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One object as it was seen last. A text that is not there is empty."""
+    """The latest known state of an object. A missing text is empty."""
 
     key: ObjectKey
     uid: str = ""
@@ -75,46 +75,46 @@ class Record:
     controller_kind: str = ""
     controller_name: str = ""
     controller_uid: str = ""
-    """These four: the owner reference with `controller: true`."""
+    """These four: of the owner reference with `controller: true`."""
     applied_digest: str = ""
     released_from: str = ""
     entry_hash: str = ""
-    """Of the managedFields entry of the owner's field manager; see `entry_hash`. Where all entries were wiped, nothing
-    else tells one state from the next: then it is the generation, or for kinds that count none, the version."""
+    """Of the managedFields entry of the owner's field manager; see `entry_hash`. If all entries were wiped, it is the
+    generation instead, or the resourceVersion for kinds without generation."""
     scaled_hash: str = ""
-    """What `entry_hash` would be if an autoscaler had not taken spec.replicas; empty if none has."""
+    """What `entry_hash` would be if no autoscaler had taken over spec.replicas; empty if none has."""
     applied_at: str = ""
-    """Time of that entry, as the server writes it."""
+    """Time of that entry, as in the object."""
     wiped: bool = False
-    """There are no managedFields at all, so that a missing entry says nothing about drift (apply/README.md)."""
+    """There are no managedFields at all, so a missing entry does not mean drift (apply/README.md)."""
     marks: str = ""
-    """Who else claims the object by labels or annotations: `Helm release "x"`."""
+    """Another tool that claims the object by labels or annotations: `Helm release "x"`."""
     prune: str = ""
-    """The prune annotation: "true", "false" or nothing."""
+    """The prune annotation: "true", "false" or empty."""
     resource_policy: str = ""
-    """Helm's annotation of that name: "keep" or nothing."""
+    """Helm's annotation of that name: "keep" or empty."""
     is_hook: bool = False
-    """It was made as a hook, which says only by its status that it has ended."""
+    """It was created as a hook, whose end shows in its status only."""
     verdict: Verdict | None = None
     """Health; None for kinds that are healthy by existence."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Of a Namespace alone: one that is used may lack some that the bundle wants."""
+    """Of a Namespace only: an existing one may lack labels of the bundle."""
     pods: str = ""
-    """Label selector of the pods that may tell why it is not healthy; empty where it is, or has none."""
+    """Label selector of the pods that may explain why it is not healthy; empty if it is, or has none."""
 
     @property
     def namespace(self) -> str:
-        """Of the key: what a cache of records asks for."""
+        """Namespace of the key, for a cache of records."""
         return self.key.namespace
 
     @property
     def name(self) -> str:
-        """Of the key, likewise."""
+        """Name of the key, likewise."""
         return self.key.name
 
 
 def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
-    """Return the key of an object that says its own apiVersion and kind."""
+    """Return the key of an object that has its apiVersion and kind."""
     group = str(manifest["apiVersion"]).rpartition("/")[0]
     metadata = manifest.get("metadata") or {}
     return _key(group, manifest["kind"], metadata)
@@ -123,14 +123,14 @@ def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
 def project(
     manifest: Mapping[str, Any], group: str, kind: str, verdict: Verdict | None = None, pods: str = ""
 ) -> Record:
-    """Return what is kept of an object, or of its metadata.
+    """Return the record of an object, or of its metadata.
 
     Args:
-        manifest: as the API server sent it; items of a list have no kind of their own, hence the next two.
-        group: of the kind; empty for the core group.
+        manifest: from the API server; items of a list have no apiVersion and kind, hence the next two.
+        group: API group; empty for the core group.
         kind: of the object, not PartialObjectMetadata.
-        verdict: its health, where the kind has a rule.
-        pods: label selector of its pods, where they may tell more.
+        verdict: its health, if the kind has a rule.
+        pods: label selector of its pods, if they may explain the verdict.
     """
     metadata = manifest.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -168,15 +168,16 @@ def project(
 
 
 def entry_of(manifest: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
-    """Return the managedFields entry of an applier: its Apply entry for the object itself, not for a subresource."""
+    """Return the managedFields entry of a manager for applies to the object itself, not to a subresource."""
     entries: list[dict[str, Any]] = (manifest.get("metadata") or {}).get("managedFields") or []
     return next((entry for entry in entries if _is_apply_entry(entry, manager)), None)
 
 
 def entry_hash(entry: Mapping[str, Any] | None) -> str:
-    """Return the sha256 of what an entry claims, in hex; nothing for no entry.
+    """Return the sha256 of the fields in an entry, in hex; empty for no entry.
 
-    It covers apiVersion and fieldsV1 in any order of keys, and no time: that stands still when others take fields.
+    It covers apiVersion and fieldsV1 in any order of keys, but not the time, which does not change when others take
+    over fields.
     """
     if entry is None:
         return ""
@@ -184,7 +185,7 @@ def entry_hash(entry: Mapping[str, Any] | None) -> str:
 
 
 def is_scaled(manifest: Mapping[str, Any]) -> bool:
-    """Whether an autoscaler has set spec.replicas; `kubectl scale`, by the same subresource, is another manager."""
+    """Return whether an autoscaler has set spec.replicas, not `kubectl scale` with the same subresource."""
     entries = (manifest.get("metadata") or {}).get("managedFields") or ()
     return any(
         entry.get("subresource") == "scale"
@@ -195,16 +196,16 @@ def is_scaled(manifest: Mapping[str, Any]) -> bool:
 
 
 def managed_state(records: Iterable[Record]) -> str:
-    """Return the digest over all managed objects that `status.managedState` holds (rule 6).
+    """Return the digest over all managed objects for `status.managedState` (rule 6).
 
-    Equal for equal (kind, namespace, name, applied digest, entry hash), in whatever order the records come.
+    It covers key, applied digest and entry hash of each record, in any order.
     """
     rows = sorted((*record.key, record.applied_digest, record.entry_hash) for record in records)
     return f"v1:{digest_of_json(rows)}"
 
 
 def _wiped_state(metadata: Mapping[str, Any]) -> str:
-    # A status that is written makes no generation: an operator that wipes so again and again is not compared each time.
+    # A write of status does not change the generation, so an operator that wipes with each does not cause a comparison.
     generation = metadata.get("generation")
     return f"generation {generation}" if generation else f"version {metadata.get('resourceVersion', '')}"
 

@@ -1,6 +1,6 @@
-"""StorageClasses: whether a claim is bound at once or with its first pod. Watched from the first claim on.
+"""StorageClasses: whether a claim is bound immediately or with its first pod. Watched once there is a claim.
 
-An identity that may not list them knows none, and says so: the claim alone does not tell (health/README.md).
+If they cannot be listed, the health of a claim says so: the claim alone does not tell (health/README.md).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class StorageClasses:
     """Thread-safe.
 
     Args:
-        changed: told that a claim may have to be judged again, on the thread of the watch.
-        settled: told once that all are known, or that they may not be.
+        changed: called when claims may have to be judged again, on the thread of the watch.
+        settled: called there once all are known, or cannot be listed.
     """
 
     def __init__(self, client: Client, changed: Callable[[], None], settled: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class StorageClasses:
         )
 
     def start(self) -> None:
-        """Begin to watch, if that was not begun yet."""
+        """Start to watch, unless already started."""
         with self._lock:
             started, self._started = self._started, True
         if not started:
@@ -59,14 +59,14 @@ class StorageClasses:
         return self.reflector.settled
 
     def find(self, name: str | None) -> StorageClassInfo | None:
-        """Return what is known of a StorageClass, None: of the default one; None if they may not be read."""
+        """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""
         if not self.reflector.synced:
             return None
         known = self.reflector.get(("", name)) if name else self._default()
         return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
 
     def _default(self) -> _Class | None:
-        """Return the newest of the default classes, as the API server does where there are several."""
+        """Return the newest default class, as the API server does if there are several."""
         defaults = [each for each in self.reflector.records() if each.is_default]
         return max(defaults, key=lambda each: (each.created, each.name), default=None)
 

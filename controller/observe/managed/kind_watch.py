@@ -1,7 +1,7 @@
 """The watch of one kind of managed objects, and its successor.
 
-When what a verdict depends on has changed, the kind is listed once more beside the watch that goes on. The new watch
-takes over when it knows all, so that nothing is unknown in between.
+When something that verdicts depend on has changed, the kind is listed again while its watch continues. The new watch
+takes over once it is synced, so that no object is unknown meanwhile.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ def group_kind_of(kind: GroupVersionKind) -> GroupKind:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KindWatch:
-    """How a kind is watched. Guarded by the lock of the registry."""
+    """The watch of a kind. Guarded by the lock of the registry."""
 
     kind: GroupVersionKind
     resource: Resource
     full: bool
-    """Whether objects are read in full, since their health is judged."""
+    """Whether objects are read in full, for their health."""
     reflector: Reflector[Record]
     successor: KindWatch | None = None
-    """Takes over once it knows all."""
+    """Takes over once it is synced."""
     awaited: bool = False
-    """Whether passes wait for the successor: the verdicts of this one are not those that were asked for."""
+    """Whether passes wait for the successor, because the verdicts of this watch are outdated."""
 
     @property
     def group_kind(self) -> GroupKind:
-        """Which kind it is."""
+        """The kind without its version."""
         return group_kind_of(self.kind)
 
     @property
     def known(self) -> bool:
-        """Whether all that can be known of the kind is."""
+        """Whether all objects that can be listed are known."""
         if self.awaited and self.successor and not self.successor.reflector.settled:
             return False
         return self.reflector.settled
@@ -56,12 +56,12 @@ class KindWatch:
             yield self.successor.reflector
 
     def stop(self) -> None:
-        """End it and its successor; returns at once."""
+        """Stop it and its successor; returns immediately."""
         for reflector in self.reflectors():
             reflector.stop()
 
     def is_outdated(self, old: Definition | None, new: Definition) -> bool:
-        """Return whether, by its changed definition, the kind is to be read at another path, or judged differently."""
+        """Return whether a changed definition requires another path, or other verdicts."""
         version = self.resource.version
         moved = new.resource is not None and new.resource.path() != (self.successor or self).resource.path()
         return moved or (old is not None and version in old.reporting) != (version in new.reporting)

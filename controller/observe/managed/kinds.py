@@ -1,7 +1,7 @@
-"""Kinds of managed objects: each that a BundleDeployment requires is watched once for all, as long as one requires it.
+"""Kinds of managed objects: each is watched once, as long as any BundleDeployment requires it.
 
-A kind is watched by the owner label, as metadata unless the health of its objects asks for more. A kind that the
-cluster does not serve has no objects; who requires it is told when it may be served.
+A kind is watched by the owner label, as metadata unless health needs more. A kind that the cluster does not serve has
+no objects; the BundleDeployments that require it are notified when it may be served.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class ManagedKinds:
         self._served, self._projection, self._listener = served, projection, listener
 
     def require(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        """Watch these kinds for a BundleDeployment, too.
+        """Also watch these kinds for a BundleDeployment.
 
-        Returns: the kinds whose first list is under way.
-        Raises: ApiError if discovery does not answer.
+        Returns: the kinds whose first list is in progress.
+        Raises: ApiError if discovery fails.
         """
         wanted = {group_kind_of(kind): kind for kind in kinds}
         missing = self._registry.require(name, wanted.keys())
         unwatched = [kind for group_kind, kind in wanted.items() if group_kind in missing]
         pending = [kind for kind in unwatched if not self._projection.can_judge(kind)]
         ready = [kind for kind in unwatched if kind not in pending]
-        served = [(kind, resource) for kind in ready if (resource := self._served.find(kind))]  # may take a request
+        served = [(kind, resource) for kind in ready if (resource := self._served.find(kind))]  # may send a request
         watches = self._registry.start(served, wanted, self._open)
         for group_kind, watch in watches.items():
             if not watch.full and not watch.awaited and self._projection.checks_read_full(name, group_kind):
@@ -61,15 +61,15 @@ class ManagedKinds:
         return [kind.kind for kind in pending] + [watch.kind.kind for watch in watches.values() if not watch.known]
 
     def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
-        """Watch these kinds for a BundleDeployment of which nobody said yet what it requires.
+        """Watch these kinds for a BundleDeployment until `require` says which it requires.
 
-        Raises: ApiError if discovery does not answer.
+        Raises: ApiError if discovery fails.
         """
         if not self._registry.is_noted(name):
             self.require(name, kinds)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        """Return the kinds whose objects nobody knows, as they cannot be listed; see `Watches.find_unknown`.
+        """Return the kinds whose objects are unknown, see `Watches.find_unknown`.
 
         Raises: ApiError.
         """
@@ -86,7 +86,7 @@ class ManagedKinds:
         return kind.group in failing and self._served.find(kind) is None
 
     def is_unseen(self, group: str, kind: str) -> bool:
-        """Return whether the objects of a kind are not seen, since the controller may not list it."""
+        """Return whether the controller is forbidden to list a kind."""
         watch = self._registry.find((group, kind))
         error = watch.reflector.last_error if watch and watch.reflector.denied else None
         return error is not None and error.status == HTTPStatus.FORBIDDEN
@@ -101,73 +101,67 @@ class ManagedKinds:
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
             on_change=self._objects.changed,
             on_synced=lambda: self._listed(watch),
-            on_failed=lambda: self.tell_requiring(watch.group_kind),
+            on_failed=lambda: self.notify_requiring(watch.group_kind),
         )
         watch = KindWatch(kind=kind, resource=resource, full=full, reflector=reflector)
         return watch
 
     def _listed(self, watch: KindWatch) -> None:
-        """Let a watch that knows all take over from the one before it, if there is one."""
+        """Let a synced watch take over from its predecessor, if it has one."""
         if before := self._registry.take_over(watch):
             before.reflector.stop()
-            filed = self._registry.filed_of(watch.group_kind)
-            for key in filed | {record.key for record in watch.reflector.records()}:
+            indexed = self._registry.indexed(watch.group_kind)
+            for key in indexed | {record.key for record in watch.reflector.records()}:
                 self._objects.refile(key, watch.reflector)
-        self.tell_requiring(watch.group_kind)
+        self.notify_requiring(watch.group_kind)
 
-    def tell_requiring(self, group_kind: GroupKind) -> None:
-        """Tell all that require a kind that it is known now, or cannot be."""
-        self._tell(self._registry.find_requiring(group_kind))
+    def notify_requiring(self, group_kind: GroupKind) -> None:
+        """Notify all that require a kind that its objects are known now, or cannot be listed."""
+        self._notify(self._registry.find_requiring(group_kind))
 
-    # what verdicts depend on has changed
+    # changes of what verdicts depend on
 
     def _relist(self, watch: KindWatch, *, awaited: bool = False) -> None:
-        """List a kind once more, beside the watch that goes on until all is known."""
+        """List a kind again, while its watch continues until the new one is synced."""
         try:
-            resource = self._served.find(watch.kind) or watch.resource  # may take a request
+            resource = self._served.find(watch.kind) or watch.resource  # may send a request
         except ApiError:
             resource = watch.resource
         self._registry.start_successor(watch, resource, self._open, awaited=awaited)
 
     def checks_changed(self, name: str, changed: Iterable[HealthCheck]) -> None:
-        """Judge again the objects of a BundleDeployment that changed health checks concern; passes wait for that."""
+        """Judge the objects again to which changed health checks of a BundleDeployment apply; passes wait for that."""
         checks = list(changed)
         for watch in self._registry.find_judged_for(name):
             if any(concerns(check, *watch.group_kind) for check in checks):
                 self._relist(watch, awaited=True)
 
     def definition_changed(self, old: Definition | None, new: Definition | None) -> None:
-        """Judge again the objects of a kind whose definition has changed, and tell who could not watch it."""
+        """Judge the objects of a changed definition again, and notify those whose kinds were not watched."""
         watch = self._registry.find(new.kind) if new else None
         if watch and new and watch.is_outdated(old, new):
             self._relist(watch)
         if new and new.resource:
-            self.tell_blind(new.kind[0])
+            self.notify_blind(new.kind[0])
 
     def definitions_settled(self) -> None:
-        """Tell all that require a custom kind: it can be watched now."""
-        self._tell(self._registry.find_requiring_custom())
+        """Notify all that require a custom kind: it can be watched now."""
+        self._notify(self._registry.find_requiring_custom())
 
     def classes_changed(self) -> None:
-        """Judge again the claims that may wait for their StorageClass."""
+        """Judge the claims again that may wait for their StorageClass."""
         watch = self._registry.find(CLAIM)
         if watch is None:
             return
-        # What is being listed for the first time may have been judged already.
+        # Objects of a first list in progress may have been judged already.
         records = watch.reflector.records()
         if not watch.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
             self._relist(watch)
 
-    # what was not served may be now
+    def notify_blind(self, group: str) -> None:
+        """Notify all that require an unwatched kind of this group: it may be served now, and have objects already."""
+        self._notify(self._registry.find_blind(group))
 
-    def tell_blind(self, group: str) -> None:
-        """Tell who requires a kind of this group that is not watched: it may be served now.
-
-        Its objects may be there already: who applies a definition goes on when the API server serves its kind, and the
-        watch of definitions, or discovery, may be behind.
-        """
-        self._tell(self._registry.find_blind(group))
-
-    def _tell(self, deployments: Iterable[str]) -> None:
+    def _notify(self, deployments: Iterable[str]) -> None:
         for name in deployments:
             self._listener.objects_changed(name, urgent=True)

@@ -1,4 +1,4 @@
-"""Managed objects: what is known of each, and who is told when that changes."""
+"""Managed objects: handles events and replies about them, and notifies their owners."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class ManagedObjects:
         self._registry, self._listener = registry, listener
 
     def changed(self, old: Record | None, new: Record | None) -> None:
-        """Take an event of a watch."""
+        """Handle an event of a watch."""
         record = new or old
         watch = self._registry.find((record.key.group, record.key.kind)) if record else None
         if record and watch:
             self.refile(record.key, watch.reflector)
 
     def refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
-        """File what is known of an object now, and tell the owners that it concerns."""
+        """Update the index from a reflector, and notify the owners, old and new."""
         before, now = self._registry.file(key, reflector)
         urgent = _plan_inputs(before) != _plan_inputs(now)
         if urgent or _health_inputs(before) != _health_inputs(now):
             for name in {record.owner for record in (before, now) if record and record.owner}:
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
-            self._listener.cluster_changed()  # whoever collided with it may be able to apply it now
+            self._listener.cluster_changed()  # others that collided with it may be able to apply it now
 
     def learn(self, record: Record) -> Record:
-        """Keep what the reply to an apply said; its health is not known until the watch has seen the object.
+        """Learn an object from the reply to an apply; its health is unknown until the watch shows it.
 
-        The owner before is told here: by the time of its event the object is filed under the new one already.
+        Notifies the previous owner, since the index has the new one before the event arrives.
 
-        Returns: what is known now.
+        Returns: the newest known record.
         """
         watch = self._registry.find((record.key.group, record.key.kind))
         if watch is None:
@@ -57,7 +57,7 @@ class ManagedObjects:
         return record
 
     def forget(self, key: ObjectKey) -> None:
-        """Keep an object no longer: it is gone, or does not carry our label any more, and no watch may tell."""
+        """Forget an object that is gone or lost our label, of a kind whose watch may not report that."""
         watch = self._registry.find((key.group, key.kind))
         known = watch.reflector.get((key.namespace, key.name)) if watch else None
         if watch and known:
@@ -66,12 +66,12 @@ class ManagedObjects:
 
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
-    """Return what tells how an object does: of a hook whatever changes, since one may be healthy all the time."""
+    """Return the inputs of health; of a hook any change, since it may be healthy all the time."""
     return (record.verdict, record.resource_version if record.is_hook else "") if record else None
 
 
 def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:
-    """Return what of an object a plan depends on."""
+    """Return the fields that a plan depends on."""
     if record is None:
         return None
     owners = (record.owner, record.owner_uid, record.controller_uid)

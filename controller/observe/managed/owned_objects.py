@@ -1,4 +1,4 @@
-"""The index of managed objects by the owner that their label names, whether they are ours or copies."""
+"""The index of managed objects by the owner in their label, including copies by others."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class OwnedObjects:
         return {key for key in self._owners if (key.group, key.kind) == group_kind}
 
     def put(self, key: ObjectKey, record: Record | None) -> Record | None:
-        """File an object under its owner; None and an object without an owner are not kept.
+        """Index an object under its owner; None, or an object without owner, removes it.
 
-        Returns: what was filed before.
+        Returns: the previous record.
         """
         owner = self._owners.pop(key, "")
         before = self._by_owner.get(owner, {}).pop(key, None)
@@ -38,6 +38,6 @@ class OwnedObjects:
         return before
 
     def drop_kind(self, group_kind: GroupKind) -> None:
-        """Keep no object of a kind."""
+        """Remove all objects of a kind."""
         for key in self.of_kind(group_kind):
             del self._by_owner[self._owners.pop(key)][key]

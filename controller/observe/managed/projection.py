@@ -1,7 +1,7 @@
-"""Objects to records: what is kept of each, with its health, and whether all is known that health depends on.
+"""From objects to records with their health.
 
-Beside the object, health depends on the health checks of its owner, on the definition of its kind and, for claims, on
-StorageClasses.
+In addition to the object, health depends on the health checks of its owner, the definition of its kind and, for claims,
+on StorageClasses.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Projection:
         self._deployments, self._definitions, self._classes = deployments, definitions, classes
 
     def can_judge(self, kind: GroupVersionKind) -> bool:
-        """Return whether what the health of a kind depends on beside its objects is known, or cannot be.
+        """Return whether everything else that the health of a kind depends on is known, or cannot be listed.
 
-        With the first claim StorageClasses begin to be watched.
+        For claims this starts the watch of StorageClasses.
         """
         if group_kind_of(kind) == CLAIM:
             self._classes.start()
@@ -40,16 +40,16 @@ class Projection:
         return kind.group in BUILT_IN_GROUPS or self._definitions.settled
 
     def reads_full(self, kind: GroupVersionKind) -> bool:
-        """Return whether the objects of a kind are read in full: by its rule, or for anybody's health checks."""
+        """Return whether the objects of a kind are read in full, for its rule or any health check."""
         return needs_full_object(kind.group, kind.kind, self._deployments.all_checks())
 
     def checks_read_full(self, name: str, group_kind: GroupKind) -> bool:
-        """Return whether the health checks of one BundleDeployment have a kind read in full."""
+        """Return whether the health checks of one BundleDeployment need a kind in full."""
         checks = self._deployments.checks_of(name)
         return bool(checks) and needs_full_object(*group_kind, checks)
 
     def project(self, manifest: dict[str, Any], resource: Resource, *, full: bool) -> Record:
-        """Return what is kept of an object, with its health if it was read in full."""
+        """Return the record of an object, with its health if it was read in full."""
         group, kind = resource.group, resource.kind
         if not full:
             return project(manifest, group, kind)

@@ -1,7 +1,7 @@
-"""What the threads share: the watch of each kind, who requires it, and the index of objects, all under one lock.
+"""The state that threads share: the watch of each kind, the requirements, and the index of objects, under one lock.
 
-Each method is one step under the lock. None sends a request or tells anybody anything: kinds.py and objects.py do, when
-the step is done. Starting and stopping a reflector returns at once, and is part of the step.
+Each method is one step under the lock. None sends a request or notifies the listener: kinds.py and objects.py do that
+after the step. Starting and stopping a reflector returns immediately, and is part of the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from controller.observe.managed.required_kinds import RequiredKinds
 from controller.observe.records import ObjectKey, Record
 
 Open = Callable[[GroupVersionKind, Resource], KindWatch]
-"""Makes the watch of a kind, which is not started yet."""
+"""Returns the watch of a kind, not started yet."""
 
 
 class Registry:
@@ -37,14 +37,14 @@ class Registry:
             return self._watches.get(group_kind)
 
     def reflectors(self) -> list[Reflector[Record]]:
-        """Return the reflectors of all kinds, of successors, too."""
+        """Return the reflectors of all kinds, including successors."""
         with self._lock:
             return [reflector for watch in self._watches.values() for reflector in watch.reflectors()]
 
     def start(
         self, served: Iterable[tuple[GroupVersionKind, Resource]], wanted: Iterable[GroupKind], open_watch: Open
     ) -> dict[GroupKind, KindWatch]:
-        """Watch the kinds that are served and not watched; return the watches of the wanted kinds."""
+        """Watch the served kinds that are not watched yet; return the watches of the wanted kinds."""
         with self._lock:
             for kind, resource in served:
                 if group_kind_of(kind) not in self._watches:
@@ -54,7 +54,7 @@ class Registry:
             return {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
 
     def start_successor(self, watch: KindWatch, resource: Resource, open_watch: Open, *, awaited: bool) -> None:
-        """List a kind beside its watch, which goes on; nothing if that is the kind's watch no longer."""
+        """List a kind again while its watch continues; no effect if that has been replaced."""
         with self._lock:
             if self._watches.get(watch.group_kind) is not watch:
                 return
@@ -65,7 +65,7 @@ class Registry:
             watch.successor.reflector.start()
 
     def take_over(self, watch: KindWatch) -> KindWatch | None:
-        """Let a successor be the watch of its kind; return the one before, None if this is not its successor."""
+        """Make a successor the watch of its kind; return its predecessor, None if it is no successor."""
         with self._lock:
             before = self._watches.get(watch.group_kind)
             if before is None or before.successor is not watch:
@@ -73,45 +73,45 @@ class Registry:
             self._watches[watch.group_kind] = watch
             return before
 
-    # who requires them
+    # requirements
 
     def require(self, name: str, kinds: Collection[GroupKind]) -> set[GroupKind]:
-        """Note that a BundleDeployment requires these kinds, too; return those that are not watched."""
+        """Add kinds that a BundleDeployment requires; return those that are not watched."""
         with self._lock:
             self._required.add(name, kinds)
             unwatched = set(kinds) - self._watches.keys()
-            self._required.note_unwatched(unwatched)  # what begins to be served from now on is told
+            self._required.note_unwatched(unwatched)  # so that those served from now on are reported
             return unwatched
 
     def require_only(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Note that a BundleDeployment requires exactly these kinds, and end the watches that nobody requires."""
+        """Set the kinds that a BundleDeployment requires, and stop the watches that are not required."""
         with self._lock:
             self._required.replace(name, kinds)
-            self._end_unrequired()
+            self._stop_unrequired()
 
     def release(self, name: str) -> None:
-        """Note that a BundleDeployment requires nothing, and end the watches that nobody requires."""
+        """Remove a BundleDeployment, and stop the watches that are not required."""
         with self._lock:
             self._required.drop(name)
-            self._end_unrequired()
+            self._stop_unrequired()
 
-    def _end_unrequired(self) -> None:
+    def _stop_unrequired(self) -> None:
         for group_kind in self._required.find_unrequired(list(self._watches)):
             self._watches.pop(group_kind).stop()
             self._owned.drop_kind(group_kind)
 
     def is_noted(self, name: str) -> bool:
-        """Return whether it is known what a BundleDeployment requires."""
+        """Return whether the requirements of a BundleDeployment are known."""
         with self._lock:
             return name in self._required
 
     def is_blind(self, name: str) -> bool:
-        """Return whether a BundleDeployment requires a kind that is not watched."""
+        """Return whether a BundleDeployment requires an unwatched kind."""
         with self._lock:
             return self._required.is_blind(name)
 
     def find_blind(self, group: str) -> list[str]:
-        """Return the BundleDeployments that require a kind of an API group that is not watched."""
+        """Return the BundleDeployments that require an unwatched kind of an API group."""
         with self._lock:
             return self._required.find_blind(group)
 
@@ -126,10 +126,10 @@ class Registry:
             return self._required.find_names(lambda group_kind: group_kind[0] not in BUILT_IN_GROUPS)
 
     def find_judged_for(self, name: str) -> list[KindWatch]:
-        """Return the watches that have judged objects of a BundleDeployment, or may have."""
+        """Return the watches that may have judged objects of a BundleDeployment."""
         with self._lock:
             required = self._required.of(name) & self._watches.keys()
-            # What is being listed for the first time may have been judged already.
+            # Objects of a first list in progress may have been judged already.
             listed = {group_kind for group_kind in required if not self._watches[group_kind].reflector.synced}
             owned = self._owned.kinds_of(name) & self._watches.keys()
             return [self._watches[group_kind] for group_kind in owned | listed]
@@ -141,19 +141,19 @@ class Registry:
         with self._lock:
             return self._owned.of(name)
 
-    def filed_of(self, group_kind: GroupKind) -> set[ObjectKey]:
-        """Return which objects of a kind are in the index."""
+    def indexed(self, group_kind: GroupKind) -> set[ObjectKey]:
+        """Return the indexed objects of a kind."""
         with self._lock:
             return self._owned.of_kind(group_kind)
 
     def file(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
-        """File what a reflector knows of an object now under its owner: a reply may have said more than the event did.
+        """Index the newest record of an object, which may be newer than the event.
 
-        Returns: what was filed before, and is now; nothing if that reflector is not the kind's any more.
+        Returns: the record before and now; None for both if the reflector has been replaced.
         """
         with self._lock:
             watch = self._watches.get((key.group, key.kind))
             if watch is None or watch.reflector is not reflector:
-                return None, None  # its watch has ended: nobody would remove what is filed now
+                return None, None  # its watch has stopped, so nothing would remove the record later
             now = reflector.get((key.namespace, key.name))
             return self._owned.put(key, now), now

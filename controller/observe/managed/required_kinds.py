@@ -1,4 +1,4 @@
-"""Which kinds are watched for which BundleDeployment, and which of them nothing serves as far as is known."""
+"""Which kinds each BundleDeployment requires, and which of these are not watched because nothing serves them."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ class RequiredKinds:
         return self._by_name.get(name, frozenset())
 
     def add(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Have a BundleDeployment require these kinds, too."""
+        """Add kinds that a BundleDeployment requires."""
         self._by_name[name] = self.of(name) | frozenset(kinds)
 
     def replace(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Have a BundleDeployment require exactly these kinds."""
+        """Set the kinds that a BundleDeployment requires."""
         self._by_name[name] = frozenset(kinds)
 
     def drop(self, name: str) -> None:
-        """Have a BundleDeployment require nothing."""
+        """Remove a BundleDeployment."""
         self._by_name.pop(name, None)
 
     def find_names(self, condition: Callable[[GroupKind], bool]) -> list[str]:
-        """Return the BundleDeployments that require a kind of which a condition holds."""
+        """Return the BundleDeployments that require a kind for which a condition is true."""
         return [name for name, kinds in self._by_name.items() if any(condition(kind) for kind in kinds)]
 
     def find_unrequired(self, kinds: Iterable[GroupKind]) -> list[GroupKind]:
-        """Return which of these kinds nobody requires; those are not reported as unwatched any more either."""
+        """Return which of these kinds are not required, and forget unwatched kinds that are not."""
         required: frozenset[GroupKind] = frozenset().union(*self._by_name.values())
         self._unwatched &= required
         return [kind for kind in kinds if kind not in required]
 
     def note_unwatched(self, kinds: Iterable[GroupKind]) -> None:
-        """Note that these are required, and not watched yet."""
+        """Note that these kinds are not watched yet."""
         self._unwatched.update(kinds)
 
     def note_watched(self, kinds: Iterable[GroupKind]) -> None:
-        """Note that these are watched."""
+        """Note that these kinds are watched."""
         self._unwatched.difference_update(kinds)
 
     def is_blind(self, name: str) -> bool:
-        """Return whether a BundleDeployment requires a kind that is not watched."""
+        """Return whether a BundleDeployment requires an unwatched kind."""
         return not self._unwatched.isdisjoint(self.of(name))
 
     def find_blind(self, group: str) -> list[str]:
-        """Return the BundleDeployments that require a kind of an API group that is not watched."""
+        """Return the BundleDeployments that require an unwatched kind of an API group."""
         unwatched = {kind for kind in self._unwatched if kind[0] == group}
         return self.find_names(unwatched.__contains__) if unwatched else []

@@ -1,4 +1,4 @@
-"""Which kinds the cluster serves, and where: by discovery, and by the CustomResourceDefinitions as they are watched."""
+"""The kinds that the cluster serves, from discovery and the watched CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.definitions import Definitions
 
-# Where an older version hides what health needs: conditions in an annotation (controller/observe/health/README.md).
+# The version of a kind whose older versions hide conditions in an annotation (controller/observe/health/README.md).
 _READ_AT = {("autoscaling", "HorizontalPodAutoscaler"): "v2"}
 
 
 class ServedKinds:
-    """Thread-safe. What asks discovery may take a request, and raises ApiError if that fails."""
+    """Thread-safe."""
 
     def __init__(self, discovery: Discovery, definitions: Definitions) -> None:
         self._discovery, self._definitions = discovery, definitions
 
     def find(self, kind: GroupVersionKind) -> Resource | None:
-        """Return what serves a kind where its objects are best read: see definitions.py; else at its own version.
+        """Return the resource to read a kind at: its storage version (definitions.py), else the best that is served.
 
-        Raises: ApiError.
+        Raises: ApiError if discovery fails.
         """
         if stored := self.stored(kind.group, kind.kind):
             return stored
@@ -28,12 +28,12 @@ class ServedKinds:
         return served or self._discovery.any_version(kind.group, kind.kind)
 
     def stored(self, group: str, kind: str) -> Resource | None:
-        """Return what serves a custom kind at its storage version: no conversion webhook is called there."""
+        """Return the resource of a custom kind at its storage version, which needs no conversion webhook."""
         definition = self._definitions.of(group, kind)
         return definition.resource if definition else None
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        """Return whether the objects of a kind have a namespace; None if the cluster does not serve it.
+        """Return whether a kind is namespaced; None if the cluster does not serve it.
 
         Raises: ApiError.
         """
@@ -41,21 +41,21 @@ class ServedKinds:
         return resource.namespaced if resource else None
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
-        """Return whether the cluster does not serve a kind; unknown, so False, if its group does not answer discovery.
+        """Return whether the cluster does not serve a kind; False if discovery fails for its group.
 
         Raises: ApiError.
         """
         return self._discovery.resource(kind) is None and kind.group not in self._discovery.failed_groups()
 
     def failed_groups(self) -> frozenset[str]:
-        """Return the API groups that do not answer discovery.
+        """Return the API groups for which discovery fails.
 
         Raises: ApiError.
         """
         return self._discovery.failed_groups()
 
     def refresh(self) -> None:
-        """Ask discovery again: it may be behind.
+        """Refresh discovery, which may lag behind.
 
         Raises: ApiError.
         """
