@@ -64,9 +64,8 @@ class Place:
     ) -> None:
         """Apply an object into this namespace; one of the cluster is called after it."""
         path, body = self.locate(manifest)
-        self.client.apply(
-            path, body, manager=manager, force=force, user=User.service_account(self.namespace, user) if user else None
-        )
+        account = User.service_account(self.namespace, user) if user else None
+        self.client.acting_as(account).apply(path, body, manager=manager, force=force)
         if body["kind"] in CLUSTER_SCOPED:
             self.cluster_scoped.append(path)
 
