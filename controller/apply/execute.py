@@ -162,7 +162,7 @@ class Applier:
         return [(settled.get(task.target.key, task), resource) for task, resource in items]
 
     def _is_unseen(self, record: Record) -> bool:
-        return self._watches.is_unseen(record.key.group, record.key.kind)
+        return self._watches.is_forbidden(record.key.group, record.key.kind)
 
     def _compared(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[tuple[Task, Resource]]:
         """Settle what COMPARE means for each object."""

@@ -94,7 +94,7 @@ class Discovery:
             return self._refresh(snapshot).resources.get(gvk)
         return None
 
-    def has_come(self, gvk: GroupVersionKind) -> bool:
+    def has_appeared(self, gvk: GroupVersionKind) -> bool:
         """Return whether a kind that was missing is served now; unlike `resource`, a miss alone causes no refresh.
 
         It refreshes after `invalidate`, and for a while after that, since discovery may lag behind.

@@ -31,7 +31,7 @@ class GrantWatches:
         self._reflectors: list[Reflector[Trace]] = []
         self._lock = threading.Lock()
 
-    def want(self, name: str, *, lacks: bool) -> None:
+    def update(self, name: str, *, lacks: bool) -> None:
         """Note whether a BundleDeployment lacks permissions."""
         started: list[Reflector[Trace]] = []
         stopped: list[Reflector[Trace]] = []

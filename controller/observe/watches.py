@@ -71,7 +71,7 @@ class Watches:
         """Return the paths of the watches whose threads ended or hang."""
         return [reflector.path for reflector in self._reflectors() if reflector.stuck]
 
-    def unknown(self) -> list[str]:
+    def unsynced(self) -> list[str]:
         """Return the paths of the collections that are not synced yet, with the error if there is one."""
         missing = [reflector for reflector in self._reflectors() if reflector.started and not reflector.synced]
         # What is forbidden or not served delays nothing, except BundleDeployments: without these there is no work.
@@ -125,7 +125,7 @@ class Watches:
 
     # managed objects
 
-    def need(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
+    def require(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Also watch these kinds for a BundleDeployment.
 
         A kind that is not served has no objects; the listener is notified when it may be served. A kind that cannot be
@@ -137,7 +137,7 @@ class Watches:
         """
         return self._kinds.require(name, kinds)
 
-    def need_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
+    def require_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         self._registry.require_only(name, map(group_kind_of, kinds))
 
@@ -145,9 +145,9 @@ class Watches:
         """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
 
-    def is_blind(self, name: str) -> bool:
+    def has_unwatched(self, name: str) -> bool:
         """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
-        return self._registry.is_blind(name)
+        return self._registry.has_unwatched(name)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Return the kinds of which a BundleDeployment may have unknown objects.
@@ -159,9 +159,9 @@ class Watches:
         """
         return self._kinds.find_unknown(name, kinds)
 
-    def is_unseen(self, group: str, kind: str) -> bool:
+    def is_forbidden(self, group: str, kind: str) -> bool:
         """Return whether the controller is forbidden to list a kind."""
-        return self._kinds.is_unseen(group, kind)
+        return self._kinds.is_forbidden(group, kind)
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
         """Return a snapshot of the objects with the owner label of a BundleDeployment, copies by others included."""
@@ -194,20 +194,20 @@ class Watches:
         """
         return self._served.is_missing(kind)
 
-    def has_come(self, kind: GroupVersionKind) -> bool:
+    def has_appeared(self, kind: GroupVersionKind) -> bool:
         """Return whether a kind that was missing is served now; sends no request unless something changed.
 
         Raises: ApiError if discovery fails.
         """
-        return self._discovery.has_come(kind)
+        return self._discovery.has_appeared(kind)
 
     def seconds_to_recheck(self) -> float | None:
         """Return in how many seconds to check a missing kind again; None if discovery is up to date."""
         return self._discovery.seconds_to_recheck()
 
-    def stored(self, group: str, kind: str) -> Resource | None:
+    def at_storage_version(self, group: str, kind: str) -> Resource | None:
         """Return the resource of a custom kind at its storage version, which needs no conversion webhook."""
-        return self._served.stored(group, kind)
+        return self._served.at_storage_version(group, kind)
 
     # events of the watches
 
@@ -241,7 +241,7 @@ class Watches:
 
     def _api_service_changed(self, group: str) -> None:
         self._served_kinds_changed()
-        self._kinds.notify_blind(group)
+        self._kinds.notify_unwatched(group)
         self._listener.cluster_changed()
 
     def _served_kinds_changed(self) -> None:

@@ -117,11 +117,11 @@ class Holdings:
     def forget(self, keys: Iterable[ObjectKey]) -> None:
         """Note that objects were taken away: of those that nobody watches no event says so."""
         for key in keys:
-            if self._watches.is_unseen(key.group, key.kind):
+            if self._watches.is_forbidden(key.group, key.kind):
                 self._watches.forget_object(key)
 
     def _unseen(self, named: Named) -> Resource | None:
-        if not self._watches.is_unseen(*named.group_kind):
+        if not self._watches.is_forbidden(*named.group_kind):
             return None
         return self._discovery.resource(named.kind) or self._discovery.any_version(*named.group_kind)
 

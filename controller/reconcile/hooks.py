@@ -98,7 +98,7 @@ class Hooks:
         name, account = context.name, account_of(revision.terms)
         if hindrance := self._accounts.hindrance(context.deployment, account, [revision.terms]):
             return hindrance
-        self._watches.need(name, kinds_of(revision))  # they tell when a hook has finished
+        self._watches.require(name, kinds_of(revision))  # they tell when a hook has finished
         options = HookOptions(
             owner=name,
             user=account.user if account else None,

@@ -85,7 +85,7 @@ class Reconciler:
         steps = self._steps
         if context.deployment.problem:
             return steps.reporter.refuse_spec(context)
-        if self._watches.need(context.name, context.recorded_kinds):  # nothing is said until they are known
+        if self._watches.require(context.name, context.recorded_kinds):  # nothing is said until they are known
             return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
         try:
             context = steps.search.prepare(context)

@@ -35,7 +35,7 @@ class Scheduler:
                 yield ledger.seconds_to_repair(outcome.task.target.key), "a repair was postponed"
         if report.progress:
             yield report.progress.next_change, "a deadline of an object is over"
-        blind = self._watches.is_blind(name)
+        blind = self._watches.has_unwatched(name)
         if report.unknown or blind:
             yield UNKNOWN_SECONDS, "the objects of a kind are not known yet"
         if context.state.awaits_change or blind:

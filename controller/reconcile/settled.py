@@ -51,7 +51,7 @@ class Settled:
             ledger.expect_all(own)
         if not ledger.left or ledger.drifted(observed):
             return False
-        return not any(self._watches.has_come(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds)
+        return not any(self._watches.has_appeared(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds)
 
     def forget(self, name: str) -> None:
         """Drop what is known of a BundleDeployment that is gone."""

@@ -214,7 +214,7 @@ class Accounts:
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
         """Watch for what a BundleDeployment fails for want of, rights and accounts, and for nothing else any more."""
         reasons = {error.reason for error in errors if error}
-        self._grants.want(name, lacks=bool(reasons & OF_RIGHTS))
+        self._grants.update(name, lacks=bool(reasons & OF_RIGHTS))
         if not reasons & OF_ABSENCE:
             self._watch(name, frozenset())
 

@@ -327,12 +327,12 @@ class FakeWatches:
     def forget_deployment(self, name: str, uid: str) -> None:
         assert self.deployment(name) is None
 
-    def need(self, name: str, kinds: Any) -> list[str]:
+    def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted
         return sorted(wanted & self.unsynced)
 
-    def is_blind(self, name: str) -> bool:
+    def has_unwatched(self, name: str) -> bool:
         return bool(self.needed.get(name, set()) & self.unwatched)
 
     def seconds_to_recheck(self) -> float | None:
@@ -341,7 +341,7 @@ class FakeWatches:
     def find_unknown(self, name: str, kinds: Any) -> list[str]:
         return sorted({kind.kind for kind in kinds} & self.failing)
 
-    def need_only(self, name: str, kinds: Any) -> None:
+    def require_only(self, name: str, kinds: Any) -> None:
         self.needed[name] = {kind.kind for kind in kinds}
 
     def forget(self, name: str) -> None:
@@ -351,13 +351,13 @@ class FakeWatches:
         resource = self._cluster.resource(kind)
         return resource.namespaced if resource else None
 
-    def stored(self, group: str, kind: str) -> Resource | None:
+    def at_storage_version(self, group: str, kind: str) -> Resource | None:
         return None  # every kind is served at one version
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self.failing
 
-    def has_come(self, kind: GroupVersionKind) -> bool:
+    def has_appeared(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is not None
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
@@ -372,7 +372,7 @@ class FakeWatches:
             self.told[record.key] = record
         return self.managed(record.owner).get(record.key, record)
 
-    def is_unseen(self, group: str, kind: str) -> bool:
+    def is_forbidden(self, group: str, kind: str) -> bool:
         return kind in self.denied
 
     def forget_object(self, key: ObjectKey) -> None:

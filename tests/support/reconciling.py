@@ -236,7 +236,7 @@ class World:
 
         watches = self.watches.watches
         writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
-        remover = Remover(client, discovery, self.applier.pool, watches.stored)
+        remover = Remover(client, discovery, self.applier.pool, watches.at_storage_version)
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, absent, grants)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)

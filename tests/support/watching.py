@@ -103,8 +103,8 @@ class World:
     def know(self, *kinds: GroupVersionKind, name: str = "shop") -> None:
         """Have kinds watched, wait for their first list, and forget what was told of it."""
         self.api.frozen.set()  # a list that ends before both are noted is told to one of them, or to nobody
-        unknown = self.watches.need(name, kinds)
-        self.watches.need("last", kinds)  # whoever came last is told last
+        unknown = self.watches.require(name, kinds)
+        self.watches.require("last", kinds)  # whoever came last is told last
         self.api.frozen.clear()
         self.wait(lambda: self.told.heard.count("objects last") == len(unknown), "the kinds are known")
         self.watches.forget("last")

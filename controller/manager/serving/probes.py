@@ -67,7 +67,7 @@ class Probes:
     def find_readiness_problems(self) -> list[str]:
         """Return why this process is not ready; empty if it is."""
         if not self._is_warm:
-            unknown = self._watches.unknown()
+            unknown = self._watches.unsynced()
             self._is_warm = not unknown  # a kind that is new to it does not make it less ready
             if unknown:
                 return [f"not known yet: {path}" for path in unknown]

@@ -65,7 +65,7 @@ class ManagedKinds:
 
         Raises: ApiError if discovery fails.
         """
-        if not self._registry.is_noted(name):
+        if not self._registry.knows(name):
             self.require(name, kinds)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
@@ -74,7 +74,7 @@ class ManagedKinds:
         Raises: ApiError.
         """
         wanted = list(kinds)
-        if self._registry.is_blind(name):
+        if self._registry.has_unwatched(name):
             self._served.refresh()
             self.require(name, wanted)
         failing = self._served.failed_groups()
@@ -85,7 +85,7 @@ class ManagedKinds:
             return not (watch.reflector.synced or watch.reflector.denied)
         return kind.group in failing and self._served.find(kind) is None
 
-    def is_unseen(self, group: str, kind: str) -> bool:
+    def is_forbidden(self, group: str, kind: str) -> bool:
         """Return whether the controller is forbidden to list a kind."""
         watch = self._registry.find((group, kind))
         error = watch.reflector.last_error if watch and watch.reflector.denied else None
@@ -142,7 +142,7 @@ class ManagedKinds:
         if watch and new and watch.is_outdated(old, new):
             self._relist(watch)
         if new and new.resource:
-            self.notify_blind(new.kind[0])
+            self.notify_unwatched(new.kind[0])
 
     def definitions_settled(self) -> None:
         """Notify all that require a custom kind: it can be watched now."""
@@ -158,9 +158,9 @@ class ManagedKinds:
         if not watch.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
             self._relist(watch)
 
-    def notify_blind(self, group: str) -> None:
+    def notify_unwatched(self, group: str) -> None:
         """Notify all that require an unwatched kind of this group: it may be served now, and have objects already."""
-        self._notify(self._registry.find_blind(group))
+        self._notify(self._registry.find_unwatched(group))
 
     def _notify(self, deployments: Iterable[str]) -> None:
         for name in deployments:

@@ -100,20 +100,20 @@ class Registry:
             self._watches.pop(group_kind).stop()
             self._owned.drop_kind(group_kind)
 
-    def is_noted(self, name: str) -> bool:
+    def knows(self, name: str) -> bool:
         """Return whether the requirements of a BundleDeployment are known."""
         with self._lock:
             return name in self._required
 
-    def is_blind(self, name: str) -> bool:
+    def has_unwatched(self, name: str) -> bool:
         """Return whether a BundleDeployment requires an unwatched kind."""
         with self._lock:
-            return self._required.is_blind(name)
+            return self._required.has_unwatched(name)
 
-    def find_blind(self, group: str) -> list[str]:
+    def find_unwatched(self, group: str) -> list[str]:
         """Return the BundleDeployments that require an unwatched kind of an API group."""
         with self._lock:
-            return self._required.find_blind(group)
+            return self._required.find_unwatched(group)
 
     def find_requiring(self, group_kind: GroupKind) -> list[str]:
         """Return the BundleDeployments that require a kind."""

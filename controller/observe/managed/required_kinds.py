@@ -51,11 +51,11 @@ class RequiredKinds:
         """Note that these kinds are watched."""
         self._unwatched.difference_update(kinds)
 
-    def is_blind(self, name: str) -> bool:
+    def has_unwatched(self, name: str) -> bool:
         """Return whether a BundleDeployment requires an unwatched kind."""
         return not self._unwatched.isdisjoint(self.of(name))
 
-    def find_blind(self, group: str) -> list[str]:
+    def find_unwatched(self, group: str) -> list[str]:
         """Return the BundleDeployments that require an unwatched kind of an API group."""
         unwatched = {kind for kind in self._unwatched if kind[0] == group}
         return self.find_names(unwatched.__contains__) if unwatched else []

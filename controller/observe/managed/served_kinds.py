@@ -21,13 +21,13 @@ class ServedKinds:
 
         Raises: ApiError if discovery fails.
         """
-        if stored := self.stored(kind.group, kind.kind):
+        if stored := self.at_storage_version(kind.group, kind.kind):
             return stored
         best = kind._replace(version=_READ_AT.get((kind.group, kind.kind), kind.version))
         served = self._discovery.resource(best) or self._discovery.resource(kind)
         return served or self._discovery.any_version(kind.group, kind.kind)
 
-    def stored(self, group: str, kind: str) -> Resource | None:
+    def at_storage_version(self, group: str, kind: str) -> Resource | None:
         """Return the resource of a custom kind at its storage version, which needs no conversion webhook."""
         definition = self._definitions.of(group, kind)
         return definition.resource if definition else None

@@ -60,7 +60,7 @@ class Deleter:
         """
         if names.FINALIZER not in context.metadata.finalizers:
             return NEVER
-        if self._watches.need(context.name, context.recorded_kinds):
+        if self._watches.require(context.name, context.recorded_kinds):
             return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
         return self._take_away(context)
 
@@ -113,7 +113,9 @@ class Deleter:
         ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
         named = observed if mandate.named is None else mandate.named
         staying = {record.key for record in ours if record.key in named and not goes_by_itself(record)}
-        unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_unseen(*each.group_kind)}
+        unseen = {
+            key: each for key, each in (mandate.named or {}).items() if self._watches.is_forbidden(*each.group_kind)
+        }
         staying |= {key for key, each in unseen.items() if not each.carries_reference}
         self._writer.record_events(context.deployment, [note_on_hindrance(hindrance, staying)])
         return self._let_go(context)

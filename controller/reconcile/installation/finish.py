@@ -127,13 +127,13 @@ class Finisher:
             drops = context.status.installed_revision not in ("", kept[0]) or len(context.state.digests) > 1
             left = {key: named for key, named in options.older.items() if key in context.state.older}
             self._holdings.keep_only(context, kept, left, drops=drops)
-            self._watches.need_only(context.name, kinds)
+            self._watches.require_only(context.name, kinds)
         return managed_state(records)
 
     def _concerns(self, work: Work) -> list[str]:
         """Return warnings about what is not seen, and about what only looks like ours."""
         strays = work.context.state.strays
-        unseen = (kind for kind in work.options.wanted.kinds if self._watches.is_unseen(kind.group, kind.kind))
+        unseen = (kind for kind in work.options.wanted.kinds if self._watches.is_forbidden(kind.group, kind.kind))
         return [*describe_unseen(unseen), *([describe_strays(strays)] if strays else [])]
 
 

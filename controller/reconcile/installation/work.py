@@ -72,7 +72,7 @@ class Planner:
             return wanted.report(context)
         targets, leftovers, warnings = self._targets(context, revision)
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *context.recorded_kinds}
-        if unknown := self._watches.need(context.name, kinds):
+        if unknown := self._watches.require(context.name, kinds):
             return replace(wanted.report(context), unknown=tuple(unknown))
         options = replace(
             self._options(context, revision, targets, warnings), older=self._holdings.older(context, revision)

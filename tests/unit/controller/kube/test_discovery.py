@@ -130,22 +130,22 @@ def test_a_known_kind_is_not_asked_for_however_old(api: FakeApi, discovery: Disc
 def test_for_a_kind_to_come_nothing_is_asked_until_something_has_changed(
     api: FakeApi, discovery: Discovery, now: list[float]
 ) -> None:
-    assert not discovery.has_come(FOO)
+    assert not discovery.has_appeared(FOO)
     now[0] += 1e6
-    assert not discovery.has_come(FOO)
+    assert not discovery.has_appeared(FOO)
     assert len(api.received) == 2
     serve(api, APPS, FOOS)
     discovery.invalidate()
-    assert discovery.has_come(FOO)
+    assert discovery.has_appeared(FOO)
 
 
 def test_for_a_while_after_a_change_it_is_asked_again(api: FakeApi, discovery: Discovery, now: list[float]) -> None:
     discovery.invalidate()
-    assert not discovery.has_come(FOO)
+    assert not discovery.has_appeared(FOO)
     serve(api, APPS, FOOS)
-    assert not discovery.has_come(FOO), "that was just now"
+    assert not discovery.has_appeared(FOO), "that was just now"
     now[0] += 0.2
-    assert discovery.has_come(FOO)
+    assert discovery.has_appeared(FOO)
 
 
 def test_what_did_not_change_is_not_sent_again(api: FakeApi, discovery: Discovery) -> None:

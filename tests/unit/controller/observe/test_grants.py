@@ -32,38 +32,38 @@ def room() -> Iterator[Room]:
         made = Room(api)
         yield made
         for name in ("shop", "other"):
-            made.watches.want(name, lacks=False)
+            made.watches.update(name, lacks=False)
 
 
 def test_what_was_granted_before_the_first_list_is_told_with_its_end(room: Room) -> None:
-    room.watches.want("shop", lacks=True)
+    room.watches.update("shop", lacks=True)
     assert room.take(len(PATHS)) == ["shop"] * len(PATHS)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_change_is_told_to_all_that_lack_rights(room: Room, path: str) -> None:
-    room.watches.want("shop", lacks=True)
+    room.watches.update("shop", lacks=True)
     room.take(len(PATHS))
-    room.watches.want("other", lacks=True)
+    room.watches.update("other", lacks=True)
     room.take(1)
     room.api.put(path, "new")
     assert room.take(2) == ["other", "shop"]
 
 
 def test_who_comes_later_may_have_missed_what_was_granted_meanwhile(room: Room) -> None:
-    room.watches.want("shop", lacks=True)
+    room.watches.update("shop", lacks=True)
     room.take(len(PATHS))
     for _ in range(2):
-        room.watches.want("other", lacks=True)
+        room.watches.update("other", lacks=True)
     assert room.take(1) == ["other"]
     assert room.told.empty()
 
 
 def test_when_nobody_lacks_rights_nothing_is_watched(room: Room) -> None:
-    room.watches.want("shop", lacks=True)
+    room.watches.update("shop", lacks=True)
     room.take(len(PATHS))
     wait_for(lambda: room.api.watches() == len(PATHS), SECONDS, "all are watched")
-    room.watches.want("shop", lacks=False)
+    room.watches.update("shop", lacks=False)
     room.api.put(PATHS[0], "new")
-    room.watches.want("other", lacks=True)
+    room.watches.update("other", lacks=True)
     assert room.take(len(PATHS)) == ["other"] * len(PATHS)

@@ -9,11 +9,11 @@ from tests.support.watching import CONFIG_MAP, KEY, MAPS, WIDGET, WORKLOAD, Worl
 
 def test_a_kind_whose_list_is_under_way_is_named_and_told_when_it_is_known(world: World) -> None:
     world.api.frozen.set()
-    assert world.watches.need("shop", [CONFIG_MAP]) == ["ConfigMap"]
-    assert world.watches.need("other", [CONFIG_MAP]) == ["ConfigMap"]
+    assert world.watches.require("shop", [CONFIG_MAP]) == ["ConfigMap"]
+    assert world.watches.require("other", [CONFIG_MAP]) == ["ConfigMap"]
     world.api.frozen.clear()
     world.hear("objects shop")
-    assert world.watches.need("shop", [CONFIG_MAP]) == []
+    assert world.watches.require("shop", [CONFIG_MAP]) == []
 
 
 def test_a_kind_is_watched_once_for_all(world: World) -> None:
@@ -25,14 +25,14 @@ def test_a_kind_is_watched_once_for_all(world: World) -> None:
 def test_a_kind_that_is_not_served_has_no_objects_and_holds_nothing_up(world: World) -> None:
     world.start()
     gadget = GroupVersionKind("example.org", "v1", "Gadget")
-    assert world.watches.need("shop", [gadget]) == []
+    assert world.watches.require("shop", [gadget]) == []
     assert world.watches.is_namespaced(gadget) is None
     assert world.watches.is_namespaced(CONFIG_MAP) is True
 
 
 def test_a_kind_that_may_not_be_listed_holds_nothing_up(world: World) -> None:
     world.api.watch_faults = [Fault(403)] * 100
-    world.wait(lambda: not world.watches.need("shop", [CONFIG_MAP]), "it is not waited for")
+    world.wait(lambda: not world.watches.require("shop", [CONFIG_MAP]), "it is not waited for")
 
 
 def test_a_kind_that_is_served_at_another_version_is_watched_there(world: World) -> None:
@@ -47,17 +47,17 @@ def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) ->
         world.know(CONFIG_MAP, name=name)
     world.watches.forget("bar")
     assert world.watches.managed("shop")
-    world.watches.need_only("shop", [WORKLOAD])
+    world.watches.require_only("shop", [WORKLOAD])
     assert world.watches.managed("shop") == {}
-    world.watches.need("shop", [CONFIG_MAP])
+    world.watches.require("shop", [CONFIG_MAP])
     world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed anew")
 
 
 def test_of_a_kind_that_cannot_be_listed_nobody_knows_the_objects(world: World) -> None:
     world.start()
     world.api.watch_faults = [Fault(500)] * 1000
-    world.watches.need("shop", [CONFIG_MAP])
-    world.wait(lambda: not world.watches.need("shop", [CONFIG_MAP]), "nothing waits for it")
+    world.watches.require("shop", [CONFIG_MAP])
+    world.wait(lambda: not world.watches.require("shop", [CONFIG_MAP]), "nothing waits for it")
     assert world.watches.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
     world.api.watch_faults = []
     world.wait(lambda: not world.watches.find_unknown("shop", [CONFIG_MAP]), "it is listed")
@@ -67,8 +67,8 @@ def test_of_a_kind_that_cannot_be_listed_nobody_knows_the_objects(world: World) 
 def test_what_may_not_be_listed_is_not_waited_for(world: World, status: int) -> None:
     world.start()
     world.api.watch_faults = [Fault(status)] * 1000
-    world.watches.need("shop", [CONFIG_MAP])
-    world.wait(lambda: not world.watches.need("shop", [CONFIG_MAP]), "nothing waits for it")
+    world.watches.require("shop", [CONFIG_MAP])
+    world.wait(lambda: not world.watches.require("shop", [CONFIG_MAP]), "nothing waits for it")
     assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
 
 
@@ -77,7 +77,7 @@ def test_what_discovery_is_behind_is_looked_up_anew_where_it_counts(
 ) -> None:
     world.start()
     world.cluster.served.remove(WIDGET)
-    world.watches.need("shop", [WIDGET.gvk])
+    world.watches.require("shop", [WIDGET.gvk])
     monkeypatch.setattr(world.cluster, "refresh", lambda: world.cluster.served.append(WIDGET))
     world.api.frozen.set()
     assert world.watches.find_unknown("shop", [WIDGET.gvk]) == [str(WIDGET.gvk)]

@@ -126,7 +126,7 @@ def test_what_a_watch_tells_after_its_end_is_not_kept(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
     ended = watch_of(world, CONFIG_MAP).reflector
-    world.watches.need_only("shop", [WORKLOAD])
+    world.watches.require_only("shop", [WORKLOAD])
     world.watches._registry.file(KEY, ended)
     assert world.watches.managed("shop") == {}
 

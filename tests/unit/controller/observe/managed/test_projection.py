@@ -58,12 +58,12 @@ def test_another_storage_version_is_followed_and_nothing_is_lost_meanwhile(world
     assert verdict_of(world) == "Healthy"
     widget(world, NEW_WIDGETS, status={"conditions": [{"type": "Ready", "status": "False", "reason": "Broken"}]})
     wait_for_verdict(world, "Broken")
-    assert world.watches.need("shop", [WIDGET.gvk]) == []
+    assert world.watches.require("shop", [WIDGET.gvk]) == []
 
 
 def test_a_custom_resource_is_not_judged_before_definitions_are_known(world: World) -> None:
     widget(world)
-    assert world.watches.need("shop", [WIDGET.gvk]) == ["Widget"]
+    assert world.watches.require("shop", [WIDGET.gvk]) == ["Widget"]
     define(world, announces="v1")
     world.start()
     world.hear("objects shop")
@@ -85,7 +85,7 @@ def test_where_definitions_may_not_be_listed_custom_resources_are_watched_all_th
     del world.api.objects[DEFINITIONS]
     widget(world)
     world.watches.start()
-    world.wait(lambda: world.watches.need("shop", [WIDGET.gvk]) == [], "it is watched")
+    world.wait(lambda: world.watches.require("shop", [WIDGET.gvk]) == [], "it is watched")
     wait_for_verdict(world, "Healthy")
 
 
@@ -114,11 +114,11 @@ def test_other_health_checks_judge_anew_and_passes_wait_for_that(world: World) -
     world.know(WIDGET.gvk)
     world.api.frozen.set()
     world.deployment(spec={"healthChecks": [BROKEN_IF_OLD]}, metadata={"generation": 2})
-    world.wait(lambda: world.watches.need("shop", [WIDGET.gvk]) == ["Widget"], "it is waited for")
+    world.wait(lambda: world.watches.require("shop", [WIDGET.gvk]) == ["Widget"], "it is waited for")
     assert verdict_of(world) == "Healthy"
     world.api.frozen.clear()
     wait_for_verdict(world, "HealthCheckFailed")
-    world.wait(lambda: world.watches.need("shop", [WIDGET.gvk]) == [], "it is not waited for")
+    world.wait(lambda: world.watches.require("shop", [WIDGET.gvk]) == [], "it is not waited for")
     world.deployment(metadata={"generation": 3})
     wait_for_verdict(world, "Healthy")
 
@@ -130,7 +130,7 @@ def test_a_check_of_a_kind_without_a_rule_has_its_objects_read_in_full(world: Wo
     world.deployment(spec={"healthChecks": [HEALTHY_ALWAYS]})
     world.start()
     world.wait(lambda: world.watches.deployment("shop"), "it is known")
-    world.watches.need("shop", [CONFIG_MAP])
+    world.watches.require("shop", [CONFIG_MAP])
     wait_for_verdict(world, "HealthCheckNotMet", "a")
     assert world.watches.learn(reply("500")).verdict == NOT_OBSERVED
 
@@ -146,7 +146,7 @@ def storage_class(world: World, mode: str) -> None:
 def test_a_claim_is_judged_by_its_storage_class_and_again_when_that_changes(world: World) -> None:
     claim(world)
     storage_class(world, "WaitForFirstConsumer")
-    assert world.watches.need("shop", [CLAIM_RESOURCE.gvk]) == ["PersistentVolumeClaim"]
+    assert world.watches.require("shop", [CLAIM_RESOURCE.gvk]) == ["PersistentVolumeClaim"]
     world.hear("objects shop")
     world.know(CLAIM_RESOURCE.gvk)
     assert verdict_of(world, "data") == "WaitForFirstConsumer"
@@ -186,9 +186,9 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
     claim(world)
     storage_class(world, "WaitForFirstConsumer")
     changes_while_listing(world, monkeypatch, change)
-    world.watches.need("shop", [CLAIM_RESOURCE.gvk])
+    world.watches.require("shop", [CLAIM_RESOURCE.gvk])
     world.hear("objects shop")
-    world.watches.need("shop", [CLAIM_RESOURCE.gvk])
+    world.watches.require("shop", [CLAIM_RESOURCE.gvk])
     wait_for_verdict(world, "NotBound", "data")
 
 
@@ -205,14 +205,14 @@ def test_health_checks_that_change_while_objects_are_listed_count(
     world.start()
     world.told.taken()
     changes_while_listing(world, monkeypatch, change)
-    world.watches.need("shop", [WIDGET.gvk])
+    world.watches.require("shop", [WIDGET.gvk])
     wait_for_verdict(world, "HealthCheckFailed")
 
 
 def test_storage_classes_that_may_not_be_read_leave_claims_undecided(world: World) -> None:
     del world.api.objects[CLASSES]
     claim(world)
-    world.watches.need("shop", [CLAIM_RESOURCE.gvk])
+    world.watches.require("shop", [CLAIM_RESOURCE.gvk])
     world.hear("objects shop")
     world.know(CLAIM_RESOURCE.gvk)
     assert verdict_of(world, "data") == "StorageClassUnreadable"

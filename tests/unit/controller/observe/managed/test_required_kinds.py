@@ -31,10 +31,10 @@ def test_who_requires_a_kind_that_is_not_watched_is_blind_until_it_is() -> None:
     required.add("shop", [WIDGET])
     required.add("other", [MAP])
     required.note_unwatched([WIDGET])
-    assert [required.is_blind(name) for name in ("shop", "other", "none")] == [True, False, False]
-    assert (required.find_blind("example.com"), required.find_blind("")) == (["shop"], [])
+    assert [required.has_unwatched(name) for name in ("shop", "other", "none")] == [True, False, False]
+    assert (required.find_unwatched("example.com"), required.find_unwatched("")) == (["shop"], [])
     required.note_watched([WIDGET])
-    assert (required.is_blind("shop"), required.find_blind("example.com")) == (False, [])
+    assert (required.has_unwatched("shop"), required.find_unwatched("example.com")) == (False, [])
 
 
 def test_what_nobody_requires_is_not_unwatched_when_it_is_required_again() -> None:
@@ -44,4 +44,4 @@ def test_what_nobody_requires_is_not_unwatched_when_it_is_required_again() -> No
     required.replace("shop", [MAP])
     required.find_unrequired([])
     required.add("shop", [WIDGET])
-    assert not required.is_blind("shop")
+    assert not required.has_unwatched("shop")
