@@ -88,6 +88,7 @@ class Election:
         clock: Callable[[], float] = read_clock,
     ) -> None:
         self._client, self._namespace, self._name, self._identity = client, namespace, name, identity
+        self._path, self._about = LEASES.path(namespace, name), {"lease": f"{namespace}/{name}"}
         self._times, self._fence, self._clock = times, fence, clock
         self._on_elected, self._on_lost = on_elected, on_lost
         self._lease: dict[str, Any] | None = None
@@ -158,9 +159,7 @@ class Election:
             holds = self._acquire_or_renew()
         except ApiError as error:
             if self.last_error is None or str(self.last_error) != str(error):
-                log.warning(
-                    "Lease not available", extra={"lease": f"{self._namespace}/{self._name}", "error": str(error)}
-                )
+                log.warning("Lease not available", extra={**self._about, "error": str(error)})
             self.last_error = error
             return None
         self.last_error = None
@@ -172,13 +171,13 @@ class Election:
         if not self._leading:
             self._leading = True
             self._watch.stop()
-            log.info("leading", extra={"lease": f"{self._namespace}/{self._name}", "identity": self._identity})
+            log.info("leading", extra={**self._about, "identity": self._identity})
             self._on_elected()
 
     def _lose(self) -> None:
         self._fence.shut()
         self._leading = False
-        log.error("Lease lost", extra={"lease": f"{self._namespace}/{self._name}", "identity": self._identity})
+        log.error("Lease lost", extra={**self._about, "identity": self._identity})
         self._on_lost()
 
     def _remaining(self) -> float:
@@ -227,9 +226,8 @@ class Election:
         return half, half
 
     def _read(self) -> None:
-        path = LEASES.path(self._namespace, self._name)
         try:
-            self._see(self._client.request("GET", path, timeout=self._timeout()).value)
+            self._see(self._request("GET", self._path))
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -242,13 +240,13 @@ class Election:
         holder = self._spec().get("holderIdentity")
         if not self._follows and holder not in (None, "", self._identity):
             self._follows = True
-            log.info("waiting for the Lease", extra={"lease": f"{self._namespace}/{self._name}", "holder": holder})
+            log.info("waiting for the Lease", extra={**self._about, "holder": holder})
 
     def _write(self) -> bool:
         """Write the Lease as ours; False if it has changed since it was read."""
         body = self._body()
         try:
-            self._see(self._put(body) if self._lease else self._create(body))
+            self._see(self._request("PUT", self._path, body) if self._lease else self._create(body))
         except ApiError as error:
             is_gone = error.status == HTTPStatus.NOT_FOUND and self._lease is not None
             if error.status != HTTPStatus.CONFLICT and not is_gone:
@@ -274,26 +272,24 @@ class Election:
             },
         }
 
-    def _put(self, body: dict[str, Any]) -> dict[str, Any]:
-        path = LEASES.path(self._namespace, self._name)
-        lease: dict[str, Any] = self._client.request("PUT", path, body=body, timeout=self._timeout()).value
-        return lease
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        value: dict[str, Any] = self._client.request(method, path, body=body, timeout=self._timeout()).value
+        return value
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
         path = LEASES.path(self._namespace)
         try:
-            lease: dict[str, Any] = self._client.request("POST", path, body=body, timeout=self._timeout()).value
+            return self._request("POST", path, body)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:  # the namespace
                 raise
-            self._create_namespace()
-            lease = self._client.request("POST", path, body=body, timeout=self._timeout()).value
-        return lease
+        self._create_namespace()
+        return self._request("POST", path, body)
 
     def _create_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
         try:
-            self._client.request("POST", NAMESPACES.path(), body=body, timeout=self._timeout())
+            self._request("POST", NAMESPACES.path(), body)
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
@@ -301,11 +297,11 @@ class Election:
     def _release(self) -> None:
         """Let another process take over immediately."""
         spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()}
-        path = LEASES.path(self._namespace, self._name)
+        body = {**(self._lease or {}), "spec": spec}
         try:
-            self._client.request("PUT", path, body={**(self._lease or {}), "spec": spec}, timeout=RELEASE_SECONDS)
+            self._client.request("PUT", self._path, body=body, timeout=RELEASE_SECONDS)
         except ApiError as error:
             log.warning("Lease not released; others wait until it expires", extra={"error": str(error)})
             return
         self._leading = False
-        log.info("Lease released", extra={"lease": f"{self._namespace}/{self._name}"})
+        log.info("Lease released", extra=self._about)

@@ -10,7 +10,6 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
     records          the part of a managed object that is kept
     definitions      CustomResourceDefinitions: storage version, declared status
     storage_classes  whether a claim is bound with its first pod
-    prerequisites    APIServices and Namespaces, which objects may wait for
 
     health/          pure: the health of an object, and of a revision
     progress         the health of one BundleDeployment over time

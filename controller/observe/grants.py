@@ -51,7 +51,7 @@ class GrantWatches:
 
     def _watch(self, resource: Resource) -> Reflector[Trace]:
         # The first list may contain what was granted since the refusal, so its completion counts as a change.
-        reflector: Reflector[Trace] = Reflector(
+        reflector = Reflector[Trace](
             self._client,
             resource.path(),
             metadata=True,

@@ -11,14 +11,15 @@ This module only connects the parts that `__init__` lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from api.v1alpha2.types import BundleDeployment
+from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.deployments import SeenDeployment, SeenDeployments, asks_for_pass
@@ -29,9 +30,10 @@ from controller.observe.managed.objects import ManagedObjects
 from controller.observe.managed.projection import CLAIM, Projection
 from controller.observe.managed.registry import Registry
 from controller.observe.managed.served_kinds import ServedKinds
-from controller.observe.prerequisites import Prerequisites
 from controller.observe.records import ObjectKey, Record
 from controller.observe.storage_classes import StorageClasses
+
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 
 
 class Watches:
@@ -42,7 +44,10 @@ class Watches:
         self._deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced)
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
-        self._prerequisites = Prerequisites(client, self._api_service_changed, listener.cluster_changed)
+        self._prerequisites = [
+            _watch_changes(client, API_SERVICES, self._api_service_changed),
+            _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed()),
+        ]
         self._registry = Registry()
         self._objects = ManagedObjects(self._registry, listener)
         self._served = ServedKinds(discovery, self._definitions)
@@ -55,7 +60,7 @@ class Watches:
         """Start to watch; returns immediately."""
         self._deployments.reflector.start()
         self._definitions.reflector.start()
-        for reflector in self._prerequisites.reflectors:
+        for reflector in self._prerequisites:
             reflector.start()
 
     def stop(self) -> None:
@@ -65,7 +70,7 @@ class Watches:
 
     def _reflectors(self) -> list[Reflector[Any]]:
         single = (self._deployments.reflector, self._definitions.reflector, self._classes.reflector)
-        return [*single, *self._prerequisites.reflectors, *self._registry.reflectors()]
+        return [*single, *self._prerequisites, *self._registry.reflectors()]
 
     def stuck(self) -> list[str]:
         """Return the paths of the watches whose threads ended or hang."""
@@ -185,14 +190,15 @@ class Watches:
 
         Raises: ApiError if discovery fails.
         """
-        return self._served.is_namespaced(kind)
+        resource = self._discovery.resource(kind)
+        return resource.namespaced if resource else None
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         """Return whether the cluster does not serve a kind; False if discovery fails for its group.
 
         Raises: ApiError if all of discovery fails.
         """
-        return self._served.is_missing(kind)
+        return self._discovery.resource(kind) is None and kind.group not in self._discovery.failed_groups()
 
     def has_appeared(self, kind: GroupVersionKind) -> bool:
         """Return whether a kind that was missing is served now; sends no request unless something changed.
@@ -239,9 +245,9 @@ class Watches:
     def _classes_settled(self) -> None:
         self._kinds.notify_requiring(CLAIM)
 
-    def _api_service_changed(self, group: str) -> None:
+    def _api_service_changed(self, _old: Trace | None, new: Trace | None) -> None:
         self._served_kinds_changed()
-        self._kinds.notify_unwatched(group)
+        self._kinds.notify_unwatched(new.name.partition(".")[2] if new else "")  # named <version>.<group>
         self._listener.cluster_changed()
 
     def _served_kinds_changed(self) -> None:
@@ -251,3 +257,9 @@ class Watches:
         for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()
+
+
+def _watch_changes(
+    client: Client, resource: Resource, changed: Callable[[Trace | None, Trace | None], None]
+) -> Reflector[Trace]:
+    return Reflector[Trace](client, resource.path(), metadata=True, project=make_trace, on_change=changed)

@@ -178,7 +178,7 @@ class Grants:
     def __init__(self) -> None:
         self.lacking: set[str] = set()
 
-    def want(self, name: str, *, lacks: bool) -> None:
+    def update(self, name: str, *, lacks: bool) -> None:
         (self.lacking.add if lacks else self.lacking.discard)(name)
 
 

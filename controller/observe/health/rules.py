@@ -37,11 +37,7 @@ _RULES: Mapping[tuple[str, str], Callable[[Subject], Verdict]] = {
     ("apiextensions.k8s.io", "CustomResourceDefinition"): custom_resource_definition,
     ("apiregistration.k8s.io", "APIService"): api_service,
     (_GATEWAY_API, "Gateway"): gateway,
-    (_GATEWAY_API, "HTTPRoute"): route,
-    (_GATEWAY_API, "GRPCRoute"): route,
-    (_GATEWAY_API, "TCPRoute"): route,
-    (_GATEWAY_API, "TLSRoute"): route,
-    (_GATEWAY_API, "UDPRoute"): route,
+    **{(_GATEWAY_API, f"{protocol}Route"): route for protocol in ("HTTP", "GRPC", "TCP", "TLS", "UDP")},
 }
 
 

@@ -75,9 +75,9 @@ class ManagedKinds:
         """
         wanted = list(kinds)
         if self._registry.has_unwatched(name):
-            self._served.refresh()
+            self._served.discovery.refresh()
             self.require(name, wanted)
-        failing = self._served.failed_groups()
+        failing = self._served.discovery.failed_groups()
         return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
 
     def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:

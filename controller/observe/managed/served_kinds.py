@@ -14,7 +14,7 @@ class ServedKinds:
     """Thread-safe."""
 
     def __init__(self, discovery: Discovery, definitions: Definitions) -> None:
-        self._discovery, self._definitions = discovery, definitions
+        self.discovery, self._definitions = discovery, definitions
 
     def find(self, kind: GroupVersionKind) -> Resource | None:
         """Return the resource to read a kind at: its storage version (definitions.py), else the best that is served.
@@ -24,39 +24,10 @@ class ServedKinds:
         if stored := self.at_storage_version(kind.group, kind.kind):
             return stored
         best = kind._replace(version=_READ_AT.get((kind.group, kind.kind), kind.version))
-        served = self._discovery.resource(best) or self._discovery.resource(kind)
-        return served or self._discovery.any_version(kind.group, kind.kind)
+        served = self.discovery.resource(best) or self.discovery.resource(kind)
+        return served or self.discovery.any_version(kind.group, kind.kind)
 
     def at_storage_version(self, group: str, kind: str) -> Resource | None:
         """Return the resource of a custom kind at its storage version, which needs no conversion webhook."""
         definition = self._definitions.of(group, kind)
         return definition.resource if definition else None
-
-    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        """Return whether a kind is namespaced; None if the cluster does not serve it.
-
-        Raises: ApiError.
-        """
-        resource = self._discovery.resource(kind)
-        return resource.namespaced if resource else None
-
-    def is_missing(self, kind: GroupVersionKind) -> bool:
-        """Return whether the cluster does not serve a kind; False if discovery fails for its group.
-
-        Raises: ApiError.
-        """
-        return self._discovery.resource(kind) is None and kind.group not in self._discovery.failed_groups()
-
-    def failed_groups(self) -> frozenset[str]:
-        """Return the API groups for which discovery fails.
-
-        Raises: ApiError.
-        """
-        return self._discovery.failed_groups()
-
-    def refresh(self) -> None:
-        """Refresh discovery, which may lag behind.
-
-        Raises: ApiError.
-        """
-        self._discovery.refresh()

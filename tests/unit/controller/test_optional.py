@@ -99,14 +99,14 @@ def test_when_its_kind_comes_it_is_applied_from_the_stored_revision(world: World
 def test_a_kind_that_comes_in_the_midst_of_a_pass_that_misses_it_is_not_missed(
     world: World, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need = world.watches.need
+    require = world.watches.require
 
     def comes(name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         assert NAME not in world.reconciler.cluster_changed()
-        return need(name, kinds)
+        return require(name, kinds)
 
     world.wish(tag)
-    monkeypatch.setattr(world.watches, "need", comes)
+    monkeypatch.setattr(world.watches, "require", comes)
     assert world.reconcile().after == MISSED_SECONDS
     monkeypatch.undo()
     serve(world)
