@@ -98,10 +98,14 @@ class Bench:
             installed=False,
             ledger=self.ledger,
             exists=lambda name, uid: (name, uid) == ("foo", "uid-foo"),
-            proceed=self.proceed,
+            proceed=self.is_wanted_still,
             crd_upgrade_safety=self.safety,
         )
         return make_plan(options, (), self.watches.managed("foo")), options
+
+    def is_wanted_still(self) -> bool:
+        """Ask `proceed` as it is by then: it may change during a pass."""
+        return self.proceed()
 
     def run(self, *manifests: Any) -> dict[str, Outcome]:
         """Carry out one pass; returns the outcomes by name of the object."""
@@ -231,15 +235,15 @@ def test_one_that_may_be_taken_over_is_bound_to_the_version_that_was_judged(benc
 # somebody was faster
 
 
-def race(bench: Bench, act: Callable[[], object]) -> None:
-    """Let something happen between the look and the apply."""
+def race(bench: Bench, act: Callable[[], object], read: str = MAP_PATH) -> None:
+    """Let something happen between the look at an object and the apply."""
     look = bench.cluster.get
 
     def get(path: str, **options: Any) -> Any:
         try:
             return look(path, **options)
         finally:
-            if path == MAP_PATH:
+            if path == read:
                 bench.cluster.get = look  # type: ignore[method-assign]
                 act()
 
@@ -337,6 +341,16 @@ def test_what_failed_is_tried_at_once_when_the_wish_has_changed(bench: Bench) ->
     assert reasons(bench.run(config_map()))["a"] is None
 
 
+def test_a_namespace_that_is_being_deleted_is_read_again_before_the_next_try(bench: Bench) -> None:
+    bench.ledger.used[ObjectKey("", "Namespace", "", "shop")] = None
+    going = ApiError(403, "Forbidden", "no", details={"causes": [{"reason": "NamespaceTerminating"}]})
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [going]
+    assert reasons(bench.run(config_map()))["a"] is Reason.NAMESPACE_TERMINATING
+    assert f"GET {NAMESPACE_PATH}" not in bench.cluster.taken()
+    bench.run(config_map())
+    assert f"GET {NAMESPACE_PATH}" in bench.cluster.requests
+
+
 def test_what_cannot_be_looked_at_is_not_written(bench: Bench) -> None:
     bench.cluster.faults[f"GET {MAP_PATH}"] = [ApiError(403, "Forbidden", "no")]
     assert reasons(bench.run(config_map()))["a"] is Reason.FORBIDDEN
@@ -431,6 +445,25 @@ def test_an_unsafe_change_is_tried_again_when_the_spec_changes_and_not_before(be
     outcome = bench.run(enumerating("blue"))["widgets.example.com"]
     assert outcome.error is None
     assert "allowed enum values removed" in outcome.warnings[0]
+
+
+def test_a_definition_that_is_adopted_is_compared_like_one_of_ours(bench: Bench) -> None:
+    bench.protection = "None"
+    bench.cluster.put(enumerating("blue", "red"))
+    assert reasons(bench.run(enumerating("blue")))["widgets.example.com"] is Reason.UNSAFE_CRD_UPGRADE
+    assert bench.cluster.objects[DEFINITION_PATH]["spec"] == enumerating("blue", "red")["spec"]
+
+
+def test_a_definition_is_not_applied_for_a_spec_that_changes_while_it_is_compared(bench: Bench) -> None:
+    bench.installed(enumerating("blue"))
+
+    def change_the_spec() -> None:
+        bench.proceed = lambda: False
+
+    race(bench, change_the_spec, DEFINITION_PATH)
+    outcomes = bench.run(enumerating("blue", "red"))
+    assert reasons(outcomes)["widgets.example.com"] is Reason.APPLYING
+    assert bench.cluster.objects[DEFINITION_PATH]["spec"] == enumerating("blue")["spec"]
 
 
 def test_a_definition_that_somebody_changed_is_put_right_unasked(bench: Bench) -> None:
