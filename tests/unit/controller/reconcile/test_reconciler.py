@@ -12,10 +12,11 @@ from api.v1alpha2.conditions import Reason
 from controller.apply.possession import MORE
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
+from controller.kube.resources import Resource
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
 from controller.status.report import NEVER, UNKNOWN_SECONDS
 from tests.support.deployments import manifest
-from tests.support.fake_cluster import Json, KilledError
+from tests.support.fake_cluster import VERBS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
 
 A, B, OLD = (f"/api/v1/namespaces/shop/configmaps/{name}" for name in ("a", "b", "old"))
@@ -678,6 +679,20 @@ def test_while_a_kind_is_not_watched_it_is_looked_for_by_the_clock(world: World)
     assert world.reconcile().after is None
     world.watches.unwatched.add("ConfigMap")
     assert world.reconcile().after == UNKNOWN_SECONDS
+    world.watches.look_again = 2.0
+    assert world.reconcile().after == 2.0
+
+
+def test_an_optional_object_is_applied_when_its_kind_comes(world: World) -> None:
+    metadata = {"name": "w", "namespace": "shop", "annotations": {names.OPTIONAL: "true"}}
+    optional = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}
+    world.shelf.put("v3", config_map("a"), optional)
+    installed(world, "v3")
+    assert world.deployment.status.skipped_kinds == ("example.com/v1/Widget",)
+    world.cluster.served.append(Resource("example.com", "v1", "Widget", "widgets", namespaced=True, verbs=VERBS))
+    world.settle()
+    assert world.exists("/apis/example.com/v1/namespaces/shop/widgets/w")
+    assert world.deployment.status.skipped_kinds == ()
 
 
 def test_a_restart_waits_until_the_recorded_kinds_are_known(world: World) -> None:
