@@ -110,6 +110,28 @@ def test_a_silent_api_server_makes_a_leader_give_up_before_others_may_begin(api:
     assert not candidate.is_writing()
 
 
+def test_the_time_of_a_leader_counts_from_when_its_renewal_was_sent(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    candidate.election.stop(0)
+    candidate.election._thread.join(5)
+    election, now, opened = candidate.election, [1000.0], list[float]()
+
+    def renew() -> bool:
+        now[0] += 0.5  # the reply takes its time
+        election._stopping.set()
+        return True
+
+    election._stopping.clear()
+    election._clock = lambda: now[0]
+    monkeypatch.setattr(election, "_acquire_or_renew", renew)
+    monkeypatch.setattr(candidate.fence, "open_until", opened.append)
+    election._run()
+    assert opened == [1000.0 + TIMES.renew]
+
+
 def test_a_lease_taken_by_force_is_noticed(api: FakeApi) -> None:
     candidate = Candidate(api, "a")
     assert candidate.elected.wait(5)
