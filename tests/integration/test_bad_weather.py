@@ -41,7 +41,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EXTENT = 8
 MANY = 300
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

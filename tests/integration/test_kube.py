@@ -23,6 +23,8 @@ from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Pace, Reflector
 from controller.retries import Backoff
 
+pytestmark = pytest.mark.long
+
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)

@@ -26,6 +26,8 @@ from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map,
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
 
+pytestmark = pytest.mark.long
+
 DURATION, RENEW, RETRY = 8, 6, 1
 TIMES = (f"--lease-duration={DURATION}", f"--renew-deadline={RENEW}", f"--retry-period={RETRY}")
 SLACK = 3.0

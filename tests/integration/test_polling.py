@@ -17,6 +17,8 @@ from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.private_sources import FORGE, archive_of, commit_bundle
 from tests.support.registry import LocalRegistry
 
+pytestmark = pytest.mark.long
+
 LONGEST = 33.0
 """Seconds: 30, and a tenth of jitter."""
 BLUE, RED = config_map("settings", color="blue"), config_map("settings", color="red")

@@ -138,7 +138,7 @@ def source(result: str, kind: str = "image") -> str:
     return f'sum(rukpak_source_requests_total{{kind="{kind}",result="{result}"}})'
 
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 DETECTED, REPAIRED = "sum(rukpak_drift_detected_total)", "sum(rukpak_drift_repaired_total)"
 KINDS = ("image", "git", "http")
 STATUSES = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [f"{PLURAL}/status"]}

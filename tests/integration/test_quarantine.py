@@ -11,6 +11,8 @@ import pytest
 from tests.support.bundles import Deployed, World, config_map
 from tests.support.faulty_server import FaultyServer, File
 
+pytestmark = pytest.mark.long
+
 GREEN = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: green}\n"
 
 

@@ -18,7 +18,7 @@ from tests.support.weather import WATCH, Fault, Seen, Weather
 SECONDS = 30.0
 """A watch waits five seconds at most for a server that asks for more, and a machine may be busy."""
 
-pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300), pytest.mark.long]
 
 
 class Throttling(Weather):

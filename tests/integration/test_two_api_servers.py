@@ -23,6 +23,8 @@ from tests.support.objects import custom, labelled, make, read
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Weather
 
+pytestmark = pytest.mark.long
+
 START_SECONDS = 150.0
 RETRY_SECONDS = 10.0
 """So long the controller tries again what is not served yet by a server whose definition is established."""

@@ -67,6 +67,8 @@ def test_an_old_python_is_no_python(clone: Path, tools: Path) -> None:
 def set_up(clone: Path, tools: Path) -> Path:
     """A repository whose environment is there; its interpreter prints how it is called."""
     (tools / "git").symlink_to("/bin/true")
+    (tools / "nproc").write_text("#!/bin/bash\necho 2\n")
+    (tools / "nproc").chmod(0o755)
     interpreter = clone / ".venv/bin/python"
     interpreter.parent.mkdir(parents=True)
     interpreter.write_text('#!/bin/bash\n[ "$1" = --version ] || echo "$PWD: $*"\n')
@@ -79,7 +81,7 @@ def set_up(clone: Path, tools: Path) -> Path:
 
 def test_one_part_runs_nothing_else(set_up: Path, tools: Path) -> None:
     done = run(set_up / "hack/test", "integration", "-k", "color", path=str(tools))
-    command = "-m pytest --numprocesses=auto --dist=loadfile tests/integration -k color"
+    command = "-m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests/integration -k color"
     assert done.stdout == f"== integration\n{set_up}: {command}\n"
 
 
