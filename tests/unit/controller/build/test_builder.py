@@ -354,6 +354,17 @@ def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str
 
 
 @pytest.mark.usefixtures("shelf")
+def test_content_that_another_has_stored_meanwhile_counts_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, limits = ContentStore(tmp_path / "store"), Limits(total_bytes=BYTES - 1)
+    build(Builder(store, SETTINGS, lambda: NOW), "a")
+    monkeypatch.setattr(store, "get", lambda _key: None)  # it came after that
+    with pytest.raises(BundleError, match="together they bring more than the budget"):
+        build(Builder(store, replace(SETTINGS, limits=limits), lambda: NOW), "a")
+
+
+@pytest.mark.usefixtures("shelf")
 def test_a_tenant_whose_share_of_the_disk_is_used_up_waits_for_his_own(tmp_path: Path) -> None:
     limits, shares = Limits(), DiskShares(total=1 << 20, share=1 << 16)
     full = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=limits), lambda: NOW, shares=shares)

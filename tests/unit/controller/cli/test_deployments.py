@@ -98,6 +98,14 @@ def test_progress_is_told_until_it_is_ready(cluster: FakeCluster, capsys: pytest
     )
 
 
+def test_a_condition_of_the_spec_before_the_change_does_not_end_a_wait(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(manifest(metadata={"generation": 2}, status={"conditions": [READY]}))
+    assert main(["resume", "shop", "--wait", "--timeout=0"]) == 1
+    assert "waits until the controller has noticed" in capsys.readouterr().err
+
+
 def test_one_that_is_missing_does_not_keep_the_others_from_it(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,6 +221,20 @@ def test_what_is_kept_or_was_used_last_is_collected_last(store: ContentStore) ->
     assert store.bytes_used() == 10
 
 
+def test_what_is_used_while_others_are_collected_stays(store: ContentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in "ab":
+        store.put(key, writing(file="x"))
+    remove = store._remove
+
+    def remove_and_use(name: str) -> None:
+        remove(name)
+        store.get("b")
+
+    monkeypatch.setattr(store, "_remove", remove_and_use)
+    store.collect(keep=[], max_bytes=0)
+    assert [key for key in "ab" if store.get(key)] == ["b"]
+
+
 def test_use_is_remembered_over_a_restart(root: Path) -> None:
     with ContentStore(root) as store:
         for key in "ab":

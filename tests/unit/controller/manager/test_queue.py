@@ -51,6 +51,17 @@ def test_a_key_that_is_added_while_it_is_worked_on_comes_once_more_afterwards(qu
     assert drain(queue) == ["a"]
 
 
+def test_a_delay_that_an_event_has_overtaken_is_forgotten(queue: WorkQueue, clock: Clock) -> None:
+    queue.add_after("a", 10)
+    queue.add("a")
+    assert drain(queue) == ["a"]
+    queue.add_after("a", 20)
+    clock.now += 10
+    assert drain(queue) == []
+    clock.now += 10
+    assert drain(queue) == ["a"]
+
+
 def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: Clock) -> None:
     queue.add_after("a", 10)
     clock.now += 9.9

@@ -118,6 +118,11 @@ def test_who_is_stopped_in_order_has_not_crashed(desk: Desk) -> None:
     assert not desk.quarantine.is_suspect(ANN)
 
 
+def test_what_starts_after_an_orderly_stop_is_not_suspected(desk: Desk) -> None:
+    desk.quarantine.end()
+    assert not desk.crash(ANN).is_suspect(ANN)
+
+
 def test_two_pieces_of_work_for_one_leave_one_mark(desk: Desk) -> None:
     with desk.quarantine.guard(ANN):
         with desk.quarantine.guard(ANN):

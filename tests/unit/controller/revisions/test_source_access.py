@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
@@ -12,7 +14,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader, Seen
-from controller.revisions.quarantine import Quarantine
+from controller.revisions.quarantine import Quarantine, subject_of
 from controller.revisions.source_access import Assistant, Attempt
 from controller.sharing.memory import Admission
 from tests.support.clock import Clock
@@ -119,6 +121,16 @@ def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
     assert watches.wanted == {"shop": {LOGIN: "7"}}
     assistant.watch_secrets("shop", ())
     assert watches.wanted == {"shop": {}}
+
+
+def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_path: Path) -> None:
+    asked, admission = deployment(), Admission(1 << 30)
+    with Quarantine(tmp_path, "").guard(subject_of(asked)):
+        quarantine = Quarantine(tmp_path, "")  # the process before this one died in the block
+    reader, watches = cast("SecretReader", Reader()), cast("NamedWatches", Watches())
+    aid = Assistant(reader, watches, list[str]().append, admission, quarantine).aid(asked, Attempt())
+    with aid.room(MEBIBYTE, threading.Event()):
+        assert admission.held == admission.total
 
 
 def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:

@@ -46,6 +46,7 @@ def conditions(
 ) -> dict[str, str]:
     """Return each condition as `status reason`."""
     made = summarize(deployment(spec=spec or {}, status=status or {}), report, NOW)
+    assert len({condition.type for condition in made.conditions}) == len(made.conditions)
     return {condition.type: f"{condition.status} {condition.reason}" for condition in made.conditions}
 
 
@@ -121,6 +122,10 @@ ROWS = [
          status=HEALTHY_BEFORE),
     Case("a poll that failed takes nothing away from what is installed, and is tried again",
          replace(DONE, poll_failure=BundleError(Reason.UNREACHABLE, "spec.sources[0].image: no answer")),
+         {**OK, "Unpacked": "False Unreachable", "Reconciling": "True Unreachable"}),
+    Case("a poll that failed while prune waits",
+         replace(DONE, poll_failure=BundleError(Reason.UNREACHABLE, "spec.sources[0].image: no answer"),
+                 awaiting_prune=SURPLUS),
          {**OK, "Unpacked": "False Unreachable", "Reconciling": "True Unreachable"}),
     Case("a poll that somebody has to see to", replace(DONE, poll_failure=NOT_FOUND),
          {**OK, "Unpacked": "False NotFound", "Stalled": "True NotFound"}),
