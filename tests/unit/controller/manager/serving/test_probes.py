@@ -34,7 +34,7 @@ class Process:
                 raise self.answer
 
         parts: dict[str, Any] = {
-            "watches": SimpleNamespace(stuck=lambda: self.hanging, unknown=lambda: self.unknown),
+            "watches": SimpleNamespace(stuck=lambda: self.hanging, unsynced=lambda: self.unknown),
             "workers": SimpleNamespace(dead=lambda: self.dead),
             "queue": lambda: SimpleNamespace(longest_seconds=self.longest),
             "election": SimpleNamespace(alive=self.election, last_error=self.lease_error),
