@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     scenarios = [scenario for scenario in SCENARIOS if options.only in (None, scenario.name)]
     runs, idle_seconds = (QUICK_RUNS, QUICK_IDLE_SECONDS) if options.quick else (options.runs, IDLE_SECONDS)
-    _tell(f"takes about {_minutes(len(scenarios), runs, idle_seconds)} minutes; leave the machine alone meanwhile")
+    _tell(f"takes about {_minutes(len(scenarios), runs, idle_seconds)} minutes; do not use the machine in the meantime")
     try:
         with make_testbed() as testbed:
             samples = {each.name: _run_all(testbed, each, runs, idle_seconds) for each in scenarios}
@@ -41,15 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hack/bench/run", description="What the controller costs, in figures.")
+    parser = argparse.ArgumentParser(prog="hack/bench/run", description="Measure the performance of the controller.")
     parser.add_argument("--only", choices=[scenario.name for scenario in SCENARIOS], help="run one scenario")
-    parser.add_argument("--quick", action="store_true", help="one short run of each, for a first impression")
-    parser.add_argument("--runs", type=int, default=RUNS, help="of each scenario; the median counts [%(default)s]")
+    parser.add_argument("--quick", action="store_true", help="one short run of each scenario")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each scenario, for a median [%(default)s]")
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="write table.md and results.json there, and leave the README alone",
+        help="write table.md and results.json to this folder, and do not change the README",
     )
     return parser
 
@@ -84,7 +84,7 @@ def _publish(samples: dict[str, list[Sample]], output: Path | None) -> None:
         insert_table(HERE / "README.md", table)
         (HERE / "results.json").write_text(as_json(results), encoding="utf-8")
     else:
-        _tell("only a part was measured: README.md and results.json stay as they are; --output writes elsewhere")
+        _tell("not everything was measured: README.md and results.json are unchanged; use --output to write elsewhere")
 
 
 def _machine() -> dict[str, str]:

@@ -59,7 +59,7 @@ class Api:
             for line in answer:
                 yield json.loads(line)
         except TimeoutError:
-            raise TimeoutError(f"the watch of {path} shows nothing for {TIMEOUT_SECONDS:g} s") from None
+            raise TimeoutError(f"the watch of {path} has had no event for {TIMEOUT_SECONDS:g} s") from None
         finally:
             connection.close()
         raise RuntimeError(f"the watch of {path} ended")

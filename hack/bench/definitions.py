@@ -30,7 +30,7 @@ def main() -> int:
     """Measure, print a table, and return the exit status: 1 if the budget is missed."""
     corpus = os.environ.get("RUKPAK_CORPUS")
     if not corpus:
-        print("RUKPAK_CORPUS names no folder of bundles: see tests/README.md", file=sys.stderr)
+        print("RUKPAK_CORPUS: not a folder of bundles; see tests/README.md", file=sys.stderr)
         return 2
     largest = max(find_definitions(Path(corpus)), key=lambda manifest: sum(1 for _ in nodes(manifest)))
     same = seconds(largest, copy.deepcopy(largest))

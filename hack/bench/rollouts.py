@@ -61,9 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m hack.bench.rollouts", description=(__doc__ or "").partition(":")[2]
     )
-    parser.add_argument("--deployments", type=int, default=2000, help="in all [%(default)s]")
-    parser.add_argument("--bundles", type=int, default=20, help="that they are spread over [%(default)s]")
-    parser.add_argument("--waves", type=int, default=8, help="changes of each Deployment's status [%(default)s]")
+    parser.add_argument("--deployments", type=int, default=2000, help="Deployments in total [%(default)s]")
+    parser.add_argument("--bundles", type=int, default=20, help="BundleDeployments to spread them over [%(default)s]")
+    parser.add_argument("--waves", type=int, default=8, help="status changes of each Deployment [%(default)s]")
     return parser
 
 
@@ -167,7 +167,7 @@ def _describe(cost: Cost, options: argparse.Namespace) -> str:
         f"status writes within {WINDOW_SECONDS:g} s, at most, before the last: {most or 'none'}; {cost.writes} in all",
         f"lists of pods: {cost.lists}",
         f"CPU: {after.cpu - before.cpu:.1f} s",
-        f"resident: {before.resident:.0f} MiB before, {after.resident:.0f} MiB after, {after.peak:.0f} MiB at most",
+        f"resident: {before.resident:.0f} MiB before, {after.resident:.0f} MiB after, {after.peak:.0f} MiB peak",
     )
     return "\n".join(lines)
 

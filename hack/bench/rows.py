@@ -68,7 +68,7 @@ def chosen(arguments: Sequence[str], parts: Sequence[Callable[[], Iterable[Row]]
     """Yield the rows of the parts whose names are among the arguments; of all parts if there are none."""
     names = [part.__name__ for part in parts]
     if unknown := [name for name in arguments if name not in names]:
-        sys.exit(f"{unknown[0]}: is none of {', '.join(names)}")
+        sys.exit(f"{unknown[0]}: not one of {', '.join(names)}")
     for part in parts:
         if not arguments or part.__name__ in arguments:
             yield from part()

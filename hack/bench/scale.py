@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.bench.scale", description=(__doc__ or "").partition(":")[2])
-    parser.add_argument("--objects", type=int, default=5000, help="of the one bundle; 0: leave it out [%(default)s]")
-    parser.add_argument("--bundles", type=int, default=1000, help="of five; 0: leave them out [%(default)s]")
-    parser.add_argument("--edits", type=int, default=100, help="in as many bundles, at once [%(default)s]")
+    parser.add_argument("--objects", type=int, default=5000, help="objects of the large bundle; 0: none [%(default)s]")
+    parser.add_argument("--bundles", type=int, default=1000, help="bundles of five objects; 0: none [%(default)s]")
+    parser.add_argument("--edits", type=int, default=100, help="simultaneous edits, in as many bundles [%(default)s]")
     return parser
 
 
@@ -82,7 +82,7 @@ def _measure_small_beside(testbed: Testbed, count: int) -> list[str]:
         was_beside = _is_applied_now(testbed.api, large)
     finally:
         testbed.stop_controller()
-    remark = "" if was_beside else "; the large one had ended by then"
+    remark = "" if was_beside else "; the large one had finished before"
     return [f"a bundle of five: Ready after {alone:.2f} s, and {beside:.2f} s while one of {count} is applied{remark}"]
 
 

@@ -93,7 +93,7 @@ def unchanged() -> Iterator[Row]:
             }
             for kind, parameters in asked.items():
                 seconds = in_child(_resolve_again, kind, parameters)
-                title = f"{kind}: asked again, nothing has changed, CPU s"
+                title = f"{kind}: polled, unchanged, CPU s"
                 yield Row(title=title, value=seconds, at_most=RESOLUTION_SECONDS, digits=3)
 
 

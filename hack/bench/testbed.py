@@ -87,7 +87,7 @@ class Testbed:
         """
         process = running_process(self._folder / "controller.pid")
         if process is None:
-            raise RuntimeError(f"the controller ended: {self._controller.last_words()}")
+            raise RuntimeError(f"the controller exited: {self._controller.last_words()}")
         return process
 
     def position(self) -> int:
@@ -113,7 +113,7 @@ class Testbed:
                 changed = time.monotonic()
             return count > 0 and time.monotonic() - changed >= QUIET_SECONDS
 
-        wait_for(is_quiet, START_SECONDS, "the controller comes to rest")
+        wait_for(is_quiet, START_SECONDS, "the controller becomes idle")
 
 
 @contextmanager

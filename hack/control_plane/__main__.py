@@ -35,24 +35,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack/cluster", description="Real Kubernetes control planes on this machine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="make and start one; print how to use it")
+    up = commands.add_parser("up", help="create and start a control plane, and print how to use it")
     up.add_argument("--audit", action="store_true", help="write an audit log of all requests (metadata)")
     up.add_argument("--kwok", action="store_true", help="add a fake node, on which pods become Ready")
     up.set_defaults(command=_up)
-    down = commands.add_parser("down", help="stop one, and remove all that it had")
+    down = commands.add_parser("down", help="stop a control plane and delete its data")
     down.set_defaults(command=_down)
-    env = commands.add_parser("env", help="print how to use one, for eval")
+    env = commands.add_parser("env", help="print the environment of a control plane, for eval")
     env.set_defaults(command=_env)
     for command in (up, down, env):
         command.add_argument("name", nargs="?", default=DEFAULT_NAME, type=_name, help=f"default: {DEFAULT_NAME}")
-    listing = commands.add_parser("list", help="show all, and whether they run")
+    listing = commands.add_parser("list", help="list all control planes and whether they are running")
     listing.set_defaults(command=_list)
     return parser
 
 
 def _name(text: str) -> str:
     if not text.replace("-", "").isalnum() or not text.isascii():
-        raise argparse.ArgumentTypeError(f'"{text}" is not made of letters, digits and "-"')
+        raise argparse.ArgumentTypeError(f'"{text}": must consist of letters, digits and "-"')
     return text
 
 
@@ -62,7 +62,7 @@ def _up(options: argparse.Namespace, settings: Settings) -> None:
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        message = f"{options.name} exists already; see hack/cluster env {options.name}, or take it down first"
+        message = f"{options.name} exists already, see hack/cluster env {options.name}, or take it down first"
         raise UsageError(message) from None
     try:
         cluster = make_control_plane(folder, programs, audit=options.audit)

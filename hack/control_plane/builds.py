@@ -140,7 +140,7 @@ def _version_flags(version: str) -> str:
 
 def _go(arguments: list[str], folder: Path, **environment: str) -> str:
     if not shutil.which("go"):
-        raise BuildError("Go is missing")
+        raise BuildError("Go is not installed")
     done = subprocess.run(
         ["go", *arguments],
         cwd=folder,

@@ -53,7 +53,7 @@ class Cache:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._tell(f"waiting for another process that is obtaining {name}")
+                self._tell(f"waiting for another process to obtain {name}")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:

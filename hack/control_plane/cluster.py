@@ -145,7 +145,7 @@ class ControlPlane(Cluster):
 
     def _audit_log(self) -> Path:
         if self._audit is None:
-            raise RuntimeError("this control plane was made without an audit log")
+            raise RuntimeError("this control plane has no audit log")
         return self._audit
 
     def _has_service_account(self) -> bool:

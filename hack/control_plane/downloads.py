@@ -77,7 +77,7 @@ def _read_within(url: str) -> str:
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     reader.join(FIRST_ANSWER_SECONDS)
-    answer = answers[0] if answers else DownloadError(f"{url}: no answer within {FIRST_ANSWER_SECONDS:g} s")
+    answer = answers[0] if answers else DownloadError(f"{url}: no response within {FIRST_ANSWER_SECONDS:g} s")
     if isinstance(answer, DownloadError):
         raise answer
     return answer

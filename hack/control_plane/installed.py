@@ -25,8 +25,8 @@ def find_installed(program: Program, settings: Settings, tell: Tell) -> Path | N
         version = version_of(path, program)
         if version and program.fits(version, settings):
             return path
-        shown = ".".join(map(str, version)) if version else "of an unknown version"
-        tell(f"{path} is {shown} and is not used: wanted is {program.wanted(settings)}")
+        shown = ".".join(map(str, version)) if version else "unknown version"
+        tell(f"{path}: {shown}, not used: need {program.wanted(settings)}")
     return None
 
 

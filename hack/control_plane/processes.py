@@ -143,7 +143,7 @@ def kill_noted(note: Path) -> None:
     deadline = time.monotonic() + KILL_SECONDS
     while running_process(note) is not None:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"process {process} does not end")
+            raise TimeoutError(f"process {process} does not exit")
         time.sleep(0.01)
 
 

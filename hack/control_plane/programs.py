@@ -130,7 +130,7 @@ KUBECTL = Program(
     part="control-plane",
     version=lambda settings: settings.kubernetes_version,
     fits=_is_within_one_minor,
-    wanted=lambda settings: "{}.{}, or one minor beside it".format(*_kubernetes(settings)),
+    wanted=lambda settings: "{}.{}, or one minor version apart".format(*_kubernetes(settings)),
     release=_kubernetes_release("kubectl"),
     version_arguments=("version", "--client"),
 )

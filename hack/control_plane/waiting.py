@@ -24,6 +24,6 @@ def wait_for(condition: Callable[[], Value | None], timeout: float, describe: st
     while not (value := condition()):
         if time.monotonic() > deadline:
             described = describe if isinstance(describe, str) else describe()
-            raise TimeoutError(f"not within {timeout:g} s: {described}")
+            raise TimeoutError(f"timed out after {timeout:g} s: {described}")
         time.sleep(INTERVAL_SECONDS)
     return value

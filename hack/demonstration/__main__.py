@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hack/demo", description="Shows what RukPak does, on a real control plane.")
-    parser.add_argument("--keep", action="store_true", help="leave everything running, and print how to use and end it")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="use this cluster, its current context")
+    parser = argparse.ArgumentParser(prog="hack/demo", description="Demonstrate RukPak on a real control plane.")
+    parser.add_argument("--keep", action="store_true", help="leave everything running, and print how to stop it")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="use this cluster (current context)")
     parser.add_argument("--paths-from", type=Path, default=Path(), help=argparse.SUPPRESS)
     return parser
 
@@ -71,7 +71,7 @@ def _give(stage: Stage, *, keep: bool) -> int:
 
 
 def _explain(stage: Stage) -> str:
-    return f"To use it:\n{stage.explain_use()}\n{PLUGIN}\nTo end it:\n{stage.explain_end()}"
+    return f"To use it:\n{stage.explain_use()}\n{PLUGIN}\nTo stop it:\n{stage.explain_end()}"
 
 
 def _exit(number: int, _frame: object) -> None:

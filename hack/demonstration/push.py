@@ -16,7 +16,7 @@ from tests.support.registry import RegistryClient
 def main(arguments: Sequence[str] | None = None) -> None:
     """Push, and print the image by its digest."""
     parser = argparse.ArgumentParser(prog="python -m hack.demonstration.push")
-    parser.add_argument("folder", type=Path, help="its files are the content of the image")
+    parser.add_argument("folder", type=Path, help="folder with the content of the image")
     parser.add_argument("image", metavar="HOST/REPOSITORY:TAG")
     options = parser.parse_args(arguments)
     host, _, rest = options.image.partition("/")

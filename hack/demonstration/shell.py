@@ -105,7 +105,7 @@ class _Running:
         status = self._process.wait(END_SECONDS)
         command = self._command.splitlines()[0]
         if self._late:
-            raise CommandError(f"{command}: not done within {SECONDS:g} s")
+            raise CommandError(f"{command}: timed out after {SECONDS:g} s")
         if status:
             raise CommandError(f"{command}: exit status {status} {said}".rstrip())
 

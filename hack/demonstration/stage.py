@@ -111,7 +111,7 @@ class Stage(ABC):
             "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
         }
         if lack := Mechanisms.found().lack():
-            self.shell.tell(f"{lack}: git and helm are started all the same, for this demonstration only")
+            self.shell.tell(f"{lack}: git and helm run unconfined in this demonstration")
             environment["RUKPAK_CONFINEMENT"] = "best-effort"
         self._controller = Process("controller", self.folder, [ROOT / "hack" / "run"], environment)
         self.shell.tell(f"$ hack/run 2> {self._controller.log} &")
@@ -202,9 +202,9 @@ class UserStage(Stage):
     def _refuse_what_is_used(self) -> None:
         # The controller of the demonstration would act on them.
         if self._exists(DEFINITION) and (found := self.shell.look("kubectl get bundledeployments -o name")):
-            raise RefusedError(f"the cluster has BundleDeployments already ({found.splitlines()[0]}); use another one")
+            raise RefusedError(f"the cluster already has BundleDeployments ({found.splitlines()[0]}); use another one")
         if self._exists(f"namespace/{NAMESPACE}"):
-            raise RefusedError(f'the cluster has a namespace "{NAMESPACE}" already; use another one')
+            raise RefusedError(f'the cluster already has a namespace "{NAMESPACE}"; use another one')
 
     def _exists(self, name: str) -> bool:
         return bool(self.shell.look(f"kubectl get {name} --ignore-not-found -o name"))
@@ -230,7 +230,7 @@ class UserStage(Stage):
     @property
     def brought(self) -> str:
         """What was not there before."""
-        return "registry, controller, and what they put into the cluster"
+        return "registry, controller, and everything that they created in the cluster"
 
     def explain_use(self) -> str:
         """Return the line."""

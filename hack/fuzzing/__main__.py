@@ -37,18 +37,18 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     fuzz = _fuzz_guided if importlib.util.find_spec("atheris") else _fuzz_drawn
     if fuzz is _fuzz_drawn:
-        print("there is no atheris here: inputs come from hypothesis, which knows of no coverage", file=sys.stderr)
+        print("atheris is not available: hypothesis generates the inputs, without coverage", file=sys.stderr)
     return 1 if sum(fuzz(TARGETS[name], options.seconds) for name in options.targets or TARGETS) else 0
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="hack/fuzz", description="Look for inputs that break a parser.")
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="see --list; all of them, if none is given")
-    parser.add_argument("--seconds", type=float, default=_SECONDS, help="for each target (default: %(default)g)")
+    parser = argparse.ArgumentParser(prog="hack/fuzz", description="Search for inputs that break a parser.")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="see --list; default: all of them")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds per target (default: %(default)g)")
     parser.add_argument("--list", action="store_true", help="list the targets")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.targets if name not in TARGETS]:
-        parser.error(f'there is no target "{unknown[0]}"; hack/fuzz --list names them')
+        parser.error(f'no target "{unknown[0]}"; see hack/fuzz --list')
     return options
 
 
@@ -77,7 +77,7 @@ def _fuzz_guided(target: Target, seconds: float) -> int:
         flush=True,
     )
     if status and not found:
-        print(f"{target.name}: the fuzzer itself ended with status {status}; see {log}", file=sys.stderr)
+        print(f"{target.name}: the fuzzer failed with status {status}; see {log}", file=sys.stderr)
         return 1
     return found
 

@@ -57,7 +57,7 @@ class Target:
         self.check(data)
         spent = time.thread_time() - begun
         allowed = BASE_SECONDS + BYTE_SECONDS * len(data)
-        expect(spent <= allowed, f"{spent:.1f} s of processor time for {len(data)} bytes")
+        expect(spent <= allowed, f"{spent:.1f} s of CPU time for {len(data)} bytes")
 
 
 def expect(is_so: bool, what: str) -> None:

@@ -192,4 +192,4 @@ if __name__ == "__main__":
         case [folder] if not Path(folder).exists():
             assemble(Path(folder).absolute())
         case _:
-            raise SystemExit("usage: hack/image/assemble.py FOLDER, of which nothing is there yet")
+            raise SystemExit("usage: hack/image/assemble.py FOLDER, which must not exist")

@@ -118,7 +118,7 @@ def test_keep_leaves_it_running_and_says_how_to_use_and_end_it() -> None:
     with demo("--keep") as process:
         said, complaint = process.communicate()
     assert process.returncode == 0, said + complaint
-    use, end = said.partition("To use it:\n")[2].split("\nTo end it:\n")
+    use, end = said.partition("To use it:\n")[2].split("\nTo stop it:\n")
     try:
         deployments = bash(f"{use}\nkubectl rukpak status")
         assert re.search(r"demo +plain +false +True", deployments)

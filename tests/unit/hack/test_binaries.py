@@ -31,7 +31,7 @@ def publish(server: FileServer, name: str, *, digest: str = "") -> None:
 
 
 def refuse(_folder: Path, _settings: Settings) -> None:
-    raise BuildError("Go is missing")
+    raise BuildError("Go is not installed")
 
 
 def make_all(folder: Path, _settings: Settings) -> None:
@@ -108,5 +108,5 @@ def test_what_cannot_be_had_at_all_is_told_with_the_ways_to_get_it(
     tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(BUILDS, "registry", refuse)
-    with pytest.raises(MissingError, match=r"^registry: not on PATH .* \(Go is missing\); install Go or the programs"):
+    with pytest.raises(MissingError, match=r"^registry: not on PATH .* \(Go is not installed\); install Go or"):
         Binaries(settings(tmp_path, file_server), told.append).obtain(["registry"])

@@ -121,5 +121,5 @@ def test_the_last_line_of_a_failing_build_is_told(tmp_path: Path, monkeypatch: p
 
 def test_a_machine_without_go_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match=r"^Go is missing$"):
+    with pytest.raises(BuildError, match=r"^Go is not installed$"):
         build_registry(tmp_path, Settings(cache=tmp_path))

@@ -64,4 +64,4 @@ def test_two_at_once_make_it_once_and_the_second_says_that_it_waits(tmp_path: Pa
     second = threading.Thread(target=ask)
     Cache(tmp_path, ignore).obtain("etcd", make)
     second.join(10)
-    assert told == ["waiting for another process that is obtaining etcd"]
+    assert told == ["waiting for another process to obtain etcd"]

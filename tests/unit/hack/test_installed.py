@@ -67,8 +67,8 @@ def test_what_does_not_fit_is_named_and_passed_over(tmp_path: Path) -> None:
     settings = Settings(cache=tmp_path, search=(old.parent, broken.parent, tmp_path / "missing", good.parent))
     assert find_installed(PROGRAMS["etcd"], settings, told.append) == good
     assert told == [
-        f"{old} is 3.3.1 and is not used: wanted is 3.5 or newer",
-        f"{broken} is of an unknown version and is not used: wanted is 3.5 or newer",
+        f"{old}: 3.3.1, not used: need 3.5 or newer",
+        f"{broken}: unknown version, not used: need 3.5 or newer",
     ]
 
 

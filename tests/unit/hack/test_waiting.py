@@ -14,7 +14,7 @@ def test_the_first_true_value_is_returned() -> None:
 
 
 def test_what_is_waited_for_is_told_when_it_does_not_come() -> None:
-    with pytest.raises(TimeoutError, match=r"^not within 0\.01 s: pods Ready$"):
+    with pytest.raises(TimeoutError, match=r"^timed out after 0\.01 s: pods Ready$"):
         wait_for(lambda: False, 0.01, "pods Ready")
 
 

@@ -69,5 +69,5 @@ def count(data: bytes) -> None:
 
 def test_work_that_is_more_than_linear_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hack.fuzzing.target.BASE_SECONDS", 0.0)
-    with pytest.raises(BrokenError, match="processor time for 1 bytes"):
+    with pytest.raises(BrokenError, match="CPU time for 1 bytes"):
         Target(name="slow", check=count, covers="nothing").run(b"x")
