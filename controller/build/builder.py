@@ -15,7 +15,7 @@ from pathlib import Path
 
 from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from api.v1alpha2.types import Spec
-from controller.build.child import render_aside
+from controller.build.child import render_in_child
 from controller.build.context import BuildContext, BuildSettings, Call
 from controller.build.fetcher import Fetcher
 from controller.build.pins import Pins, Resolved
@@ -120,7 +120,7 @@ class Builder:
                 capabilities=capabilities,
                 means=means,
             )
-            return render_where_it_fits(request.spec.format, wanted, call.context)
+            return render_here_or_in_child(request.spec.format, wanted, call.context)
 
     def _means(self, scratch: Path, call: Call) -> Means:
         return replace(
@@ -134,7 +134,9 @@ class Builder:
         )
 
 
-def render_where_it_fits(format_name: str, request: RenderRequest, context: BuildContext) -> Revision | PackedRevision:
+def render_here_or_in_child(
+    format_name: str, request: RenderRequest, context: BuildContext
+) -> Revision | PackedRevision:
     """Render in this process, or, where there is too much text for that, in one of its own.
 
     Raises: BundleError with a reason of Installed.
@@ -148,7 +150,7 @@ def render_where_it_fits(format_name: str, request: RenderRequest, context: Buil
     except LargeTextError as error:
         size = max(size, error.size)
     with context.room(estimate(size, means.limits), means.cancelled):
-        return render_aside(format_name, request)
+        return render_in_child(format_name, request)
 
 
 def _program_bytes(format_name: str, means: Means) -> int:

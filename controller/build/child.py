@@ -44,7 +44,7 @@ def address_space(limits: Limits) -> int:
     return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
 
 
-def render_aside(format_name: str, request: RenderRequest) -> PackedRevision:
+def render_in_child(format_name: str, request: RenderRequest) -> PackedRevision:
     """Return what `rendering.render` makes of a request, which is made by a child.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.

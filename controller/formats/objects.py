@@ -44,7 +44,7 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
     places: dict[Identity, str] = {}
     problems: list[str] = []
     for place, path, value in _expand_all(documents):
-        if problem := find_defect(value):
+        if problem := find_identity_problem(value):
             problems.append(f"{place}: {path}{problem}")
             continue
         identity = identify(value)
@@ -66,7 +66,7 @@ def refuse(problems: Sequence[str]) -> None:
         raise BundleError(Reason.INVALID_BUNDLE, problems[0] + more)
 
 
-def find_defect(value: Any) -> str:
+def find_identity_problem(value: Any) -> str:
     """Return why a value does not identify an object, beginning with a field path; empty if it does."""
     if not isinstance(value, dict):
         return f"is {describe_type(value)}, not an object; write apiVersion, kind and metadata.name"

@@ -15,7 +15,7 @@ from api.plugins import ContentTree, Means, RenderRequest
 from controller.build import capabilities
 from controller.build.rendering import render
 from controller.build.revision import Revision
-from controller.formats.helm.program import Finder
+from controller.formats.helm.program import ProgramFinder
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 
 MEBIBYTE = 1 << 20
@@ -169,7 +169,7 @@ def _time_plain(root: Path) -> tuple[float, float]:
 
 
 def _time_chart(root: Path) -> tuple[float, float]:
-    helm = str(Finder().find(Means()))
+    helm = str(ProgramFinder().find(Means()))
     _render_once("helm", root)  # what is found out once, the program among it
     ours = time_work(lambda: _render_once("helm", root))
     return ours, time_work(lambda: run([helm, "template", "bench", str(root)], stdout=DEVNULL, check=True))

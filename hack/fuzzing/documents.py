@@ -15,8 +15,8 @@ from controller.build.revision import Revision, Terms, pack_objects, pack_terms,
 from controller.content.limits import Rejection, check_path
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.formats.budget import TextBudget
-from controller.formats.helm.child import Result
-from controller.formats.helm.complaints import explain
+from controller.formats.helm.child import RunResult
+from controller.formats.helm.failures import explain
 from controller.formats.helm.output import read_output
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import read_values, write_values
@@ -178,7 +178,7 @@ def check_helm_complaint(data: bytes) -> None:
     """Explain a failure of Helm; what comes first are values, one a line, none of which the message may show."""
     head, _, complaint = data.decode(errors="replace").partition("\n\n")
     secrets = [line for line in head.splitlines()[:50] if line]
-    result = Result(status=1, output=b"", complaint=f"Error: {complaint}")
+    result = RunResult(status=1, output=b"", stderr=f"Error: {complaint}")
     message = explain(result, "chart", [{"a": secrets, "b": {line: line for line in secrets}}]).message
     check_message(message)
     expect("marked-secret" not in message or "marked-secret" not in secrets, f"a value is shown: {message!r}")

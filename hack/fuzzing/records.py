@@ -16,7 +16,7 @@ from controller.apply.crd_upgrade.inspector import WARNING_CHARACTERS
 from controller.apply.crd_upgrade.survey import Survey, plan_trials
 from controller.apply.failures.replies import classify
 from controller.build.revision import pack_objects, pack_terms, unpack
-from controller.formats.objects import as_mapping, find_defect
+from controller.formats.objects import as_mapping, find_identity_problem
 from controller.formats.yaml.composer import NodeBudget
 from controller.formats.yaml.manifests import read_documents
 from controller.kube.encoding import encode
@@ -89,7 +89,7 @@ def _survey(old: CustomResourceDefinition, new: CustomResourceDefinition, object
     survey = Survey(new.name, CrdUpgradeSafety())
     for trials in plan_trials(old, new, compare(old, new)).values():
         for item in objects:
-            if not find_defect(item):
+            if not find_identity_problem(item):
                 survey.look_at(item, trials)
     return survey.findings()
 

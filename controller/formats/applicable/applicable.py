@@ -16,7 +16,16 @@ from typing import Any
 from controller.formats.applicable.corrections import correct
 from controller.formats.applicable.invalid_fields import find_invalid_fields
 from controller.formats.applicable.nulls import NO_SCHEMA, schemas_of_crds, without_nulls
-from controller.formats.objects import Identity, Object, as_mapping, crd_specs, find_defect, group_of, identify, refuse
+from controller.formats.objects import (
+    Identity,
+    Object,
+    as_mapping,
+    crd_specs,
+    find_identity_problem,
+    group_of,
+    identify,
+    refuse,
+)
 
 ScopeLookup = Callable[[str, str, str], bool | None]
 """Group, version and kind to whether it is namespaced; None if nobody knows yet."""
@@ -39,7 +48,13 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
 
     Raises: BundleError (InvalidBundle) that names object and field of the first problem, and the number of the others.
     """
-    refuse([f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_defect(item))])
+    refuse(
+        [
+            f"objects[{index}]: {problem}"
+            for index, item in enumerate(objects)
+            if (problem := find_identity_problem(item))
+        ]
+    )
     refuse([f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item)])
     namespaces = _Namespaces(install_namespace, scopes_of_crds(objects), is_namespaced)
     corrected = _leave_out_nulls([correct(item) for item in objects], objects)

@@ -5,7 +5,7 @@ budget of output, and once it has ended; memory, processor time and open files a
 write no file; it gets no variable of our environment but PATH, no home, and no cluster. It works in the scratch folder,
 sees no other content, and opens no socket; where the kernel grants one it is in a network namespace of its own, too.
 
-Not here: what is run (format.py, program.py), and what is made of its complaints (complaints.py).
+Not here: what is run (format.py, program.py), and what is made of its stderr (stderr.py).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from controller.content.spool import Spool
 from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
 from controller.processes.group import ProcessGroup, read_pipes
 
-_COMPLAINT_BYTES = 256 * 1024  # of stderr that is kept: a thousand templates that include one another
+_STDERR_BYTES = 256 * 1024  # of stderr that is kept: a thousand templates that include one another
 _PROCESSORS = 2
 _FILES = 256
 _PROXY = "http://127.0.0.1:1"  # where nothing listens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class RunResult:
     """How a run ended."""
 
     status: int
     """Below zero: the signal that ended it."""
     output: bytes
-    complaint: str
+    stderr: str
     """The beginning of what it wrote to stderr: not for messages as it stands."""
 
 
-def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str) -> Result:
+def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str) -> RunResult:
     """Run a program to its end.
 
     Args:
@@ -132,16 +132,16 @@ class _Run:
     def __init__(self, process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str) -> None:
         self._process, self._group, self._means, self._subject = process, group, means, subject
         self._deadline = time.monotonic() + means.seconds
-        self._output, self._complaint = bytearray(), bytearray()
+        self._output, self._stderr = bytearray(), bytearray()
 
-    def collect(self) -> Result:
+    def collect(self) -> RunResult:
         """Return how the process ended, once it has."""
-        output, complaints = cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stderr)
-        read_pipes({output: self._take_output, complaints: self._take_complaint}, self._check)
-        return Result(
+        output, stderr = cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stderr)
+        read_pipes({output: self._take_output, stderr: self._take_stderr}, self._check)
+        return RunResult(
             status=self._group.wait(self._check),
             output=bytes(self._output),
-            complaint=self._complaint.decode(errors="replace"),
+            stderr=self._stderr.decode(errors="replace"),
         )
 
     def _take_output(self, data: bytes) -> None:
@@ -150,8 +150,8 @@ class _Run:
             budget = describe_bytes(self._means.output_bytes)
             raise self._limit(f"the chart renders to more than the budget of {budget}; split it")
 
-    def _take_complaint(self, data: bytes) -> None:
-        self._complaint += data[: _COMPLAINT_BYTES - len(self._complaint)]
+    def _take_stderr(self, data: bytes) -> None:
+        self._stderr += data[: _STDERR_BYTES - len(self._stderr)]
 
     def _check(self) -> None:
         if self._means.cancelled.is_set():

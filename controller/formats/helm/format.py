@@ -20,8 +20,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
 from controller.formats.helm.chart import Chart, find_chart, gather_chart
-from controller.formats.helm.child import Result, run_guarded, scratch_of
-from controller.formats.helm.complaints import explain
+from controller.formats.helm.child import RunResult, run_guarded, scratch_of
 from controller.formats.helm.configuration import (
     NAME_CHARACTERS,
     Configuration,
@@ -29,8 +28,9 @@ from controller.formats.helm.configuration import (
     find_problems,
     read_configuration,
 )
+from controller.formats.helm.failures import explain
 from controller.formats.helm.output import read_output
-from controller.formats.helm.program import Finder
+from controller.formats.helm.program import ProgramFinder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
 from controller.processes.memory_limit import RESERVED_BYTES
@@ -51,7 +51,7 @@ class HelmFormat:
     """Renders charts. Thread-safe."""
 
     def __init__(self) -> None:
-        self._finder = Finder()
+        self._finder = ProgramFinder()
         self._places = Places(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
@@ -107,7 +107,7 @@ class HelmFormat:
             raise explain(result, chart.path, [configuration.values, *(file.values for file in files)])
         return result.output
 
-    def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> Result:
+    def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> RunResult:
         with self._places.place(means.tenant, means.cancelled) as is_our_turn:
             if not is_our_turn:
                 raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")

@@ -13,7 +13,7 @@ from typing import Any
 
 from api.plugins import Hook, Rendering
 from controller.formats.budget import TextBudget
-from controller.formats.objects import Identity, as_mapping, collect_objects, find_defect, identify
+from controller.formats.objects import Identity, as_mapping, collect_objects, find_identity_problem, identify
 from controller.formats.yaml.manifests import Document, read_documents
 
 _SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
@@ -85,7 +85,7 @@ def _first_of_each(documents: list[Document]) -> Iterator[Document]:
     """Yield definitions, each once: where two dependencies bring one, Helm installs the first."""
     seen: set[Identity] = set()
     for document in documents:
-        if not find_defect(document.value):
+        if not find_identity_problem(document.value):
             identity = identify(document.value)
             if identity in seen:
                 continue

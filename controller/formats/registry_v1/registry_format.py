@@ -5,16 +5,16 @@ Pure: equal requests give equal renderings. The order of objects is upstream's; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from api.plugins import ContentTree, Rendering, RenderRequest
 from controller.formats.budget import TextBudget
-from controller.formats.objects import Object, as_mapping
+from controller.formats.objects import Identity, Object, as_mapping, find_identity_problem, identify, refuse
 from controller.formats.registry_v1.bundle.bundle import Bundle, read_bundle, read_namespace_hints
 from controller.formats.registry_v1.bundle.layout import find_layout
 from controller.formats.registry_v1.bundle.namespaces import read_template, suggest_name
-from controller.formats.registry_v1.checks.gates import check_gates, find_unread_version
+from controller.formats.registry_v1.checks.gates import check_gates, find_version_warnings
 from controller.formats.registry_v1.checks.requirements import find_unmet
 from controller.formats.registry_v1.checks.validations import validate
 from controller.formats.registry_v1.config.deployment_config import configure
@@ -22,7 +22,6 @@ from controller.formats.registry_v1.config.options import Options, read_options
 from controller.formats.registry_v1.generators.access import make_cluster_roles, make_roles, make_service_accounts
 from controller.formats.registry_v1.generators.certificates import Provider, choose_provider, provider_of
 from controller.formats.registry_v1.generators.definitions import convert_definitions
-from controller.formats.registry_v1.generators.duplicates import merge_duplicates
 from controller.formats.registry_v1.generators.kinds import place_others
 from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations, make_webhook_services
 from controller.formats.registry_v1.generators.workloads import check_annotations, make_deployments
@@ -57,9 +56,9 @@ class RegistryV1Format:
         validate(bundle)
         provider = provider_of(provider_name)
         accounts = make_service_accounts(version, request.install_namespace)
-        objects = merge_duplicates(accounts, _generate(bundle, options, provider, request))
+        objects = _merge_duplicates(accounts, _generate(bundle, options, provider, request))
         marks, unread = read_template(version.annotations)
-        warnings = (*bundle.warnings, *find_unread_version(version), *unread, *find_unmet(bundle, capabilities))
+        warnings = (*bundle.warnings, *find_version_warnings(version), *unread, *find_unmet(bundle, capabilities))
         return Rendering(objects=objects, warnings=warnings, namespace=marks)
 
 
@@ -78,3 +77,20 @@ def _generate(bundle: Bundle, options: Options, provider: Provider, request: Ren
     yield from make_webhook_services(version, namespace, provider)
     for name in (deployment.name for deployment in version.deployments if deployment.name in serving):
         yield from provider.objects(name, namespace)
+
+
+def _merge_duplicates(accounts: Sequence[Object], objects: Iterable[Object]) -> list[Object]:
+    """Return the generated accounts, then the objects; of equal objects, and of accounts that objects replace, one.
+
+    Raises: BundleError (InvalidBundle) for objects that share an identity and differ, or have none.
+    """
+    candidates = list(objects)
+    refuse([f"{item.get('kind')} {problem}" for item in candidates if (problem := find_identity_problem(item))])
+    first: dict[Identity, Object] = {}
+    problems = []
+    for item in candidates:
+        identity = identify(item)
+        if first.setdefault(identity, item) != item:
+            problems.append(f"{identity}: the bundle contains two different objects with this name; rename one")
+    refuse(problems)
+    return [item for item in accounts if identify(item) not in first] + list(first.values())

@@ -166,7 +166,7 @@ def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
 
 
 def _read_metadata(layout: Layout, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
-    data = layout.read_if_there(file, budget)
+    data = layout.read_optional(file, budget)
     values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
     if not values:
         return {}

@@ -72,7 +72,7 @@ class Layout:
         """Return whether a word stands in a file of the bundle."""
         return mentions(self.root / name, word)
 
-    def read_if_there(self, name: str, budget: TextBudget) -> bytes:
+    def read_optional(self, name: str, budget: TextBudget) -> bytes:
         """Return a file of the bundle; nothing if there is none."""
         return self.read(name, budget) if (self.root / name).exists() else b""
 

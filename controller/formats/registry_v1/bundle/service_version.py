@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from controller.formats.registry_v1.bundle.typed import Path_, Reader, Types, kubernetes_types, parse_types, write_path
+from controller.formats.registry_v1.bundle.typed import (
+    FieldPath,
+    Reader,
+    Types,
+    kubernetes_types,
+    parse_types,
+    write_path,
+)
 
 VALIDATING, MUTATING, CONVERSION = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"
 _DEFAULT_PORT = 443
@@ -255,5 +262,5 @@ def _required_apis(spec: Mapping[str, Any]) -> Iterator[Api]:
         yield Api(group=api["group"], version=api["version"], kind=api["kind"])
 
 
-def _is_used(path: Path_) -> bool:
+def _is_used(path: FieldPath) -> bool:
     return write_path(path).startswith(_USED)

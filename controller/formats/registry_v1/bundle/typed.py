@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from controller.formats.objects import describe_type
 
-Path_: TypeAlias = tuple["Path_", str | int] | None
+FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
 """Where a value is: its parent and the last key, cheap to make for each of many values."""
 
 _TABLE = Path(__file__).with_name("kubernetes_types.json")
@@ -40,7 +40,7 @@ class WrongTypeError(Exception):
         problem: what is wrong with it, without showing it.
     """
 
-    def __init__(self, path: Path_, problem: str) -> None:
+    def __init__(self, path: FieldPath, problem: str) -> None:
         super().__init__(path, problem)
         self.path = path
         self.problem = problem
@@ -71,7 +71,7 @@ def kubernetes_types() -> Types:
     return parse_types(json.loads(_TABLE.read_text()))
 
 
-def write_path(path: Path_) -> str:
+def write_path(path: FieldPath) -> str:
     """Return a path as messages have it: `spec.containers[0].name`."""
     text = ""
     for key in list(_keys(path))[::-1]:
@@ -93,10 +93,10 @@ class Reader:
         self._always = {
             name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
         }
-        self.unknown: list[Path_] = []
+        self.unknown: list[FieldPath] = []
         """Paths of the fields that vanished."""
 
-    def read(self, value: Any, type_: str, path: Path_ = None) -> Any:
+    def read(self, value: Any, type_: str, path: FieldPath = None) -> Any:
         """Return a value as Go would write it after reading it.
 
         Raises: WrongTypeError.
@@ -111,21 +111,21 @@ class Reader:
             return self._union(value, _UNIONS[type_], path)
         return _read_scalar(value, type_, path)
 
-    def _list(self, value: Any, type_: str, path: Path_) -> list[Any] | None:
+    def _list(self, value: Any, type_: str, path: FieldPath) -> list[Any] | None:
         if value is None:
             return None
         if not isinstance(value, list):
             raise _wrong(value, "a list", path)
         return [self.read(item, type_, (path, index)) for index, item in enumerate(value)]
 
-    def _map(self, value: Any, type_: str, path: Path_) -> dict[str, Any] | None:
+    def _map(self, value: Any, type_: str, path: FieldPath) -> dict[str, Any] | None:
         if value is None:
             return None
         if not isinstance(value, dict):
             raise _wrong(value, "a mapping", path)
         return {key: self.read(item, type_, (path, key)) for key, item in value.items()}
 
-    def _structure(self, value: Any, type_: str, path: Path_) -> dict[str, Any]:
+    def _structure(self, value: Any, type_: str, path: FieldPath) -> dict[str, Any]:
         if not isinstance(value, dict | None):
             raise _wrong(value, "a mapping", path)
         fields = self._types[type_]
@@ -148,7 +148,7 @@ class Reader:
             return bool(value)
         return field.pointer or field.always or value not in _EMPTY
 
-    def _write_zero(self, key: str, field: Field, result: dict[str, Any], path: Path_) -> None:
+    def _write_zero(self, key: str, field: Field, result: dict[str, Any], path: FieldPath) -> None:
         if field.type in self._types:
             value = self._structure(None, field.type, (path, key))
             if value or key not in _SILENT:
@@ -156,7 +156,7 @@ class Reader:
         elif field.type in _ZEROS:
             result[key] = _ZEROS[field.type]
 
-    def _union(self, value: Any, union: tuple[str, ...], path: Path_) -> Any:
+    def _union(self, value: Any, union: tuple[str, ...], path: FieldPath) -> Any:
         for kind, type_ in zip((bool, list, dict), union, strict=True):
             if type_ and isinstance(value, kind):
                 return self.read(value, type_, path)
@@ -187,7 +187,7 @@ def is_quantity(value: Any) -> bool:
     return not isinstance(value, bool) and (isinstance(value, int | float) or bool(_QUANTITY(str(value))))
 
 
-def _read_scalar(value: Any, type_: str, path: Path_) -> Any:
+def _read_scalar(value: Any, type_: str, path: FieldPath) -> Any:
     if type_ == "any":
         return value
     if value is None:
@@ -206,7 +206,7 @@ def _as_float(value: float) -> float:
     return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
 
 
-def _wrong(value: Any, wanted: str, path: Path_) -> WrongTypeError:
+def _wrong(value: Any, wanted: str, path: FieldPath) -> WrongTypeError:
     return WrongTypeError(path, f"is {describe_type(value)} where {wanted} is needed")
 
 
@@ -216,7 +216,7 @@ def _parse_field(text: str) -> Field:
     return Field(type_, pointer="*" in flags, always="!" in flags, required="+" in flags)
 
 
-def _keys(path: Path_) -> Iterator[str | int]:
+def _keys(path: FieldPath) -> Iterator[str | int]:
     while path is not None:
         path, key = path
         yield key

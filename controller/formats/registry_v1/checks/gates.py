@@ -39,7 +39,7 @@ def check_gates(version: ServiceVersion, capabilities: Capabilities, *, has_prov
         )
 
 
-def find_unread_version(version: ServiceVersion) -> list[str]:
+def find_version_warnings(version: ServiceVersion) -> list[str]:
     """Return a warning if `minKubeVersion` means nothing."""
     text = version.minimum_kubernetes
     return [f'spec.minKubeVersion: "{text}" is not a version, and is not checked'] if text and not _parse(text) else []

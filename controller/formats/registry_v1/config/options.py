@@ -21,7 +21,7 @@ from controller.formats.registry_v1.bundle.install_modes import (
     MULTI,
     OWN,
     SINGLE,
-    find_unfit_targets,
+    find_target_problem,
     write_list,
 )
 from controller.formats.registry_v1.config.deployment_config import SECTION, DeploymentConfig, read_deployment_config
@@ -59,7 +59,7 @@ def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: st
     if errors:
         raise _invalid("invalid configuration: " + _write_errors(errors))
     targets = _choose_targets(config, modes)
-    if problem := find_unfit_targets(modes, namespace, targets):
+    if problem := find_target_problem(modes, namespace, targets):
         raise _invalid(problem)
     return Options(
         targets=targets,

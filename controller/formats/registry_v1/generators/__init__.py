@@ -1,5 +1,4 @@
 """From a bundle to objects: one module for each generator of OLM v1.
 
-In order: `access`, `definitions`, `kinds`, `workloads`, `webhooks`, `certificates`. `names` names the objects, and
-`duplicates` merges equal ones.
+In order: `access`, `definitions`, `kinds`, `workloads`, `webhooks`, `certificates`. `names` names the objects.
 """

@@ -89,3 +89,11 @@ _BY_NAME: Mapping[str, Provider] = {
 def provider_of(name: str) -> Provider:
     """Return a provider by its name; '' is that of a bundle that needs none."""
     return _BY_NAME[name]
+
+
+def annotate(item: Object, annotations: Mapping[str, str]) -> Object:
+    """Return an object with annotations, which replace those of the same keys."""
+    if not annotations:
+        return item
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}

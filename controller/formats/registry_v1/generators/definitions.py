@@ -9,8 +9,7 @@ from api.v1alpha2.conditions import Reason
 from controller.formats.objects import Object
 from controller.formats.registry_v1.bundle.service_version import CONVERSION, Webhook
 from controller.formats.registry_v1.generators import names
-from controller.formats.registry_v1.generators.annotations import annotate
-from controller.formats.registry_v1.generators.certificates import Provider
+from controller.formats.registry_v1.generators.certificates import Provider, annotate
 
 
 def convert_definitions(

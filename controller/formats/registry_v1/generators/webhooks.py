@@ -15,8 +15,7 @@ from controller.formats.registry_v1.bundle.service_version import (
     Webhook,
 )
 from controller.formats.registry_v1.generators import names
-from controller.formats.registry_v1.generators.annotations import annotate
-from controller.formats.registry_v1.generators.certificates import Provider
+from controller.formats.registry_v1.generators.certificates import Provider, annotate
 
 _COPIED = (
     "rules",

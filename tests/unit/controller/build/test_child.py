@@ -14,8 +14,8 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.build import child as aside
-from controller.build.builder import render_where_it_fits
-from controller.build.child import render_aside
+from controller.build.builder import render_here_or_in_child
+from controller.build.child import render_in_child
 from controller.build.context import BuildContext
 from controller.build.rendering import render
 from controller.build.revision import PackedRevision, Revision
@@ -70,14 +70,14 @@ class Rooms:
 
 def test_it_makes_what_is_made_here(tmp_path: Path, scratch: Path) -> None:
     asked = request(write(tmp_path / "content", MANIFESTS), scratch)
-    made, expected = render_aside("plain", asked), render("plain", asked)
+    made, expected = render_in_child("plain", asked), render("plain", asked)
     assert made.unpacked() == expected
     assert len(made.objects) < GREAT // 100
 
 
 def test_a_small_text_is_parsed_here(tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": config_map("a")}), scratch)
-    assert isinstance(render_where_it_fits("plain", with_inline(asked), BuildContext(room=rooms.room)), Revision)
+    assert isinstance(render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room)), Revision)
     assert rooms.asked == [estimate(len(config_map("a")), INLINE)]
 
 
@@ -94,7 +94,7 @@ LARGE: dict[str, bytes] = {
 @pytest.mark.parametrize("large", LARGE)
 def test_a_large_text_is_parsed_aside(large: str, tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
-    made = render_where_it_fits("plain", with_inline(asked), BuildContext(room=rooms.room))
+    made = render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room))
     assert isinstance(made, PackedRevision)
     assert made.unpacked() == render("plain", asked)
     assert rooms.asked[1:] == [estimate(len(LARGE[large]), Limits())]
@@ -110,13 +110,13 @@ VALID_CHART = chart_of(
 
 def test_helm_is_run_once_for_a_large_output(tmp_path: Path, scratch: Path) -> None:
     asked = with_inline(request(write(tmp_path / "content", VALID_CHART), scratch))
-    made = render_where_it_fits("helm", asked, BuildContext())
+    made = render_here_or_in_child("helm", asked, BuildContext())
     assert isinstance(made, PackedRevision)
     [item] = made.unpacked().objects
     assert f"dice: {item['data']['dice']}".encode() in (scratch / "output").read_bytes()
 
 
-def refusal(asked: RenderRequest, make: Callable[[str, RenderRequest], object] = render_aside) -> str:
+def refusal(asked: RenderRequest, make: Callable[[str, RenderRequest], object] = render_in_child) -> str:
     with pytest.raises(BundleError) as caught:
         make("plain", asked)
     assert caught.value.reason is Reason.RENDER_LIMIT_EXCEEDED
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_told_as_here(tmp_path: Path, scratch: Path) -> None:
     with pytest.raises(BundleError) as here:
         render("plain", asked)
     with pytest.raises(BundleError) as there:
-        render_aside("plain", asked)
+        render_in_child("plain", asked)
     assert (there.value.reason, there.value.message) == (here.value.reason, here.value.message)
 
 
@@ -152,7 +152,7 @@ def test_it_ends_when_nobody_needs_it(tmp_path: Path, scratch: Path) -> None:
     cancelled.set()
     asked = request(write(tmp_path / "content", MANIFESTS), scratch, cancelled=cancelled)
     with pytest.raises(BundleError, match="the result is not needed any more"):
-        render_aside("plain", asked)
+        render_in_child("plain", asked)
 
 
 def test_a_bug_is_a_bug(tmp_path: Path, scratch: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_bug_is_a_bug(tmp_path: Path, scratch: Path) -> None:
         capabilities=Capabilities(kubernetes_version="v1.36.3", kinds=kinds),
     )
     with pytest.raises(RuntimeError, match=r"(?s)rendering aside ended with 1: Traceback.*ValueError"):
-        render_aside("plain", broken)
+        render_in_child("plain", broken)
 
 
 BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {

@@ -180,7 +180,7 @@ def test_a_hostile_helm_does_not_reach(attack: str, surroundings: dict[str, obje
     scratch = Path(str(surroundings["outside"])) / "call"
     result = run_guarded([PYTHON, "-I", "-S", "-c", script_of(attack, surroundings)], b"", Means(scratch=scratch), "c")
     assert result.status == 1
-    assert "Error" in result.complaint
+    assert "Error" in result.stderr
     assert Path(str(surroundings["secret"])).read_text() == "canary"
 
 

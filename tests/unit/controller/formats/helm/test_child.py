@@ -14,13 +14,13 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Means
 from api.v1alpha2.conditions import Reason
-from controller.formats.helm.child import Result, run_guarded
-from controller.formats.helm.program import Finder
+from controller.formats.helm.child import RunResult, run_guarded
+from controller.formats.helm.program import ProgramFinder
 from tests.support.charts import DATA, render
 from tests.support.processes import wait_for_end
 
 
-def run(script: str, tmp_path: Path, text: bytes = b"", **means: Any) -> Result:
+def run(script: str, tmp_path: Path, text: bytes = b"", **means: Any) -> RunResult:
     return run_guarded(["/bin/sh", "-c", script], text, Means(scratch=tmp_path, **means), "c")
 
 
@@ -31,7 +31,7 @@ def failure(script: str, tmp_path: Path, **means: Any) -> tuple[Reason, str]:
 
 
 def test_it_reads_its_input_and_says_how_it_ended(tmp_path: Path) -> None:
-    assert run("cat; echo no >&2; exit 3", tmp_path, b"text") == Result(status=3, output=b"text", complaint="no\n")
+    assert run("cat; echo no >&2; exit 3", tmp_path, b"text") == RunResult(status=3, output=b"text", stderr="no\n")
 
 
 def test_it_gets_nothing_of_our_environment_but_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +82,8 @@ def test_it_ends_when_it_writes_too_much(tmp_path: Path) -> None:
 
 def test_of_what_it_complains_the_beginning_is_kept(tmp_path: Path) -> None:
     result = run("echo first >&2; yes | head -c 5000000 >&2", tmp_path)
-    assert result.complaint.startswith("first\ny\n")
-    assert len(result.complaint) == 256 * 1024
+    assert result.stderr.startswith("first\ny\n")
+    assert len(result.stderr) == 256 * 1024
 
 
 def test_its_memory_is_bounded(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_without_a_scratch_folder_there_is_no_input(tmp_path: Path) -> None:
 
 def test_helm_is_found_and_introduced_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    finder = Finder()
+    finder = ProgramFinder()
     for _ in range(2):
         finder.find(Means(scratch=tmp_path))
     (record,) = [record for record in caplog.records if record.message == "helm found"]
@@ -117,13 +117,13 @@ def test_without_helm_on_path_that_of_the_package_serves(tmp_path: Path, monkeyp
             tmp_path / "bin" / name,
         )
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert Finder().find(Means(scratch=tmp_path)).name == "helm"
+    assert ProgramFinder().find(Means(scratch=tmp_path)).name == "helm"
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/helm", "no-such-program"])
 def test_a_program_that_is_not_there_is_named(program: str, tmp_path: Path) -> None:
     with pytest.raises(BundleError) as raised:
-        Finder().find(Means(scratch=tmp_path, programs={"helm": program}))
+        ProgramFinder().find(Means(scratch=tmp_path, programs={"helm": program}))
     assert raised.value.reason is Reason.NOT_SUPPORTED
     assert raised.value.message == (
         f"spec.format: there is no program {program}; "

@@ -14,9 +14,9 @@ from api.errors import BundleError
 from api.plugins import ContentTree, Limits
 from controller.formats.budget import TextBudget
 from controller.formats.helm.chart import find_chart, gather_chart
-from controller.formats.helm.child import Result
-from controller.formats.helm.complaints import explain
+from controller.formats.helm.child import RunResult
 from controller.formats.helm.configuration import find_problems, read_configuration
+from controller.formats.helm.failures import explain
 from controller.formats.helm.output import read_output
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import write_values
@@ -82,7 +82,7 @@ def test_any_output_is_refused_or_can_be_read(pieces: list[bytes], skip_tests: b
 @PATIENT
 @given(st.lists(COMPLAINTS | st.text(max_size=10)), st.integers(-9, 3), st.dictionaries(st.text(), JSON))
 def test_any_complaint_is_one_line_without_values(pieces: list[str], status: int, values: dict[str, Any]) -> None:
-    message = explain(Result(status=status, output=b"", complaint="".join(pieces)), "c", [values]).message
+    message = explain(RunResult(status=status, output=b"", stderr="".join(pieces)), "c", [values]).message
     assert message.isprintable()
     assert len(message) < 2000
 
@@ -90,7 +90,7 @@ def test_any_complaint_is_one_line_without_values(pieces: list[str], status: int
 @PATIENT
 @given(st.text(st.characters(categories=["L", "N", "P"]), min_size=4, max_size=20))
 def test_no_complaint_shows_a_text_that_was_given(secret: str) -> None:
-    result = Result(status=1, output=b"", complaint=f"Error: execution error at (c/templates/a.yaml:1:3): x {secret} y")
+    result = RunResult(status=1, output=b"", stderr=f"Error: execution error at (c/templates/a.yaml:1:3): x {secret} y")
     assert explain(result, "c", [{"a": [{"b": secret}]}]).message == '"c": c/templates/a.yaml:1:3: x … y'
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.registry_v1.bundle.install_modes import find_unfit_targets
+from controller.formats.registry_v1.bundle.install_modes import find_target_problem
 from controller.formats.registry_v1.config.options import read_options
 from tests.support.operator_bundles import NAMESPACE, refusal, service_version, write_bundle
 
@@ -207,7 +207,7 @@ TARGETS = [
 @pytest.mark.parametrize("case", TARGETS, ids=str)
 def test_target_rules(case: Targets) -> None:
     prefix = f"invalid option(s): invalid target namespaces [{' '.join(case.targets)}]: "
-    assert find_unfit_targets(modes_of(case.modes), NAMESPACE, case.targets) == (case.expect and prefix + case.expect)
+    assert find_target_problem(modes_of(case.modes), NAMESPACE, case.targets) == (case.expect and prefix + case.expect)
 
 
 def test_targets_are_checked_after_config(tmp_path: Path) -> None:

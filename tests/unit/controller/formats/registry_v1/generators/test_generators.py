@@ -420,7 +420,7 @@ def test_other_clashes_are_refused_by_name(csv: dict[str, Any], expect: str, tmp
     root = write_bundle(tmp_path, service_version(**csv), object_of("Service", "manager-service", spec={}))
     assert refusal(root) == (
         Reason.INVALID_BUNDLE,
-        f"Service inst/{expect}-service: the bundle makes two objects of this name that differ; rename one",
+        f"Service inst/{expect}-service: the bundle contains two different objects with this name; rename one",
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.formats.helm.child import Result
-from controller.formats.helm.complaints import explain
-from controller.formats.helm.hiding import HIDDEN, Hider
+from controller.formats.helm.child import RunResult
+from controller.formats.helm.failures import explain
+from controller.formats.helm.redaction import HIDDEN, Redactor
 
 MOST_SECONDS = 15.0
 """Of what took most of a minute or more; some tenths of a second where nothing else goes on."""
@@ -47,7 +47,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_is_shown_of(case: Case) -> None:
-    shown = Hider([case.values]).hide(case.text)
+    shown = Redactor([case.values]).redact(case.text)
     if case.expect == "withheld":
         assert "is not shown" in shown
     else:
@@ -60,7 +60,7 @@ def test_what_is_shown_of(case: Case) -> None:
     st.integers(0, 3000),
 )
 def test_no_beginning_of_a_value_is_shown_where_the_text_is_cut(secret: str, before: int, after: int) -> None:
-    shown = Hider([secret]).hide("." * before + secret + "." * after)
+    shown = Redactor([secret]).redact("." * before + secret + "." * after)
     assert secret[:4] not in shown
 
 
@@ -88,7 +88,7 @@ def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) ->
     complaint = "Error: " + piece * (256 * 1024 // len(piece))
     given_values = values()
     started = time.process_time()
-    message = explain(Result(status=1, output=b"", complaint=complaint), "c", [{"a": given_values}]).message
+    message = explain(RunResult(status=1, output=b"", stderr=complaint), "c", [{"a": given_values}]).message
     assert time.process_time() - started < MOST_SECONDS
     assert len(message) < 2000
 
@@ -96,8 +96,8 @@ def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) ->
 def test_a_complaint_of_a_schema_stays_small() -> None:
     head = "Error: values don't meet the specifications of the schema(s) in the following chart(s):\n"
     complaint = head + "c" * 100_000 + ":\n" + "x\n" * 50_000
-    assert len(explain(Result(status=1, output=b"", complaint=complaint), "c", []).message) < 2000
+    assert len(explain(RunResult(status=1, output=b"", stderr=complaint), "c", []).message) < 2000
 
 
 def test_of_too_many_values_nothing_is_shown() -> None:
-    assert "is not shown" in Hider([["x"] * 300_000]).hide("x")
+    assert "is not shown" in Redactor([["x"] * 300_000]).redact("x")

@@ -21,7 +21,7 @@ _MOST = 250_000  # values
 _WITHHELD = "Helm failed; what it says is not shown, since there are too many or too long values to take out of it"
 
 
-class Hider:
+class Redactor:
     """Takes values out of texts.
 
     Args:
@@ -32,7 +32,7 @@ class Hider:
         self._scalars = list(islice((scalar for each in values for scalar in scalars_of(each)), _MOST + 1))
         self._is_possible = len(self._scalars) <= _MOST and not any(map(_is_blank, self._scalars))
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the beginning of a text, on one line and without the values."""
         if not self._is_possible:
             return _WITHHELD

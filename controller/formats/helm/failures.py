@@ -13,8 +13,8 @@ from typing import Any
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.formats.helm.child import Result
-from controller.formats.helm.hiding import HIDDEN, Hider, one_line
+from controller.formats.helm.child import RunResult
+from controller.formats.helm.redaction import HIDDEN, Redactor, one_line
 
 _SHOWN = 600  # characters of a message
 _GO_RUNTIME = 2  # exit status when Go itself gives up
@@ -32,7 +32,7 @@ _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P
 _YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 
 
-def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> BundleError:
+def explain(result: RunResult, chart: str, values: Sequence[Mapping[str, Any]]) -> BundleError:
     """Return the error for a run of Helm that failed.
 
     Args:
@@ -41,29 +41,29 @@ def explain(result: Result, chart: str, values: Sequence[Mapping[str, Any]]) -> 
         values: all that were given, none of which is shown.
     """
     place = quote(chart)
-    if result.status < 0 or (result.status == _GO_RUNTIME and "panic:" not in result.complaint):
+    if result.status < 0 or (result.status == _GO_RUNTIME and "panic:" not in result.stderr):
         problem = "rendering takes more memory or processor time than allowed"
         remedy = "make the chart simpler, or raise --render-mebibytes or --render-timeout"
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; {remedy}")
-    text = _message(result.complaint)
-    hide = Hider(values).hide  # also of places: a chart may say whatever it likes, in whatever form
+    text = _message(result.stderr)
+    redact = Redactor(values).redact  # also of places: a chart may say whatever it likes, in whatever form
     if missing := _MISSING.search(text):
-        what = f"dependencies are not in charts/: {_shorten(hide(missing['what']))}"
+        what = f"dependencies are not in charts/: {_shorten(redact(missing['what']))}"
         return BundleError(
             Reason.INVALID_BUNDLE, f"{place}: {what}; add them by helm dependency build, and publish it so"
         )
     if schema := _SCHEMA.search(text):
         return BundleError(
             Reason.INVALID_CONFIG,
-            f"spec.config.values: {place} refuses them: {_shorten(hide(_sorted(schema['what'])))}",
+            f"spec.config.values: {place} refuses them: {_shorten(redact(_sorted(schema['what'])))}",
         )
     if values_text := _VALUES.match(text):
-        return BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {_shorten(hide(values_text['what']))}")
+        return BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {_shorten(redact(values_text['what']))}")
     for pattern in (_EXECUTION, _TEMPLATE, _YAML):
         if found := pattern.match(text):
-            where, what = (_shorten(hide(found[name])) for name in ("where", "what"))
+            where, what = (_shorten(redact(found[name])) for name in ("where", "what"))
             return BundleError(Reason.RENDER_FAILED, f"{place}: {where}: {what}")
-    return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(hide(text)) or 'Helm failed without a word'}")
+    return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(redact(text)) or 'Helm failed without a word'}")
 
 
 def _message(complaint: str) -> str:
