@@ -1,20 +1,20 @@
-"""From a spec to a revision: resolve, fetch, assemble, render. No cluster takes part: `rukpak render` runs this code.
+"""From a spec to a revision: resolve, fetch, assemble, render. Needs no cluster: `rukpak render` runs this code.
 
-In: a spec, its pins and the capabilities of the cluster. Out: a `Revision`. Network and files are left to `sources` and
-`content`, what content means to `formats`.
+In: a spec, its pins and the capabilities of the cluster. Out: a `Revision`. `sources` and `content` handle network and
+files, `formats` interprets the content.
 
     builder       START HERE
-    validation    refuses a spec before anything is fetched
-    request       what a revision is made from, and the digests that name it
-    pins          what sources were resolved to, and whether that still holds
-    context       settings, and what the caller brings: credentials, memory, progress
-    resolver      sources without a pin are asked
-    fetcher       content that is not stored is fetched
-    plugin_calls  what both have in common
-    origins       who gave a content, and who shares it
-    revision      the rendered objects as a value, and as bytes
+    validation    refuses an invalid spec before anything is fetched
+    request       the inputs of a revision, and the digests that identify them
+    pins          resolved sources, and whether a pin still applies
+    context       settings, and what the caller provides: credentials, memory, progress
+    resolver      resolves sources without a pin
+    fetcher       fetches content that is not stored
+    plugin_calls  used by both
+    origins       where content came from, and who may share it
+    revision      the rendered objects as a value and as bytes
     rendering     from a content tree to a revision
-    child         a large rendering, in a process of its own
+    child         renders large bundles in a separate process
     plugins       sources and formats by kind, from entry points
     capabilities  what a cluster serves, as a file
 """

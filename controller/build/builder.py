@@ -1,7 +1,8 @@
-"""From a spec to the revision that it asks for: resolve, fetch, assemble, render.
+"""From a spec to the revision it asks for: resolve, fetch, assemble, render.
 
-The left half of a pass. It has no cluster to write to, or to read from: the same code renders on a desk. Network is
-used only for what is not pinned (resolver.py) and for what is not stored (fetcher.py), and fetching is by digest only.
+This is the first half of a pass. It neither reads nor writes a cluster, so the same code renders on a workstation. It
+uses the network only for sources that are not pinned (resolver.py) and content that is not stored (fetcher.py), and
+fetches by digest only.
 """
 
 from __future__ import annotations
@@ -36,12 +37,11 @@ _NO_CONTEXT = BuildContext()
 
 
 class Builder:
-    """Makes revisions from specs.
+    """Builds revisions from specs.
 
     Args:
         now: the time of day, for `resolvedAt`.
         shares: of the disk, while content is fetched and rendered.
-        observer: is told how long the phases take, and what is asked of sources.
     """
 
     def __init__(
@@ -61,7 +61,10 @@ class Builder:
     def resolve(
         self, spec: Spec, pins: Pins, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
     ) -> Resolved:
-        """Resolve the sources that have no pin, a few at the same time; what succeeds is pinned even if others fail."""
+        """Resolve the sources without a pin, a few at a time; those that succeed are pinned even if others fail.
+
+        Raises: BundleError if the BundleDeployment is quarantined.
+        """
         with self._call(cancelled, context) as call:
             return self._resolver.resolve(spec, pins, call)
 
@@ -76,8 +79,8 @@ class Builder:
     ) -> Revision | PackedRevision:
         """Fetch what is not stored, assemble, and render.
 
-        What depends on chance, such as a password that a chart generates, is taken over from a revision that was `kept`
-        and rendered from the same: only another input throws the dice again.
+        Random values, such as a password that a chart generates, are reused from the revision in `kept` that was
+        rendered from the same inputs: only changed inputs generate new ones.
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
@@ -92,8 +95,8 @@ class Builder:
             namespace = made.terms.install_namespace
             terms = terms_of(request, namespace, rendering_digest(request, namespace, capabilities))
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
-            # What differs may be the doing of another release, which is to be had by asking for everything again. What
-            # differs each time is chance.
+            # A single difference may be due to a new release of this program, and the new rendering counts. A
+            # rendering that differs each time is random.
             if (
                 same
                 and made.digest != same.digest
@@ -137,7 +140,7 @@ class Builder:
 def render_here_or_in_child(
     format_name: str, request: RenderRequest, context: BuildContext
 ) -> Revision | PackedRevision:
-    """Render in this process, or, where there is too much text for that, in one of its own.
+    """Render in this process or, if there is too much text for that, in a child.
 
     Raises: BundleError with a reason of Installed.
     """

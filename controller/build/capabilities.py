@@ -1,7 +1,6 @@
 """What a cluster serves, as a file: written by `rukpak capabilities`, read by `rukpak render`.
 
-Without a file the newest supported Kubernetes is assumed: capabilities.yaml beside this module, which hack/generate
-writes from a real API server.
+The default is the newest supported Kubernetes: capabilities.yaml, which hack/generate writes from a real API server.
 """
 
 from __future__ import annotations
@@ -37,22 +36,18 @@ class _File(_Model):
 
 
 def shipped() -> Capabilities:
-    """Return those of the newest supported Kubernetes."""
+    """Return the capabilities of the newest supported Kubernetes."""
     return parse((files("controller.build") / SHIPPED).read_bytes(), SHIPPED)
 
 
 def parse(data: bytes, name: str) -> Capabilities:
-    """Return what a file says, YAML or JSON.
+    """Return the capabilities in the YAML or JSON of a file, whose name messages start with.
 
-    Args:
-        data: the whole file.
-        name: of the file, in messages.
-
-    Raises: BundleError (InvalidConfig, InvalidBundle where it is not YAML).
+    Raises: BundleError (InvalidConfig; InvalidBundle if it is not YAML).
     """
     documents = [document.value for document in read_documents(data, name)]
     if len(documents) != 1:
-        raise _invalid(name, f"{len(documents)} documents where one is needed")
+        raise _invalid(name, f"must contain one document, not {len(documents)}")
     try:
         read = _File.model_validate(documents[0])
     except ValidationError as error:
@@ -63,7 +58,7 @@ def parse(data: bytes, name: str) -> Capabilities:
 
 
 def _invalid(name: str, problem: str) -> BundleError:
-    return BundleError(Reason.INVALID_CONFIG, f'{name}: {problem}; write the file with "rukpak capabilities"')
+    return BundleError(Reason.INVALID_CONFIG, f'{name}: {problem}; generate the file with "rukpak capabilities"')
 
 
 def dump(capabilities: Capabilities) -> dict[str, object]:

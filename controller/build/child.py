@@ -1,10 +1,10 @@
-"""A rendering in a process of its own, with a limit to its address space: what is too large is refused.
+"""Rendering in a child process with limited address space, so that a bundle that is too large fails alone.
 
-It runs the same code on the same request (rendering.py), and hands back the revision as the revision store keeps it:
-compressed, so that it takes little until it is worked on. Request and answer are files in the scratch folder of the
-rendering. Where the system runs out of memory the child goes first.
+The child runs the same code on the same request (rendering.py) and returns the revision compressed, as the revision
+store keeps it, so that it uses little memory until it is unpacked. Request and response are files in the scratch
+folder. If the system runs out of memory, the kernel kills the child first.
 
-Not here: which rendering is made so (builder.py).
+builder.py decides which renderings need a child.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
-from typing import Any, NoReturn
+from typing import Any
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
@@ -32,27 +32,27 @@ from controller.formats.budget import estimate
 from controller.processes.confinement import STARTING, confined
 from controller.processes.group import ProcessGroup
 
-_REQUEST, _TERMS, _OBJECTS, _ERROR, _COMPLAINT = "request", "terms", "objects", "error", "complaint"
+_REQUEST, _TERMS, _OBJECTS, _ERROR, _STDERR = "request", "terms", "objects", "error", "stderr"
 _PROGRAM_BYTES = 160 * MEBIBYTE
-"""Address space of the interpreter and our modules, of which a quarter is used."""
-_COMPLAINT_BYTES = 4096
+"""Address space of the interpreter and our modules, which use a quarter of it."""
+_STDERR_BYTES = 4096
 _OUT_OF_MEMORY = 12  # exit status: ENOMEM
 
 
 def address_space(limits: Limits) -> int:
-    """Return the address space of a child, bytes: enough for what the budgets allow."""
+    """Return the bytes of address space that a child needs for what the budgets allow."""
     return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
 
 
 def render_in_child(format_name: str, request: RenderRequest) -> PackedRevision:
-    """Return what `rendering.render` makes of a request, which is made by a child.
+    """Return the result of `rendering.render` in a child process.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
     """
     means = request.means
     if means.scratch is None:
-        raise RuntimeError("rendering aside needs a scratch folder")
-    folder = means.scratch / "aside"
+        raise RuntimeError("rendering in a child needs a scratch folder")
+    folder = means.scratch / "child"
     with full_disk_reported("content store"):
         folder.mkdir()
         (folder / _REQUEST).write_text(json.dumps(_write_request(format_name, request)), encoding="utf-8")
@@ -61,25 +61,25 @@ def render_in_child(format_name: str, request: RenderRequest) -> PackedRevision:
         error = json.loads((folder / _ERROR).read_bytes())
         raise BundleError(Reason(error["reason"]), error["message"])
     if status == _OUT_OF_MEMORY or status < 0:
-        problem = f"making the revision takes more than {describe_bytes(address_space(means.limits))} of memory"
+        problem = f"rendering needs more than {describe_bytes(address_space(means.limits))} of memory"
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle")
     if status:
-        complaint = (folder / _COMPLAINT).read_bytes()[-_COMPLAINT_BYTES:].decode(errors="replace")
-        raise RuntimeError(f"rendering aside ended with {status}: {complaint}")
+        stderr = (folder / _STDERR).read_bytes()[-_STDERR_BYTES:].decode(errors="replace")
+        raise RuntimeError(f"rendering in a child failed with status {status}: {stderr}")
     digest, _, terms = (folder / _TERMS).read_bytes().partition(b"\n")
     return unpack_terms(digest.decode(), terms, (folder / _OBJECTS).read_bytes())
 
 
 def _run(folder: Path, means: Means) -> int:
-    """Run the child to its end, and return its status."""
+    """Run the child and return its exit status."""
     limits = {"as": address_space(means.limits), "core": 0, "cpu": int(means.seconds) + 1}
     command = confined([sys.executable, "-P", "-m", __name__, str(folder)], **limits)
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8"}
     quiet = subprocess.DEVNULL
-    with (folder / _COMPLAINT).open("wb") as complaint:
+    with (folder / _STDERR).open("wb") as stderr:
         with STARTING:
             process = subprocess.Popen(
-                command, stdin=quiet, stdout=quiet, stderr=complaint, env=environment, cwd="/", start_new_session=True
+                command, stdin=quiet, stdout=quiet, stderr=stderr, env=environment, cwd="/", start_new_session=True
             )
         deadline = time.monotonic() + means.seconds
         with ProcessGroup(process) as group:
@@ -88,14 +88,14 @@ def _run(folder: Path, means: Means) -> int:
 
 def _check(deadline: float, means: Means) -> None:
     if means.cancelled.is_set():
-        raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+        raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
     if time.monotonic() >= deadline:
-        problem = f"making the revision takes more than {means.seconds:g} s"
-        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle, or raise --render-timeout")
+        problem = f"timed out: rendering takes more than {means.seconds:g} s"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle or raise --render-timeout")
 
 
 def _write_request(format_name: str, request: RenderRequest) -> dict[str, Any]:
-    """Return a request as JSON; of its means only what decides about texts: a child runs no program."""
+    """Return a request as JSON, with only those of its means that limit text: a child runs no program."""
     return {
         "format": format_name,
         "name": request.name,
@@ -128,7 +128,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
 
 
 def main(folder: Path) -> None:
-    """Render what is asked for in a folder, and leave the answer there."""
+    """Render the request in a folder, and write the response there."""
     with suppress(OSError):  # where procfs is read-only
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     value = json.loads((folder / _REQUEST).read_bytes())
@@ -140,11 +140,7 @@ def main(folder: Path) -> None:
     except BundleError as error:
         (folder / _ERROR).write_text(json.dumps({"reason": error.reason.value, "message": error.message}), "utf-8")
     except MemoryError:
-        _give_up()
-
-
-def _give_up() -> NoReturn:
-    os._exit(_OUT_OF_MEMORY)
+        os._exit(_OUT_OF_MEMORY)
 
 
 if __name__ == "__main__":

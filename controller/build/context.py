@@ -1,7 +1,4 @@
-"""What a builder works with: settings of its own, and what the caller brings for one BundleDeployment.
-
-Values and callbacks: no cluster takes part.
-"""
+"""The inputs of a builder beside the request: its settings, and what the caller provides for one BundleDeployment."""
 
 from __future__ import annotations
 
@@ -22,38 +19,37 @@ _USUAL = Means()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
-    """What holds for all that a builder makes."""
+    """Settings of all builds."""
 
     store_bytes: int
-    """What the content store may hold beside what is in use."""
+    """Limit of the content store, not counting content in use."""
     limits: Limits
     timeout: float
-    """Seconds for resolving, and for fetching, one source."""
+    """Seconds to resolve one source, and to fetch it."""
     network: Network = _ANYWHERE
-    """What the administrator says about reaching sources."""
     means: Means = _USUAL
-    """What rendering may use; scratch, cancel token and limits are those of each call. What it says of confinement
-    holds for sources, too."""
+    """What rendering may use; each call has its own scratch folder, cancel token and limits. Its confinement also
+    applies to sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """What comes from outside while sources are asked for one BundleDeployment: values and callbacks, no cluster."""
+    """What the caller provides for one BundleDeployment: values and callbacks, no cluster."""
 
     credentials: Callable[[int, Source], Credentials | None] = lambda _index, _source: None
     """Reads the Secret of a source, by its index in the spec; raises BundleError."""
     progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
-    """Told the index of a source, and bytes done and in all (0: not known)."""
+    """Receives the index of a source, the bytes done, and their total (0: unknown)."""
     ended: Callable[[int, BundleError | None], None] = lambda _index, _failure: None
-    """Told the index of a source that was asked, and what it failed with."""
+    """Receives the index of a source that was asked, and its failure."""
     room: Callable[[int, threading.Event], AbstractContextManager[None]] = lambda size, _cancelled: endless(size)
-    """Waits for so many bytes of memory, and holds them for a block; the event ends the wait."""
+    """Waits for that many bytes of memory and holds them for a block; the event cancels the wait."""
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
-    """What is done within is remembered should the process die of it; raises BundleError where that has happened."""
+    """Records work that might kill the process; raises BundleError if it has."""
     previous: Pins = ()
-    """When polling: the pins in use, one for each source."""
+    """When polling: the current pin of each source."""
     tenant: str = ""
-    """Whose share of the disk is used, as a message names it."""
+    """Owner of the disk share, as messages name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,4 +59,4 @@ class Call:
     cancelled: threading.Event
     context: BuildContext
     use: Use
-    """What it takes of the disk."""
+    """Of the disk."""

@@ -1,6 +1,6 @@
-"""Fetches the content of a request, and keeps it in the content store: what is there already is not fetched.
+"""Fetches the pinned content of a request into the content store, unless it is stored already.
 
-Content is fetched as it was pinned. Not here: what files look like on disk (content/archive.py).
+content/archive.py writes the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.telemetry import Phase, SourceResult
 
 
 class Fetcher:
-    """Fetches contents, a few at the same time. Thread-safe."""
+    """Fetches content, a few sources at a time. Thread-safe."""
 
     def __init__(self, store: ContentStore, settings: BuildSettings, calls: PluginCalls) -> None:
         self._store, self._settings, self._calls = store, settings, calls
@@ -33,7 +33,7 @@ class Fetcher:
 
     @contextmanager
     def using(self, request: Request) -> Iterator[None]:
-        """Keep the content of a request while it is in use, and make room for other content afterwards."""
+        """Keep the content of a request in the store for a block, and evict unused content afterwards."""
         keys = store_keys(request)
         with self._lock:
             self._in_use.update(keys)
@@ -46,9 +46,9 @@ class Fetcher:
             self._store.collect(in_use, self._settings.store_bytes)
 
     def fetch(self, request: Request, call: Call) -> list[tuple[str, str, Path]]:
-        """Return the content of each source: its path in the spec, its destination, and a folder of the store.
+        """Return the path in the spec, the destination, and the folder in the store of each source.
 
-        Raises: BundleError of the first source that fails.
+        Raises: BundleError with a reason of Unpacked: the first failure by spec order.
         """
         sources, keys = request.spec.sources, store_keys(request)
         with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
@@ -71,7 +71,7 @@ class Fetcher:
 
         written: list[Path] = []
 
-        def write(folder: Path) -> None:
+        def _write(folder: Path) -> None:
             written.append(folder)
             with self._store.scratch() as scratch:
                 access = self._calls.access(index, source, scratch, call)
@@ -79,8 +79,8 @@ class Fetcher:
                 write_entries(entries, folder, self._settings.limits, access.path, call.use)
 
         with self._calls.asking(Phase.FETCH, index, source, call):
-            folder = self._store.put(key, write)
-            if not written:  # somebody else has
+            folder = self._store.put(key, _write)
+            if not written:  # another build has
                 call.use.add_stored(folder)
         self._calls.note(source, SourceResult.FETCHED)
         return folder

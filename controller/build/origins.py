@@ -1,12 +1,11 @@
-"""Who gave a content, and by which key it is stored: a digest alone opens nothing that others have put there.
+"""Origins: where content came from, which is part of its key in the content store.
 
-Any server may claim to have any digest. So the key holds the origin of the content as well: who was asked (registry and
-repository, URL, git repository), how that was trusted, and with which Secret. A pin records the origin that has
-answered for it. Where the spec has come to say something else since (another Secret, another authority), both are in
-the key: what the one gave is not opened by the other, and is fetched anew as the spec now says. A pin without an
-origin, of an older release, shares with nobody.
+A digest alone must not give access to stored content: any server may claim to have any digest. So the key also contains
+the origin: the server and repository, how they were trusted, and which Secret was used. A pin records the origin that
+answered. If the spec has changed since (another Secret, another authority), the key contains both origins, and the
+content is fetched again. A pin without an origin, from an older release, shares content with no other BundleDeployment.
 
-Pure. Plug-ins cannot forget any of it: one that does not say who it asks shares only among equal parameters.
+Pure. This does not depend on plug-ins: content of one that reports no origin is shared among equal parameters only.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from controller.content.digests import digest_of_json
 
 
 def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> str:
-    """Return the digest of who is asked for a source's content, and of how that is trusted.
+    """Return the digest of the server that is asked for a source's content, and of how it is trusted.
 
     Args:
-        plugin: serves the kind of the source; out of tree it may lack the method `origin`.
-        source: of a spec that was checked.
-        install_namespace: of the spec, where Secrets are that name no namespace.
+        plugin: of the source's kind; one from another package may lack the method `origin`.
+        source: from a spec that was checked.
+        install_namespace: default namespace of Secrets.
     """
     parameters = source.parameters_json
     ask = getattr(plugin, "origin", None)
@@ -32,7 +31,8 @@ def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> 
         {
             "kind": source.kind,
             "origin": (ask(parameters) if ask else "") or parameters,
-            # A server that only one of them trusts must not speak for another: its Secret may name an authority, too.
+            # A server that only one BundleDeployment trusts must not provide content for another; a Secret may contain
+            # an authority, too.
             "certificateData": parameters.get("certificateData") or "",
             "insecureSkipTLSVerify": bool(parameters.get("insecureSkipTLSVerify")),
             "secret": [secret.namespace or install_namespace or "", secret.name] if secret else None,
@@ -41,21 +41,15 @@ def origin_of(plugin: Plugin, source: Source, install_namespace: str | None) -> 
 
 
 def content_key(plugin: Plugin, source: Source, resolution: Resolution) -> str:
-    """Return what tells the content from others of the same origin: what is rendered depends on this alone."""
+    """Return what identifies content within its origin; the rendered objects depend on nothing else of a source."""
     return f"{source.kind}|{plugin.content_key(source.parameters_json, resolution)}"
 
 
 def store_key(key: str, asked: str, answered: str) -> str:
-    """Return the key in the content store.
-
-    Args:
-        key: the content key.
-        asked: origin as the spec has it now.
-        answered: origin that the pin records.
-    """
+    """Return the content store key of a content key: `asked` is the origin by the spec, `answered` that of the pin."""
     return f"{asked}|{key}" if answered == asked else f"{asked}|{answered}|{key}"
 
 
 def resolution_of(pin: SourcePin) -> Resolution:
-    """Return what a pin records."""
+    """Return the resolution that a pin records."""
     return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator)

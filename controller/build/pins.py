@@ -1,6 +1,6 @@
-"""What the sources of a spec are resolved to, and when that still holds: a pin goes with what names the content.
+"""Pins: what the sources of a spec were resolved to. A pin applies as long as what identifies the content is unchanged.
 
-Pure. Not here: how a source is resolved (resolving.py).
+Pure. resolver.py resolves sources.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from controller.build.plugins import source_of
 from controller.content.digests import digest_of_json
 
 Pins = tuple[SourcePin | None, ...]
-"""One for each source, in spec order; None: not resolved yet."""
+"""One for each source, in spec order; None if it is not resolved yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The pins of a spec, one for each source in spec order, and the failure of those that are missing."""
+    """The pins of a spec, and the failure of the sources that have none."""
 
     pins: Pins
     failure: BundleError | None = None
 
     @property
     def found(self) -> tuple[SourcePin, ...]:
-        """The pins that there are."""
+        """The pins that exist."""
         return tuple(pin for pin in self.pins if pin)
 
 
@@ -36,18 +36,18 @@ class Sources:
 
     pins: tuple[SourcePin, ...]
     requested_at: str
-    """Value of the annotation that they were resolved for."""
+    """Value of the annotation `reconcile-requested-at` when they were resolved."""
 
 
 def spec_digest(source: Source) -> str:
-    """Return the digest of what names a source's content: a new one, and only that, asks for a new resolution."""
+    """Return the digest of what identifies a source's content: the source is re-resolved only when it changes."""
     return "v1:" + digest_of_json(
         {"kind": source.kind, "identity": source_of(source.kind).identity(source.parameters_json)}
     )
 
 
 def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
-    """Return the recorded pin of each source, matched by what names the content and not by position."""
+    """Return the recorded pin of each source, matched by what identifies the content and not by position."""
     by_digest = {pin.spec_digest: pin for pin in recorded}
     found = [(source, by_digest.get(spec_digest(source))) for source in spec.sources]
     return tuple(pin and pin.model_copy(update={"destination": source.target}) for source, pin in found)

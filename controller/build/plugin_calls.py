@@ -1,4 +1,4 @@
-"""Calls of source plug-ins: what they may use, who is told how they end, and how several of them fail together."""
+"""Calls of source plug-ins: what they may use, how their results are reported, and how several failures become one."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from pathlib import Path
 from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.types import Source
-from controller.build.context import BuildContext, BuildSettings, Call
+from controller.build.context import BuildSettings, Call
 from controller.build.origins import resolution_of
 from controller.telemetry import Observer, Phase, SourceResult, timed
 
 SOURCES_AT_ONCE = 4
-"""Of one BundleDeployment: with --fetch-workers that bounds threads, connections and children in all."""
+"""Per BundleDeployment. Together with --fetch-workers this limits the threads, connections and children of all."""
 
 
 class PluginCalls:
-    """Prepares and watches over calls of source plug-ins. Thread-safe.
-
-    Args:
-        settings: limits, times and what the network allows.
-        observer: is told how long the phases take, and what is asked of sources.
-    """
+    """Prepares calls of source plug-ins, and reports their results to the observer. Thread-safe."""
 
     def __init__(self, settings: BuildSettings, observer: Observer) -> None:
         self._settings, self._observer = settings, observer
 
     @contextmanager
     def asking(self, phase: Phase, index: int, source: Source, call: Call) -> Iterator[None]:
-        """Tell how long asking a source takes, and how it ends if it fails."""
+        """Report how long a call of a source takes, and whether it fails."""
         try:
-            with timed(self._observer, phase), _telling(index, call.context):
+            with timed(self._observer, phase):
                 yield
-        except BundleError:
+        except BundleError as error:
+            call.context.ended(index, error)
             self._observer.source_asked(source.kind, SourceResult.ERROR)
             raise
+        call.context.ended(index, None)
 
     def note(self, source: Source, result: SourceResult) -> None:
-        """Tell what came of asking a source."""
+        """Report the result of a call that succeeded."""
         self._observer.source_asked(source.kind, result)
 
     def access(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
-        """Return what a plug-in may use for one source, by its index in the spec; time runs from now on."""
+        """Return what a plug-in may use for one source, by its index in the spec; its deadline starts now.
+
+        Raises: BundleError if the credentials cannot be read.
+        """
         context = call.context
         previous = context.previous[index] if context.previous else None
 
-        def advance(done: int, total: int) -> None:
+        def _advance(done: int, total: int) -> None:
             call.use.receive(index, done)
             context.progress(index, done, total)
 
@@ -63,26 +63,15 @@ class PluginCalls:
             confinement_required=self._settings.means.confinement_required,
             previous=resolution_of(previous) if previous else None,
             room=lambda size: context.room(size, call.cancelled),
-            progress=advance,
+            progress=_advance,
         )
 
 
 def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
-    """Return the first failure by spec order, which says how many others there are; None if there is none."""
+    """Return the first failure by spec order, with the number of others in its message; None if there is none."""
     failures = list({failure.message: failure for failure in reversed(failures)}.values())[::-1]
     if len(failures) < 2:  # noqa: PLR2004 - one failure speaks for itself
         return failures[0] if failures else None
     first = failures[0]
     message = f"{first.message} (and {len(failures) - 1} more)"
     return BundleError(first.reason, message, retry_after=first.retry_after)
-
-
-@contextmanager
-def _telling(index: int, context: BuildContext) -> Iterator[None]:
-    """Tell how asking a source ends."""
-    try:
-        yield
-    except BundleError as error:
-        context.ended(index, error)
-        raise
-    context.ended(index, None)

@@ -1,4 +1,4 @@
-"""Entry points to sources and formats by kind: in-tree and out-of-tree ones are found in the same way."""
+"""Plug-ins by kind, from entry points: those of this repository and of other packages alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def source_of(kind: str) -> Source:
     found = entry_points(group=SOURCES, name=kind)
     if not found:
         raise BundleError(
-            Reason.UNKNOWN_SOURCE_KIND, f'no plug-in serves sources of kind "{kind}"; install one, or correct kind'
+            Reason.UNKNOWN_SOURCE_KIND, f'no plug-in for sources of kind "{kind}"; install one or correct the kind'
         )
     return cast("Source", next(iter(found)).load()())
 
@@ -36,5 +36,5 @@ def format_of(name: str) -> Format:
     """
     found = entry_points(group=FORMATS, name=name)
     if not found:
-        raise BundleError(Reason.UNKNOWN_FORMAT, f'spec.format: no plug-in serves "{name}"; install one, or correct it')
+        raise BundleError(Reason.UNKNOWN_FORMAT, f'spec.format: no plug-in for "{name}"; install one or correct it')
     return cast("Format", next(iter(found)).load()())

@@ -1,6 +1,6 @@
-"""From a content tree to a revision: what a format renders, made applicable, and named by its digest.
+"""From a content tree to a revision: a format renders objects, they are made applicable, and their digest is taken.
 
-Pure, and without sources or a store: a large one is rendered by the same code in a process of its own (child.py).
+Pure, and independent of sources and store: child.py runs it in another process.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from controller.formats.applicable.applicable import make_applicable, revision_d
 
 
 def render(format_name: str, request: RenderRequest) -> Revision:
-    """Return the revision of a content tree; of its terms only the install namespace is known here.
+    """Return the revision of a content tree; of its terms, only the install namespace is set.
 
     Args:
         format_name: `spec.format`.
-        request: its config was checked; its install namespace may be '': the format suggests one.
+        request: its config was checked; if its install namespace is '', the format suggests one.
 
-    Raises: BundleError with a reason of Installed.
+    Raises: BundleError with a reason of Installed; LargeTextError.
     """
     plugin = format_of(format_name)
     namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
@@ -31,19 +31,18 @@ def render(format_name: str, request: RenderRequest) -> Revision:
 
 
 def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:
-    """Make what a format rendered applicable, and name it."""
     scopes = scopes_of_crds(rendering.objects)
 
-    def applicable(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _applicable(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return make_applicable(
             objects,
             install_namespace=terms.install_namespace,
             is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
         )
 
-    objects = applicable(rendering.objects)
-    # Each by itself: two hooks may have one name, as they are not there at the same time.
-    hooks = [_hook(hook, applicable([hook.manifest])[0]) for hook in rendering.hooks]
+    objects = _applicable(rendering.objects)
+    # One by one: two hooks may share a name, since they do not exist at the same time.
+    hooks = [_hook(hook, _applicable([hook.manifest])[0]) for hook in rendering.hooks]
     return Revision(
         digest=revision_digest(objects, hooks),
         objects=tuple(objects),

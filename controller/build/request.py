@@ -1,7 +1,4 @@
-"""What a revision is made from, and the digests and keys that name it: equal ones need no second rendering.
-
-Pure. Not here: who gave a content, which is in its key (origins.py).
-"""
+"""The inputs of a revision, and the digests and keys that identify them: equal inputs are rendered once. Pure."""
 
 from __future__ import annotations
 
@@ -18,19 +15,19 @@ from controller.content.digests import digest_of_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a revision is made from."""
+    """The inputs of a revision."""
 
     name: str
     spec: Spec
     pins: tuple[SourcePin, ...]
     install_namespace: str
-    """The one that counts already; '': the format suggests one."""
+    """The one in use; '' if the format is to suggest one."""
     requested_at: str
-    """Value of the annotation that asks for everything anew."""
+    """Value of the annotation `reconcile-requested-at`."""
 
 
 def inputs_digest(request: Request) -> str:
-    """Return the digest of all that a rendering depends on, but for the capabilities (rule 9)."""
+    """Return the digest of everything a rendering depends on except the capabilities (rule 9)."""
     return digest_of_json(
         {
             **_inputs(request),
@@ -41,13 +38,7 @@ def inputs_digest(request: Request) -> str:
 
 
 def terms_of(request: Request, install_namespace: str, rendered_from: str) -> Terms:
-    """Return what is kept beside the objects of a revision, as the spec has it now (rule 2).
-
-    Args:
-        request: what the revision is, or was, made from.
-        install_namespace: the one that counts.
-        rendered_from: digest of what the objects are, or were, rendered from.
-    """
+    """Return the terms of a revision by the current spec (rule 2); `rendered_from` is a `rendering_digest`."""
     spec = request.spec
     return Terms(
         inputs=inputs_digest(request),
@@ -61,7 +52,7 @@ def terms_of(request: Request, install_namespace: str, rendered_from: str) -> Te
 
 
 def rendering_digest(request: Request, install_namespace: str, capabilities: Capabilities) -> str:
-    """Return the digest of all that a rendering depends on: equal ones make equal objects, were it not for chance."""
+    """Return the digest of everything a rendering depends on; equal inputs give equal objects but for random values."""
     kinds = sorted([*kind, scope] for kind, scope in capabilities.kinds.items())
     cluster = {"version": capabilities.kubernetes_version, "kinds": kinds}
     named = {"name": request.name, "installNamespace": install_namespace}
@@ -83,7 +74,7 @@ def _content_keys(request: Request) -> list[str]:
 
 
 def store_keys(request: Request) -> list[str]:
-    """Return the key in the content store of each source, in spec order."""
+    """Return the content store key of each source, in spec order."""
     spec = request.spec
     asked = [origin_of(source_of(source.kind), source, spec.install_namespace) for source in spec.sources]
     return [

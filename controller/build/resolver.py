@@ -1,7 +1,4 @@
-"""Resolves the sources of a spec: each one that has no pin is asked what it names now.
-
-What a source brings already while it is asked goes into the content store. Not here: how pins are matched (pins.py).
-"""
+"""Resolves the sources of a spec that have no pin; content that a source sends while resolving is stored."""
 
 from __future__ import annotations
 
@@ -24,17 +21,16 @@ from controller.telemetry import Phase, SourceResult
 
 
 class Resolver:
-    """Resolves sources, a few at the same time. Thread-safe.
-
-    Args:
-        now: the time of day, for `resolvedAt`.
-    """
+    """Resolves sources, a few at a time; `now` is the time of day, for `resolvedAt`. Thread-safe."""
 
     def __init__(self, store: ContentStore, limits: Limits, calls: PluginCalls, now: Callable[[], datetime]) -> None:
         self._store, self._limits, self._calls, self._now = store, limits, calls, now
 
     def resolve(self, spec: Spec, pins: Pins, call: Call) -> Resolved:
-        """Resolve the sources that have no pin; what succeeds is pinned even if others fail."""
+        """Resolve the sources that have no pin; those that succeed are pinned even if others fail.
+
+        Raises: nothing that a user can cause: the first BundleError becomes the failure of the result.
+        """
         with ThreadPoolExecutor(SOURCES_AT_ONCE) as pool:
             asked = [
                 pool.submit(self._resolve, spec, index, call) if pin is None else None for index, pin in enumerate(pins)
@@ -57,11 +53,11 @@ class Resolver:
         with self._calls.asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
             access = self._calls.access(index, source, scratch, call)
 
-            def keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
+            def _keep(resolution: Resolution, entries: Iterator[Entry]) -> None:
                 key = store_key(content_key(plugin, source, resolution), origin, origin)
                 self._store.put(key, lambda to: write_entries(entries, to, self._limits, access.path, call.use))
 
-            resolution = plugin.resolve(source.parameters_json, replace(access, keep=keep))
+            resolution = plugin.resolve(source.parameters_json, replace(access, keep=_keep))
         is_same = access.previous is not None and access.previous.digest == resolution.digest
         self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
         return SourcePin(

@@ -1,6 +1,6 @@
-"""A revision: one rendered set of objects with all that its repair and teardown need (rule 2).
+"""A revision: one rendered set of objects, with everything needed to repair and delete them (rule 2).
 
-Here is the value and its form as bytes; `revisions/store.py` keeps it in the cluster.
+This module defines the value and its serialized form; `revisions/store.py` keeps it in the cluster.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What belongs to a revision beside its objects, and may change without making another revision."""
+    """What a revision records in addition to its objects; it may change without creating another revision."""
 
     inputs: str
-    """Digest of the spec's part and the pins that it was rendered from."""
+    """Digest of the fields of the spec and the pins that it was rendered from."""
     rendered_from: str = ""
-    """Digest of all that the rendering depends on, capabilities included (rule 9)."""
+    """Digest of everything the rendering depends on, capabilities included (rule 9)."""
     install_namespace: str
     service_account_name: str = ""
     pins: tuple[Mapping[str, str], ...] = ()
     drift: Mapping[str, Any] | None = None
     optional: tuple[Mapping[str, str], ...] = ()
     account: Mapping[str, str] | None = None
-    """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of who used which account: see identities.py."""
+    """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account in use: see revisions/identities.py."""
     left: tuple[str, ...] = ()
-    """Objects that older revisions left, and that no kept revision names, as `apiVersion/kind namespace name`;
-    `*`: so many that older revisions are kept for them."""
+    """Objects kept from older revisions that no kept revision names, as `apiVersion/kind namespace name`; `*` if they
+    are so many that those revisions are kept instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,30 +46,30 @@ class Revision:
     """`sha256:…` over objects and hooks."""
     objects: tuple[dict[str, Any], ...]
     hooks: tuple[dict[str, Any], ...] = ()
-    """As JSON: the manifest, made applicable, with `events`, `weight` and `deletePolicies` of `api.plugins.Hook`."""
+    """As JSON: the applicable manifest, with `events`, `weight` and `deletePolicies` of `api.plugins.Hook`."""
     terms: Terms
     warnings: tuple[str, ...] = ()
-    """What a person should know of the rendering; it makes no other revision."""
+    """For the user; not part of the digest."""
     namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """`labels` and `annotations` of the install namespace, should it have to be created."""
+    """`labels` and `annotations` of the install namespace, if it must be created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What objects and hooks take as JSON."""
+    """Size of objects and hooks as JSON."""
 
     text_bytes: int
     values: int
-    """Scalars, mappings and lists, and more where strings hold commas and brackets."""
+    """At least the number of scalars, mappings and lists: commas and brackets in strings count, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedRevision:
-    """A revision as it is kept: a large one takes little so, until it is worked on."""
+    """A revision in compressed form: a large one needs little memory until it is unpacked."""
 
     digest: str
     objects: bytes
-    """As `pack_objects` makes them."""
+    """As `pack_objects` writes them."""
     terms: Terms
     warnings: tuple[str, ...] = ()
     namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class PackedRevision:
 
 
 def pack(revision: Revision) -> PackedRevision:
-    """Return a revision as it is kept."""
+    """Return a revision in compressed form."""
     return PackedRevision(
         digest=revision.digest,
         objects=pack_objects(revision),
@@ -94,13 +94,13 @@ def pack(revision: Revision) -> PackedRevision:
 
 
 def pack_objects(revision: Revision) -> bytes:
-    """Return objects and hooks, compressed; equal revisions give equal bytes."""
+    """Return the compressed objects and hooks; equal revisions give equal bytes."""
     compress = zlib.compressobj(6)
     return b"".join([*map(compress.compress, _write_objects(revision)), compress.flush()])
 
 
 def _write_objects(revision: Revision) -> Iterator[bytes]:
-    """Yield the JSON of objects and hooks, one at a time: the whole text may be as large as any."""
+    """Yield the JSON of objects and hooks one at a time: the whole text may be large."""
     for opening, items in (('{"objects":[', revision.objects), ('],"hooks":[', revision.hooks)):
         yield opening.encode()
         for index, item in enumerate(items):
@@ -109,7 +109,7 @@ def _write_objects(revision: Revision) -> Iterator[bytes]:
 
 
 def measure(objects: bytes) -> Size:
-    """Return the size of what `pack_objects` wrote, without holding it.
+    """Return the size of what `pack_objects` wrote, without holding it in memory.
 
     Raises: ValueError if it is damaged.
     """
@@ -127,10 +127,10 @@ def measure(objects: bytes) -> Size:
 
 
 def pack_terms(revision: Revision | PackedRevision) -> bytes:
-    """Return all of a revision but its objects and hooks, as canonical JSON."""
+    """Return everything in a revision except objects and hooks, as canonical JSON."""
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
-    for name in ("account", "left"):  # so that a release which does not know of them can read the rest
+    for name in ("account", "left"):  # so that older releases, which do not know these fields, can read the rest
         if not fields[name]:
             del fields[name]
     return canonical_json(fields)
@@ -163,7 +163,10 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
 
 
 def unpack_terms(digest: str, terms: bytes, objects: bytes) -> PackedRevision:
-    """Return the revision that `pack_objects` and `pack_terms` wrote, with its objects as they are."""
+    """Return the revision that `pack_objects` and `pack_terms` wrote, with its objects still compressed.
+
+    Raises: ValueError if the terms are not what `pack_terms` wrote.
+    """
     revision = unpack(digest, _NO_OBJECTS, terms)
     return PackedRevision(
         digest=digest, objects=objects, terms=revision.terms, warnings=revision.warnings, namespace=revision.namespace

@@ -1,4 +1,4 @@
-"""Refuses a spec that cannot be served, before anything is fetched. Pure."""
+"""Refuses an invalid spec before anything is fetched. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG_BYTES = 256 << 10
 
 
 def check(spec: Spec) -> None:
-    """Refuse a spec that cannot be served, before anything is fetched.
+    """Refuse an invalid spec.
 
     Raises: BundleError (UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
     """
@@ -32,25 +32,25 @@ def check(spec: Spec) -> None:
 
 
 def _check_nesting(value: Any, path: str, reason: Reason) -> None:
-    """Refuse what is nested deeper than anybody means, and than what works on it can bear."""
+    """Refuse nesting that no user needs and that would exhaust the stack."""
     layer = [value]
     for _ in range(LEVELS):
         layer = [item for each in layer for item in _items(each)]
         if not layer:
             return
-    raise BundleError(reason, f"{path}: nested deeper than {LEVELS} levels; make it flatter")
+    raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
 
 
 def _check_size(config: Mapping[str, Any]) -> None:
     size = len(json.dumps(config, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
     if size > CONFIG_BYTES:
-        problem = f"spec.config: is larger than {CONFIG_BYTES >> 10} KiB of JSON"
-        remedy = "put the values into a file of the content, and name it in valuesFiles"
+        problem = f"spec.config: larger than {CONFIG_BYTES >> 10} KiB of JSON"
+        remedy = "move values to a file in the content and list it in valuesFiles"
         raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """Return the values in a mapping or a list that may hold others."""
+    """Return the mappings and lists in a mapping or a list."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return (item for item in items if isinstance(item, dict | list))
 
@@ -62,7 +62,7 @@ def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
 
 
 def check_config(format_name: str, config: Mapping[str, Any]) -> None:
-    """Refuse a config that a format does not take.
+    """Refuse a config that its format does not accept.
 
     Raises: BundleError (UnknownFormat, InvalidConfig).
     """

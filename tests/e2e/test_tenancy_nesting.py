@@ -16,7 +16,7 @@ from tests.support.tenants import ANN, BEN, OWN, Tenants
 pytestmark = pytest.mark.timeout(300)
 
 LEVELS = (150, 900, 1500, 9000)
-NESTED_TOO_DEEPLY = "spec.config: nested deeper than 100 levels; make it flatter"
+NESTED_TOO_DEEPLY = "spec.config: nested more than 100 levels deep; flatten it"
 
 
 def nested(levels: int) -> str:

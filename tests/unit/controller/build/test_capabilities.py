@@ -35,7 +35,7 @@ def test_what_is_shipped_knows_the_kinds_of_kubernetes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "0 documents where one is needed"),
+        ("", "must contain one document, not 0"),
         ("kubernetesVersion: v1.36.3\n", "kinds: "),
         ("kubernetesVersion: '1.36'\nkinds: []\n", "kubernetesVersion: "),
         ("kubernetesVersion: v1.36.3\nkinds: [{version: v1, kind: A, scope: Both}]\n", "kinds.0.scope: "),
@@ -46,4 +46,4 @@ def test_a_file_that_is_none_is_refused(text: str, problem: str) -> None:
     with pytest.raises(BundleError) as raised:
         parse(text.encode(), "c.yaml")
     assert raised.value.message.startswith(f"c.yaml: {problem}")
-    assert raised.value.message.endswith('; write the file with "rukpak capabilities"')
+    assert raised.value.message.endswith('; generate the file with "rukpak capabilities"')

@@ -139,19 +139,19 @@ def test_who_takes_more_than_its_address_space_is_told_what_to_do(
     text = b'{"apiVersion":"v1","kind":"Widget","metadata":{"name":"a"},"spec":{"a":"' + b"x" * (12 << 20) + b'"}}'
     many = {f"manifests/{index}.json": text.replace(b'"a"}', b'"a%d"}' % index) for index in range(2)}
     message = refusal(request(write(tmp_path / "content", many), scratch))
-    assert message == "making the revision takes more than 64 MiB of memory; split the bundle"
+    assert message == "rendering needs more than 64 MiB of memory; split the bundle"
 
 
 def test_who_takes_too_long_is_ended(tmp_path: Path, scratch: Path) -> None:
     asked = request(write(tmp_path / "content", MANIFESTS), scratch, seconds=0.01)
-    assert "takes more than 0.01 s; split the bundle, or raise --render-timeout" in refusal(asked)
+    assert "takes more than 0.01 s; split the bundle or raise --render-timeout" in refusal(asked)
 
 
 def test_it_ends_when_nobody_needs_it(tmp_path: Path, scratch: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     asked = request(write(tmp_path / "content", MANIFESTS), scratch, cancelled=cancelled)
-    with pytest.raises(BundleError, match="the result is not needed any more"):
+    with pytest.raises(BundleError, match="the result is no longer needed"):
         render_in_child("plain", asked)
 
 
@@ -161,7 +161,7 @@ def test_a_bug_is_a_bug(tmp_path: Path, scratch: Path) -> None:
         request(write(tmp_path / "content", MANIFESTS), scratch),
         capabilities=Capabilities(kubernetes_version="v1.36.3", kinds=kinds),
     )
-    with pytest.raises(RuntimeError, match=r"(?s)rendering aside ended with 1: Traceback.*ValueError"):
+    with pytest.raises(RuntimeError, match=r"(?s)rendering in a child failed with status 1: Traceback.*ValueError"):
         render_in_child("plain", broken)
 
 

@@ -36,13 +36,11 @@ def test_what_is_not_installed_says_so_and_what_to_do() -> None:
     with pytest.raises(BundleError) as source:
         source_of("example.com/s3")
     assert source.value.reason is Reason.UNKNOWN_SOURCE_KIND
-    assert source.value.message == ('no plug-in serves sources of kind "example.com/s3"; install one, or correct kind')
+    assert source.value.message == ('no plug-in for sources of kind "example.com/s3"; install one or correct the kind')
     with pytest.raises(BundleError) as rendering:
         format_of("example.com/jsonnet")
     assert rendering.value.reason is Reason.UNKNOWN_FORMAT
-    assert rendering.value.message == (
-        'spec.format: no plug-in serves "example.com/jsonnet"; install one, or correct it'
-    )
+    assert rendering.value.message == ('spec.format: no plug-in for "example.com/jsonnet"; install one or correct it')
 
 
 def test_an_out_of_tree_plug_in_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

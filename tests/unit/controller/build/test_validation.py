@@ -25,7 +25,7 @@ REFUSED = [
     Refused(
         "the second source", spec(image(), image("x@sha256:1")), Reason.INVALID_REFERENCE, "spec.sources[1].image.ref"
     ),
-    Refused("a source that nobody serves", spec(PLUG_IN), Reason.UNKNOWN_SOURCE_KIND, "no plug-in serves"),
+    Refused("a source that nobody serves", spec(PLUG_IN), Reason.UNKNOWN_SOURCE_KIND, "no plug-in for"),
     Refused("a format that nobody serves", spec(format="example.com/x"), Reason.UNKNOWN_FORMAT, "spec.format:"),
     Refused("an option that the format does not know", spec(config={"x": 1}), Reason.INVALID_CONFIG, "spec.config"),
 ]
@@ -45,17 +45,17 @@ def test_what_is_nested_too_deeply_is_refused_before_anything_works_on_it(levels
     for _ in range(levels):
         deep = {"a": [deep]} if levels == 100 else {"a": deep}
     with pytest.raises(
-        BundleError, match=r"^InvalidConfig: spec.config: nested deeper than 100 levels; make it flatter$"
+        BundleError, match=r"^InvalidConfig: spec.config: nested more than 100 levels deep; flatten it$"
     ):
         check(spec(config={"values": deep}))
     plugged = {"kind": "example.com/s3", "parameters": {"deep": deep}}
-    with pytest.raises(BundleError, match=r"spec.sources\[0\].parameters: nested deeper than 100 levels"):
+    with pytest.raises(BundleError, match=r"spec.sources\[0\].parameters: nested more than 100 levels deep"):
         check(spec(plugged))
 
 
 def test_a_config_that_is_too_large_is_refused_and_told_where_to_put_its_values() -> None:
-    problem = "InvalidConfig: spec.config: is larger than 256 KiB of JSON"
-    remedy = "put the values into a file of the content, and name it in valuesFiles"
+    problem = "InvalidConfig: spec.config: larger than 256 KiB of JSON"
+    remedy = "move values to a file in the content and list it in valuesFiles"
     with pytest.raises(BundleError, match=f"^{problem}; {remedy}$"):
         check(spec(format="helm", config={"values": {"a": [{}] * 90_000}}))
     check(spec(format="helm", config={"values": {"a": [{}] * 80_000}}))

@@ -83,7 +83,7 @@ MISTAKES = [
     Mistake("a file that is not there", ["-f", "/no/such"], 2, 'rukpak render: "/no/such": No such file or directory'),
     Mistake("a form that there is not", ["{}", "-o", "table"], 2, "invalid choice: 'table'"),
     Mistake("a mirror that is none", ["{}", "--registry-mirror=x"], 2, '--registry-mirror: "x" is not HOST=MIRROR'),
-    Mistake("a format that there is not", ["{}", "--format=a.b/c"], 1, "UnknownFormat: spec.format: no plug-in serves"),
+    Mistake("a format that there is not", ["{}", "--format=a.b/c"], 1, "UnknownFormat: spec.format: no plug-in for"),
     Mistake("a config that the format does not take", ["{}", "--config={}/config.yaml"], 1,
             'InvalidConfig: spec.config.a: unknown key; the format "plain" takes no config, remove it\n'),
     Mistake("a config that is no mapping", ["{}", "--config={}/list.yaml"], 1, "not a single mapping"),
