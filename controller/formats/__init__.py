@@ -1,1 +1,1 @@
-"""What a bundle says: content trees become lists of Kubernetes objects."""
+"""Formats: from a content tree to Kubernetes objects (README.md)."""

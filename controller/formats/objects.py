@@ -1,6 +1,6 @@
-"""Objects: what a document must be to count as one, what identifies it, and the error that lists what is wrong.
+"""Objects: which documents are objects, what identifies an object, and the error that lists problems.
 
-Not here: what the API server would stumble over inside an object (`formats/applicable/invalid_fields.py`).
+`applicable/invalid_fields.py` checks the other fields.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.content.limits import quote
 from controller.formats.yaml.manifests import Document
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
-# A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status has room for no more.
+# A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status relies on these lengths.
 _LABEL_CHARACTERS = 63
 _API_VERSION_CHARACTERS = 253 + 1 + _LABEL_CHARACTERS
 
@@ -24,7 +24,7 @@ Object: TypeAlias = dict[str, Any]
 
 
 class Identity(NamedTuple):
-    """What no two objects of a bundle may share: the version of the API is no part of it."""
+    """What no two objects of a bundle may share; the API version is not part of it."""
 
     group: str
     kind: str
@@ -36,9 +36,9 @@ class Identity(NamedTuple):
 
 
 def collect_objects(documents: Iterable[Document]) -> list[Object]:
-    """Return the objects of documents in order, List kinds expanded.
+    """Return the objects in documents, in order; Lists are expanded.
 
-    Raises: BundleError (InvalidBundle) that names file and line of what is no object, and of both of two equal ones.
+    Raises: BundleError (InvalidBundle) with file and line for documents that are not objects, and for duplicates.
     """
     result: list[Object] = []
     places: dict[Identity, str] = {}
@@ -49,7 +49,7 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
             continue
         identity = identify(value)
         if identity in places:
-            problems.append(f"{place}: {path}{identity}: is at {places[identity]} already; remove one")
+            problems.append(f"{place}: {path}{identity}: already defined at {places[identity]}; remove one")
         places.setdefault(identity, place)
         result.append(value)
     refuse(problems)
@@ -57,7 +57,7 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise what is wrong with a bundle, if anything is: the first problem, and how many more there are.
+    """Raise the first problem of a bundle, if there is one, and the number of others.
 
     Raises: BundleError (InvalidBundle).
     """
@@ -67,29 +67,29 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def find_identity_problem(value: Any) -> str:
-    """Return why a value does not identify an object, beginning with a field path; empty if it does."""
+    """Return why a value has no valid identity, starting with a field path; empty if it has one."""
     if not isinstance(value, dict):
-        return f"is {describe_type(value)}, not an object; write apiVersion, kind and metadata.name"
+        return f"must be an object, not {describe_type(value)}; set apiVersion, kind and metadata.name"
     metadata = value.get("metadata", {})
     if not isinstance(metadata, dict):
-        return f"metadata: is {describe_type(metadata)} where a mapping is needed"
+        return f"metadata: must be a mapping, not {describe_type(metadata)}"
     return _find_bad_string(value, metadata) or _find_bad_segment(value, metadata)
 
 
 def identify(item: Mapping[str, Any]) -> Identity:
-    """Return the identity of an object without defect."""
+    """Return the identity of an object that `find_identity_problem` accepts."""
     metadata = item["metadata"]
     return Identity(group_of(item), item["kind"], metadata.get("namespace") or "", metadata["name"])
 
 
 def group_of(item: Mapping[str, Any]) -> str:
-    """Return the API group of an object; the core group is empty."""
+    """Return the API group of an object; '' is the core group."""
     group, slash, _ = item["apiVersion"].partition("/")
     return group if slash else ""
 
 
 def crd_specs(objects: Iterable[Object]) -> Iterator[Mapping[str, Any]]:
-    """Yield the spec of each CRD among objects, as it stands: unchecked."""
+    """Yield the spec of each CRD among objects, unchecked."""
     for item in objects:
         if item["kind"] == "CustomResourceDefinition" and group_of(item) == "apiextensions.k8s.io":
             yield as_mapping(item.get("spec"))
@@ -101,13 +101,13 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def describe_wrong_type(value: Any) -> str:
-    """Return what is wrong with a value that is no string, without showing it: it may be a secret."""
+    """Return the problem of a value that should be a string, without the value: it may be a secret."""
     remedy = "" if isinstance(value, dict | list) else "; put it in quotes"
-    return f"is {describe_type(value)} where a string is needed{remedy}"
+    return f"must be a string, not {describe_type(value)}{remedy}"
 
 
 def describe_type(value: Any) -> str:
-    """Return the JSON type of a value, with its article."""
+    """Return the JSON type of a value, with an article."""
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a mapping"}
     return names.get(type(value), "null")
 
@@ -121,7 +121,7 @@ def _find_bad_string(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> s
     for path, text in identifying.items():
         if text is None or text == "":
             generated = path == "metadata.name" and metadata.get("generateName")
-            return f"{path}: is missing" + ("; generateName is not enough, write metadata.name" if generated else "")
+            return f"{path}: missing" + ("; generateName is not supported, set metadata.name" if generated else "")
         if not isinstance(text, str):
             return f"{path}: {describe_wrong_type(text)}"
     namespace = metadata.get("namespace") or ""
@@ -129,11 +129,11 @@ def _find_bad_string(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> s
 
 
 def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """Return what can be in no path of the API server: nobody could ask for such an object."""
+    """Return which part cannot be in a path of the API server: no client could request such an object."""
     if not _API_VERSION(value["apiVersion"]):
-        return "apiVersion: is neither version nor group/version; correct it"
+        return "apiVersion: must be version or group/version; correct it"
     if "/" in value["kind"]:
-        return 'kind: has a "/"; write the kind alone'
+        return 'kind: contains "/"; write the kind without its group'
     namespace = metadata.get("namespace") or ""
     for path, text, most in (
         ("apiVersion", value["apiVersion"], _API_VERSION_CHARACTERS),
@@ -141,7 +141,7 @@ def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
         ("metadata.namespace", namespace, _LABEL_CHARACTERS),
     ):
         if len(text) > most:
-            return f"{path}: has {len(text)} characters, and Kubernetes allows {most}; correct it"
+            return f"{path}: has {len(text)} characters, but Kubernetes allows {most}; shorten it"
     for field, segment in (("name", metadata["name"]), ("namespace", namespace)):
         if segment in (".", "..") or "/" in segment or "%" in segment:
             return f'metadata.{field}: {quote(segment)}: ".", "..", "/" and "%" are not allowed; rename it'
@@ -155,7 +155,7 @@ def _expand_all(documents: Iterable[Document]) -> Iterator[tuple[str, str, Any]]
 
 
 def _expand(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a value and their paths below it; a List is expanded, also within a List."""
+    """Yield the objects in a value and their paths in it; Lists are expanded recursively."""
     items = _items_of_list(value)
     if items is None:
         yield path, value
@@ -165,7 +165,7 @@ def _expand(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _items_of_list(value: Any) -> list[Any] | None:
-    """Return the items of a List or a typed list; None of anything else, such as a kind that merely ends with List."""
+    """Return the items of a List or a typed list; None for anything else, such as a kind that merely ends in List."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or not kind.endswith("List"):
         return None
@@ -176,7 +176,7 @@ def _items_of_list(value: Any) -> list[Any] | None:
 
 
 def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
-    """Return the item of a typed list (ConfigMapList) with the kind that client-go takes from the list."""
+    """Return the item of a typed list (ConfigMapList) with the kind that client-go derives from the list."""
     if not isinstance(item, dict) or parent["kind"] == "List" or (item.get("kind") and item.get("apiVersion")):
         return item
     return {**item, "apiVersion": parent.get("apiVersion"), "kind": parent["kind"].removesuffix("List")}

@@ -1,10 +1,8 @@
-"""The format `plain`: static YAML and JSON, applied as it stands and never templated.
+"""The format `plain`: static YAML and JSON, applied as written and never templated.
 
-A destination is read in order of the sources: its `manifests/`, or, without one, its own top level. Files come in name
-order, documents in file order. A subfolder with manifests beside or below those that are read is an error, and so is
-the content of another format. What begins with a dot is not looked at: it belongs to forges, editors and file systems.
-
-Not here: YAML (`yaml/`), what an object is (`objects.py`), what the API server needs (`applicable/`).
+Destinations are read in order of the sources: `manifests/` or, if it does not exist, the top level. Files are read by
+name, documents in order. Manifests in subfolders of a folder that is read are an error, and so is content of another
+format. Names that start with a dot are ignored: they belong to forges, editors and file systems.
 """
 
 from __future__ import annotations
@@ -46,16 +44,16 @@ class PlainFormat:
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return an error for each key of `spec.config`."""
         return [
-            f'{name_key("spec.config", key)}: unknown key; the format "plain" takes no config, remove it'
+            f'{name_key("spec.config", key)}: unknown key; the format "plain" has no config, remove it'
             for key in sorted(config)
         ]
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
-        """Return what kubectl takes where nobody says."""
+        """Return the default of kubectl."""
         return "default"
 
     def render(self, request: RenderRequest) -> Rendering:
-        """Return the objects of all destinations, in order of sources, file names and documents.
+        """Return the objects of all destinations, ordered by source, file name and document.
 
         Raises: BundleError (InvalidBundle with file and line; NoContent; RenderLimitExceeded), LargeTextError.
         """
@@ -69,7 +67,7 @@ class PlainFormat:
 class _Manifests:
     """The manifests of one content tree.
 
-    Raises: BundleError (NoContent) if a destination holds another format.
+    Raises: BundleError (NoContent) if a destination contains another format.
     """
 
     def __init__(self, tree: ContentTree) -> None:
@@ -78,6 +76,10 @@ class _Manifests:
         self._folders = tuple(dict.fromkeys(self._folder(destination) for destination in tree.destinations))
 
     def documents(self, budget: TextBudget) -> Iterator[Document]:
+        """Yield all documents.
+
+        Raises: BundleError (InvalidBundle with file and line; RenderLimitExceeded), LargeTextError.
+        """
         for folder in self._folders:
             for file in self._files(folder):
                 for document in read_documents(budget.read(self._root / file, file), file, budget=budget):
@@ -85,39 +87,39 @@ class _Manifests:
                     yield document
 
     def warnings(self) -> list[str]:
-        """Return what is left out and looks as if it were to be read, too."""
+        """Return a warning for each place with manifests that are ignored."""
         bypassed = (place for place in dict.fromkeys(self._destinations) if place not in self._folders)
         beside = filter(None, (next(find_manifests(self._root, place), "") for place in bypassed))
         files = (path for folder in self._folders for path in list_files(self._root, folder, MANIFEST_SUFFIXES))
         hidden = (path for path in files if _is_hidden(path) and looks_like_manifest(self._root / path))
         return [
-            *(f'{path}: is not read, since there is a folder "{_FOLDER}" beside it; move it there' for path in beside),
-            *(f"{path}: is not read, since it is hidden; take the dot off its name" for path in hidden),
+            *(f'{path}: ignored because a folder "{_FOLDER}" exists; move it there' for path in beside),
+            *(f"{path}: ignored because it is hidden; remove the dot from its name" for path in hidden),
         ]
 
     def no_content(self) -> BundleError:
-        """Return the error that says where manifests were looked for, and what else is there."""
+        """Return the error that says where manifests were expected, and what the content looks like instead."""
         places = [f'"{folder or "."}"' for folder in self._folders]
         more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
         looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
-        remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests into a folder "manifests"'
+        remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a folder "manifests"'
         return _no_content(looked, remedy)
 
     def _folder(self, destination: str) -> str:
-        """Return the folder that holds the manifests of a destination."""
+        """Return the folder with the manifests of a destination."""
         manifests = join(destination, _FOLDER)
         has_manifests = is_folder(self._root / manifests)
         other = recognize_bundle(self._root, destination) or (
             "" if has_manifests else recognize_chart(self._root, destination)
         )
         if other:
-            raise _no_content(f'"{destination or "."}" holds no plain manifests', other)
+            raise _no_content(f'no plain manifests in "{destination or "."}"', other)
         return manifests if has_manifests else destination
 
     def _files(self, folder: str) -> list[str]:
-        """Return the manifests of a folder in name order.
+        """Return the manifests of a folder by name.
 
-        Raises: BundleError (InvalidBundle) if others lie below it, or one is not a regular file.
+        Raises: BundleError (InvalidBundle) if there are others below it, or one is not a regular file.
         """
         entries = self._entries(folder)
         files = [name for name, entry in entries if _is_manifest(name, entry)]
@@ -132,18 +134,18 @@ class _Manifests:
         for name, item in self._entries(subfolder):
             if _is_manifest(name, item):
                 remedy = f'move the file to "{folder or "."}"'
-                raise BundleError(Reason.INVALID_BUNDLE, f"{name}: manifests in a subfolder are not read; {remedy}")
+                raise BundleError(Reason.INVALID_BUNDLE, f"{name}: manifests in subfolders are not read; {remedy}")
             self._refuse_manifests_below(name, item, folder)
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """Return the entries of a folder with their paths in the tree, by name; none if it is not there."""
+        """Return the entries of a folder with their paths in the tree, by name; none if it does not exist."""
         if not is_folder(self._root / folder):
             return []
         with os.scandir(self._root / folder) as entries:
             return sorted(((join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
 
     def _find_other_format(self) -> str:
-        """Return what a folder of the tree looks like, and what to do; empty if none looks like another format."""
+        """Return which other format a folder looks like, and what to do; empty if none does."""
         for folder in walk_folders(self._root):
             for recognize in (recognize_bundle, recognize_chart, recognize_archives):
                 if other := recognize(self._root, folder):
@@ -151,18 +153,18 @@ class _Manifests:
         return ""
 
     def _find_elsewhere(self) -> str:
-        """Return where a manifest lies that is not looked at, and what to do; empty if none does."""
+        """Return where manifests exist that are not read, and what to do; empty if there are none."""
         others = (folder for folder in walk_folders(self._root) if folder not in self._folders)
         path = next((path for folder in others for path in find_manifests(self._root, folder)), "")
-        remedy = 'put it into "manifests", or drop its folders by git.directory or http.stripComponents'
-        return f"{quote(path)} is elsewhere: {remedy}" if path else ""
+        remedy = 'move it to "manifests", or remove its parent folders with git.directory or http.stripComponents'
+        return f"found {quote(path)}: {remedy}" if path else ""
 
 
 def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
     if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
         return False
     if not entry.is_file(follow_symlinks=False):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
+        raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
     return True
 
 
@@ -171,14 +173,14 @@ def _is_hidden(path: str) -> bool:
 
 
 def _refuse_kustomization(document: Document) -> None:
-    """Refuse what lists manifests for kustomize: what it changes in them would be lost.
+    """Refuse input of kustomize, since the changes that it describes would be lost.
 
     Raises: BundleError (InvalidBundle).
     """
     value = as_mapping(document.value)
     is_named_so = document.file.rpartition("/")[2] in _KUSTOMIZATIONS
     if str(value.get("apiVersion", "")).startswith(_KUSTOMIZE) or (is_named_so and not value.get("kind")):
-        problem = 'is for kustomize, which is not run; publish what "kubectl kustomize" writes, or leave the file out'
+        problem = 'kustomize is not supported; publish the output of "kubectl kustomize", or remove the file'
         raise BundleError(Reason.INVALID_BUNDLE, f"{document.file}: {problem}")
 
 

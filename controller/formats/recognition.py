@@ -1,7 +1,4 @@
-"""What content looks like, so that a format that finds another one's can say so.
-
-Not here: what a format makes of its own content.
-"""
+"""Recognizes the format of content, so that a format can report content that is meant for another."""
 
 from __future__ import annotations
 
@@ -17,25 +14,25 @@ from controller.content.tar import read_tar
 # The value of the annotation operators.operatorframework.io.bundle.mediatype.v1.
 _REGISTRY_MEDIA_TYPE = b"registry+v1"
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
-"""Of files that hold manifests."""
+"""Of files with manifests."""
 _ENTRIES = 10_000
-"""What is looked at of an archive: `helm package` writes Chart.yaml first."""
+"""Entries of an archive that are checked; `helm package` writes Chart.yaml first."""
 
 
 def recognize_chart(root: Path, folder: str) -> str:
-    """Return that a folder of the tree is a Helm chart, and what to do; empty if it is none."""
+    """Return the message for a folder of the tree that is a Helm chart; empty if it is not."""
     chart = join(folder, "Chart.yaml")
     return _describe(chart, "a Helm chart", "helm") if is_file(root / chart) else ""
 
 
 def recognize_archives(root: Path, folder: str) -> str:
-    """Return that a folder of the tree holds a packed Helm chart, and what to do; empty if it holds none."""
+    """Return the message for a folder of the tree with a packaged Helm chart; empty if it has none."""
     archives = (path for path in list_files(root, folder, (".tgz",)) if is_chart_archive(root / path))
     return next((_describe(path, "a Helm chart", "helm") for path in archives), "")
 
 
 def recognize_bundle(root: Path, folder: str) -> str:
-    """Return that a folder of the tree is a registry-v1 bundle, and what to do; empty if it is none."""
+    """Return the message for a folder of the tree that is a registry-v1 bundle; empty if it is not."""
     annotations = join(folder, "metadata/annotations.yaml")
     if not is_file(root / annotations) or not mentions(root / annotations, _REGISTRY_MEDIA_TYPE):
         return ""
@@ -43,7 +40,7 @@ def recognize_bundle(root: Path, folder: str) -> str:
 
 
 def recognize_manifests(root: Path, folder: str) -> str:
-    """Return that a folder of the tree holds plain manifests, and what to do; empty if it holds none."""
+    """Return the message for a folder of the tree with plain manifests; empty if it has none."""
     path = next(find_manifests(root, folder), "")
     return _describe(path, "plain manifests", "plain") if path else ""
 
@@ -54,12 +51,12 @@ def find_manifests(root: Path, folder: str) -> Iterator[str]:
 
 
 def looks_like_manifest(path: Path) -> bool:
-    """Return whether a file says what a Kubernetes object says of itself."""
+    """Return whether a file mentions the fields that every Kubernetes object has."""
     return mentions(path, b"apiVersion", b"kind")
 
 
 def mentions(path: Path, *words: bytes) -> bool:
-    """Return whether all words stand somewhere in a file, which is not read into memory: it may be as large as any."""
+    """Return whether a file contains all words; it may be large and is not read into memory."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             return False
@@ -68,7 +65,7 @@ def mentions(path: Path, *words: bytes) -> bool:
 
 
 def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:
-    """Return whether a file is a packed chart: a tar archive, compressed by gzip, with a Chart.yaml one folder down."""
+    """Return whether a file is a packaged chart: a gzipped tar archive with Chart.yaml one folder down."""
     with path.open("rb") as file:
         try:
             entries = read_tar(file, limits or Limits())
@@ -79,14 +76,14 @@ def is_chart_archive(path: Path, limits: Limits | None = None) -> bool:
 
 
 def walk_folders(root: Path) -> Iterator[str]:
-    """Yield every folder of a tree, the root as '', before what is in it. Links are not followed."""
+    """Yield every folder of a tree before its subfolders, the root as ''. Links are not followed."""
     for path, folders, _ in os.walk(root):
         folders.sort()
         yield "/".join(Path(path).relative_to(root).parts)
 
 
 def list_files(root: Path, folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files of a folder with such a name, by name."""
+    """Yield the files of a folder with one of the suffixes, by name."""
     if is_folder(root / folder):
         for path in sorted((root / folder).iterdir()):
             if path.name.endswith(suffixes) and is_file(path):
@@ -99,14 +96,14 @@ def join(folder: str, name: str) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a regular file, not counting links."""
+    """Return whether a path is a regular file and not a link."""
     return path.is_file() and not path.is_symlink()
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether there is a folder, not counting links."""
+    """Return whether a path is a folder and not a link."""
     return path.is_dir() and not path.is_symlink()
 
 
 def _describe(path: str, what: str, name: str) -> str:
-    return f'"{path}" is there: this looks like {what}: set spec.format: {name}'
+    return f'found "{path}", which looks like {what}: set spec.format to "{name}"'

@@ -112,7 +112,7 @@ BAD = [
          reason=Reason.INVALID_BUNDLE, saying=f"{A}:3: "),
     Bad(name="duplicate keys",
          layers=[[manifest("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n")]],
-         reason=Reason.INVALID_BUNDLE, saying=f'{A}:6: the key "x" is there twice'),
+         reason=Reason.INVALID_BUNDLE, saying=f'{A}:6: duplicate key "x"'),
     Bad(name="an alias bomb", layers=[[manifest(f"a: &a [x, x, x, x, x, x, x, x, x]\n{BOMB}")]],
          reason=Reason.INVALID_BUNDLE, saying=f"{A}:"),
     Bad(name="an object without kind", layers=[[manifest("# first line\napiVersion: v1\nmetadata: {name: a}\n")]],

@@ -172,7 +172,7 @@ CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], str, str]] = {
         {"manifests/a.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
         {},
         "NoContent",
-        "this looks like plain manifests: set spec.format: plain",
+        'which looks like plain manifests: set spec.format to "plain"',
     ),
 }
 

@@ -74,7 +74,7 @@ def test_the_bundle_suggests_its_namespace_and_says_what_it_does_not_accept(worl
 def test_a_bundle_that_is_applied_as_plain_manifests_is_told_its_format(world: World) -> None:
     deployed = world.deploy(files())
 
-    deployed.wait_for("Installed", "False", "NoContent", saying="set spec.format: registry-v1")
+    deployed.wait_for("Installed", "False", "NoContent", saying='set spec.format to "registry-v1"')
 
 
 @pytest.mark.parametrize("bundle", CORPUS, ids=lambda bundle: bundle.name)

@@ -1,10 +1,4 @@
-"""Applicable objects: what a format rendered becomes what server-side apply takes, before its digest is taken.
-
-Pure: inputs are never changed, unchanged parts are shared, equal inputs give equal objects. The steps are those of
-README.md: refuse what is invalid, correct, leave out nulls, settle namespaces.
-
-Not here: owner label, annotations and references (controller/apply), which differ from cluster to cluster.
-"""
+"""The steps of making objects applicable: refuse invalid fields, correct, remove nulls, set namespaces."""
 
 from __future__ import annotations
 
@@ -28,7 +22,7 @@ from controller.formats.objects import (
 )
 
 ScopeLookup = Callable[[str, str, str], bool | None]
-"""Group, version and kind to whether it is namespaced; None if nobody knows yet."""
+"""Group, version and kind to whether it is namespaced; None if this is not known yet."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 _ENCODE_SORTED = json.JSONEncoder(
@@ -37,16 +31,16 @@ _ENCODE_SORTED = json.JSONEncoder(
 
 
 def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_namespaced: ScopeLookup) -> list[Object]:
-    """Return the objects as server-side apply takes them, in the same order.
+    """Return the objects as server-side apply accepts them, in the same order.
 
     Args:
         objects: as a format rendered them.
-        install_namespace: for namespaced objects without a namespace. Of cluster-scoped ones the namespace is left
-            out, as the API server does silently.
-        is_namespaced: is asked for kinds that no CRD among the objects defines. Where it answers None the namespace
-            stays as it is: it is decided when the API appears.
+        install_namespace: of namespaced objects without a namespace. Cluster-scoped objects lose theirs, as the API
+            server drops it silently.
+        is_namespaced: scope of kinds that no CRD among the objects defines. With None the namespace remains unchanged
+            until the API appears.
 
-    Raises: BundleError (InvalidBundle) that names object and field of the first problem, and the number of the others.
+    Raises: BundleError (InvalidBundle) with object and field of the first problem, and the number of others.
     """
     refuse(
         [
@@ -57,8 +51,8 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
     )
     refuse([f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item)])
     namespaces = _Namespaces(install_namespace, scopes_of_crds(objects), is_namespaced)
-    corrected = _leave_out_nulls([correct(item) for item in objects], objects)
-    result = [namespaces.settle(item) for item in corrected]
+    corrected = _remove_nulls([correct(item) for item in objects], objects)
+    result = [namespaces.assign(item) for item in corrected]
     _refuse_equal(result)
     return result
 
@@ -73,22 +67,21 @@ def scopes_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str], bool]:
 
 
 def revision_digest(objects: Sequence[Mapping[str, Any]], hooks: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the `sha256:…` that names a revision.
+    """Return the `sha256:…` of a revision.
 
-    It covers `{"hooks":[…],"objects":[…]}` in canonical JSON: keys sorted, no spaces, UTF-8. The order of objects
-    counts, that of keys does not.
+    It covers `{"hooks":[…],"objects":[…]}` in canonical JSON: keys sorted, no spaces, UTF-8.
     """
     digest = hashlib.sha256()
     for opening, items in (('{"hooks":[', hooks), ('],"objects":[', objects)):
         digest.update(opening.encode())
-        for index, item in enumerate(items):  # one at a time: the whole text may be 40 MB
+        for index, item in enumerate(items):  # one at a time: the whole text may have 40 MB
             digest.update((("," if index else "") + _ENCODE_SORTED(item)).encode())
     digest.update(b"]}")
     return f"sha256:{digest.hexdigest()}"
 
 
 class _Namespaces:
-    """Settles the namespace of each object by the scope of its kind."""
+    """Sets the namespace of each object by the scope of its kind."""
 
     def __init__(self, default: str, crds: Mapping[tuple[str, str], bool], is_namespaced: ScopeLookup) -> None:
         self._default = default
@@ -96,7 +89,8 @@ class _Namespaces:
         self._is_namespaced = is_namespaced
         self._known: dict[tuple[str, str], bool | None] = {}
 
-    def settle(self, item: Object) -> Object:
+    def assign(self, item: Object) -> Object:
+        """Return the object with the default namespace if it needs one, or without one if its kind has none."""
         metadata = item["metadata"]
         namespaced = self._scope(item)
         if namespaced and not metadata.get("namespace"):
@@ -114,11 +108,11 @@ class _Namespaces:
         return self._known[key]
 
 
-def _leave_out_nulls(objects: Sequence[Object], crds: Sequence[Object]) -> list[Object]:
+def _remove_nulls(objects: Sequence[Object], crds: Sequence[Object]) -> list[Object]:
     schemas = schemas_of_crds(crds)
     result = []
     for item in objects:
-        # Encoding in C is several times faster than a walk in Python, and few objects hold a null.
+        # Encoding in C is several times faster than a walk in Python, and few objects contain nulls.
         if ":null" in _ENCODE(item):
             version = item["apiVersion"].rpartition("/")[2]
             schema = schemas.get((group_of(item), version, item["kind"]), NO_SCHEMA)
@@ -132,6 +126,6 @@ def _refuse_equal(objects: Sequence[Object]) -> None:
     problems: list[str] = []
     for identity in map(identify, objects):
         if identity in seen:
-            problems.append(f"{identity}: is in the bundle twice; remove one")
+            problems.append(f"{identity}: defined twice in the bundle; remove one")
         seen.add(identity)
     refuse(problems)

@@ -1,9 +1,4 @@
-"""Corrections: what is changed in an object so that server-side apply does what its author meant (README.md).
-
-Inputs are never changed; unchanged parts are shared. An object comes here valid.
-
-Not here: nulls elsewhere (`nulls.py`), what is an error instead (`invalid_fields.py`), namespaces (`applicable.py`).
-"""
+"""Corrections: changes to valid objects so that server-side apply does what their author meant."""
 
 from __future__ import annotations
 
@@ -44,7 +39,7 @@ _INJECT_ANNOTATIONS = frozenset(
 
 
 def correct(item: Object) -> Object:
-    """Return the object without what only a server may set, what is the controller's own, and what starts a fight."""
+    """Return the object without the fields that belong to the API server, this controller or another controller."""
     result = _without(item, {"status"})
     result["metadata"] = _correct_metadata(item["metadata"])
     correction = _CORRECTIONS.get((group_of(item), item["kind"]))
@@ -63,7 +58,7 @@ def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill_nulls(item: Object) -> Object:
-    """Write the empty string where data is null, as the API server does."""
+    """Replace nulls in data with the empty string, as the API server does."""
     result = item
     for field in ("data", "binaryData"):
         data = item.get(field)
@@ -73,7 +68,7 @@ def _fill_nulls(item: Object) -> Object:
 
 
 def _encode_string_data(item: Object) -> Object:
-    """Move `stringData` to `data`: the server would record it as `f:stringData`, so edits of `data` were no drift."""
+    """Move `stringData` to `data`: the API server records it as `f:stringData`, which hides edits of `data`."""
     result = _fill_nulls(item)
     if "stringData" not in item:
         return result
@@ -87,7 +82,7 @@ def _encode(text: str) -> str:
 
 
 def _drop_aggregated_rules(item: Object) -> Object:
-    """Leave the rules of an aggregated ClusterRole to the controller that aggregates them: applying wipes them."""
+    """Leave the rules of an aggregated ClusterRole to the aggregation controller: apply would overwrite them."""
     return _without(item, {"rules"}) if item.get("aggregationRule") is not None else item
 
 
@@ -106,12 +101,12 @@ def _drop_service_ca(item: Object) -> Object:
 
 
 def _is_injected(item: Object) -> bool:
-    """Whether another controller is asked to fill in the CA bundle: two writers would fight over it."""
+    """Whether another controller sets the CA bundle: two writers would overwrite each other."""
     return not _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ())
 
 
 def _drop_at(value: Any, field: str, *below: str) -> Any:
-    """Return the value without the field at a path, if it is there."""
+    """Return the value without the field at a path."""
     if not isinstance(value, dict) or field not in value:
         return value
     return {**value, field: _drop_at(value[field], *below)} if below else _without(value, {field})

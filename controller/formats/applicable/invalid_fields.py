@@ -1,9 +1,7 @@
-"""Invalid fields: what the API server would answer with a 500 or a riddle, found beforehand and named (README.md).
+"""Invalid fields that the API server would reject with a 500 or an incomprehensible message.
 
-Server-side apply takes no number or boolean for a string and no two list items with one key; kubectl's older ways did,
-so bundles have them.
-
-Not here: anything that the server itself explains well; names, ranges and references are its to judge.
+Server-side apply accepts neither a number or boolean as a string nor two list items with the same key. Client-side
+apply did, so bundles contain them. What the API server explains well is left to it: names, ranges, references.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from controller.formats.applicable.pods import find_pod_template, list_container
 from controller.formats.objects import Object, as_mapping, describe_type, describe_wrong_type, group_of
 
 _Keys = Mapping[str, Any]
-"""The key fields of a list's items, and what the server takes for one that is missing (None: it must be there)."""
+"""The key fields of list items, and their defaults (None: required)."""
 
 _NAME: _Keys = {"name": None}
 _POD_LISTS: dict[str, _Keys] = {
@@ -40,7 +38,7 @@ _STRINGS = frozenset({str, type(None)})
 
 
 def find_invalid_fields(item: Object) -> list[str]:
-    """Return what is wrong with an object that identifies itself, each beginning with its field path."""
+    """Return the problems of an object with a valid identity, each starting with its field path."""
     return list(_find(item))
 
 
@@ -109,7 +107,7 @@ def _check_custom_resource_definition(item: Object) -> Iterator[str]:
 
 def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]:
     below = f"{path}." if path else ""
-    if path:  # a Pod's own metadata is checked as every object's is
+    if path:  # a Pod's own metadata is checked already
         yield from _check_metadata(template.get("metadata"), f"{below}metadata")
     spec = as_mapping(template.get("spec"))
     yield from _check_strings(spec.get("nodeSelector"), f"{below}spec.nodeSelector")
@@ -132,11 +130,11 @@ def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _check_strings(strings: Any, path: str) -> Iterator[str]:
-    """Yield what is not a string in a map of strings; null is dealt with elsewhere."""
+    """Yield a problem for each value that is not a string; null is allowed (nulls.py)."""
     if strings is None:
         return
     if not isinstance(strings, dict):
-        yield f"{path}: is {describe_type(strings)} where a mapping is needed"
+        yield f"{path}: must be a mapping, not {describe_type(strings)}"
     elif not _STRINGS.issuperset(map(type, strings.values())):
         for key, value in strings.items():
             if type(value) not in _STRINGS:
@@ -150,25 +148,25 @@ def _check_lists(value: Mapping[str, Any], path: str, lists: Mapping[str, _Keys]
 
 
 def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
-    """Yield the nulls and the duplicates among the items of a keyed list."""
+    """Yield a problem for each null and each duplicate in a keyed list."""
     if not isinstance(items, list) or _are_distinct(items, next(iter(keys))):
         return
     seen: dict[tuple[Any, ...], int] = {}
     for index, item in enumerate(items):
         if item is None:
-            yield f"{path}[{index}]: is null; remove it"
+            yield f"{path}[{index}]: must not be null; remove it"
         key = _key_of(item, keys)
         if key is None:
             continue
         if key in seen:
             shown = ", ".join(f'{name} "{value}"' for name, value in zip(keys, key, strict=True))
             field = path.rpartition(".")[2]
-            yield f"{path}[{index}]: has the {shown} of {field}[{seen[key]}]; remove one"
+            yield f"{path}[{index}]: same {shown} as {field}[{seen[key]}]; remove one"
         seen.setdefault(key, index)
 
 
 def _are_distinct(items: list[Any], field: str) -> bool:
-    """Whether the items are mappings that differ in this field already, as nearly all are."""
+    """Whether the items are mappings that differ in this field, as nearly all do."""
     try:
         return len({item[field] for item in items}) == len(items)
     except (KeyError, TypeError):
@@ -176,7 +174,7 @@ def _are_distinct(items: list[Any], field: str) -> bool:
 
 
 def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
-    """Return the key of a list item, or None where the server will say what is missing."""
+    """Return the key of a list item; None if a field is missing, which the API server reports well."""
     if not isinstance(item, dict):
         return None
     key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())

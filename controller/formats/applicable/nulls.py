@@ -1,10 +1,8 @@
-"""Nulls: they are left out of objects, unless a CRD of the same bundle gives them a meaning (README.md).
+"""Removes nulls from objects, unless a CRD of the same bundle allows them.
 
-The API server owns a null as a leaf, refuses it in a custom field that is not nullable, and makes a new generation at
-every apply where one stands in the key of a list item. Nulls that are items of a list stay: leaving one out would move
-the others.
-
-Not here: the data of ConfigMaps and Secrets, where a null means the empty string (`corrections.py`).
+The API server records a null as an owned leaf, rejects it in a custom field that is not nullable, and starts a new
+generation at every apply if it is in the key of a list item. Nulls that are list items are kept: removing one would
+move the others. In data of ConfigMaps and Secrets, null means the empty string (`corrections.py`).
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ def schemas_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str, str], Sch
 def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[str, Any]:
     """Return a mapping without the nulls that its schema does not allow.
 
-    A schema allows null where it is `nullable`, and anything below `x-kubernetes-preserve-unknown-fields` where it
-    declares nothing: the values of a chart, say, in which null removes a default.
+    A schema allows null if it is `nullable`, and in undeclared fields below `x-kubernetes-preserve-unknown-fields`:
+    in the values of a chart, for example, null removes a default.
     """
     if not schema:
         return {key: _without_any(value) for key, value in item.items() if value is not None}

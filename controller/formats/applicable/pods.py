@@ -1,4 +1,4 @@
-"""Where the pods of a built-in kind are described."""
+"""Where built-in kinds define pods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def find_pod_template(item: Object) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the path and the value of what holds the metadata and the spec of pods; None if the kind has no pods."""
+    """Return the path and the value of the pod template of an object; None if its kind has none."""
     path = _TEMPLATES.get((group_of(item), item["kind"]))
     if path is None:
         return None

@@ -1,6 +1,15 @@
-"""The format helm: a chart, rendered by the real Helm, as objects and hooks.
+"""The format helm: a chart, rendered by the helm program to objects and hooks.
 
-Reading order: `format` (the story), `configuration` (spec.config), `chart` (which one, and its files), `schemas` (what
-Helm must not follow), `program` and `child` (Helm, and what it may do), `complaints` and `hiding` (what it says),
-`output`.
+In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` runs the hooks.
+
+    format         START HERE: the steps in order
+    configuration  `spec.config`
+    chart          finds the chart and copies its files
+    values         reads and writes values
+    schemas        refuses references that helm would follow
+    program        finds helm
+    child          runs it, confined
+    failures       its errors as messages
+    redaction      removes values from them
+    output         objects and hooks from its output
 """

@@ -1,10 +1,8 @@
-"""The one chart of a content tree, and its files as Helm gets them.
+"""Finds the one chart in a content tree, and copies its files for Helm.
 
-Helm gets a copy in a scratch folder in which nothing is packed: dependencies (`charts/*.tgz`) are unpacked by our own
-reader, within the budgets of all content, so that what was looked at is what Helm reads. No link, whatever it leads
-to, comes that far.
-
-Not here: dependencies that are missing (Helm says so, complaints.py).
+The copy, in a scratch folder, contains no archives and no links: packaged dependencies (`charts/*.tgz`) are unpacked by
+our own reader, within the limits of all content, so that Helm reads exactly what was checked. Helm itself reports
+missing dependencies (failures.py).
 """
 
 from __future__ import annotations
@@ -35,24 +33,24 @@ from controller.formats.recognition import (
 
 _ARCHIVE = ".tgz"
 _SHOWN = 4
-# Of a chart, or of a dependency that lies in its folder. Helm passes over names that begin with a dot (macOS writes
-# ._x.tgz beside x.tgz) or an underscore.
+# Of a chart or a dependency in its folder. Helm skips names that start with a dot (macOS writes ._x.tgz next to x.tgz)
+# or an underscore.
 _PACKED_DEPENDENCY = re.compile(r"(?:charts/[^/._][^/]*/)*charts/[^/._][^/]*\.tgz")
 _NESTED = 8
-"""Packed dependencies inside one another: an archive may be made to hold itself."""
+"""Levels of packaged dependencies: an archive can be crafted to contain itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Where a chart is in a content tree."""
+    """The location of a chart in a content tree."""
 
     path: str
-    """Of its folder ('.': the root), or of its archive."""
+    """Of its folder ('.' is the root) or its archive."""
     is_packed: bool = False
 
 
 def find_chart(tree: ContentTree, limits: Limits) -> Chart:
-    """Return the chart of a tree: a folder with a Chart.yaml, or an archive of one. What is inside is a part of it.
+    """Return the chart in a tree: a folder with Chart.yaml, or an archive of one. Charts inside it are part of it.
 
     Raises: BundleError (NoContent if there is none; InvalidBundle if there are several).
     """
@@ -62,27 +60,24 @@ def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     if len(found) > 1:
         places = ", ".join(quote(chart.path) for chart in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        remedy = "leave one, by the directory or the files of the source"
-        raise BundleError(
-            Reason.INVALID_BUNDLE, f"there are {len(found)} charts in the content: {places}{more}; {remedy}"
-        )
+        remedy = "select one with the directory or the files of the source"
+        raise BundleError(Reason.INVALID_BUNDLE, f"found {len(found)} charts: {places}{more}; {remedy}")
     return found[0]
 
 
 def gather_chart(
     root: Path, chart: Chart, folder: Path, limits: Limits, occupy: Callable[[int], None] = lambda _size: None
 ) -> Path:
-    """Write the files of a chart to a new folder, with its packed dependencies unpacked.
+    """Copy a chart to a new folder, with its packaged dependencies unpacked, and return the folder.
 
     Args:
         root: of the content.
         chart: in it.
-        folder: is made.
+        folder: must not exist.
         limits: of archives.
-        occupy: told of bytes before they are written; raises BundleError.
+        occupy: receives the number of bytes before they are written; raises BundleError.
 
-    Returns: the folder.
-    Raises: BundleError (InvalidBundle for links, special files, damaged archives and budgets; StorageFull).
+    Raises: BundleError (InvalidBundle for links, special files, damaged archives and limits; StorageFull).
     """
     folder.mkdir()
     place = quote(chart.path)
@@ -90,7 +85,7 @@ def gather_chart(
         entries = _unpack_dependencies(_entries(root, chart, limits), limits, 0)
         write_entries(entries, folder, limits, place, _Scratch(occupy))
     except ForeignFileError as error:
-        problem = f"{quote(str(error))} is a link, or no file; put the file itself there"
+        problem = f"{quote(str(error))} is not a regular file; replace it with the file itself"
         raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}") from None
     except BundleError as error:
         if error.reason is not Reason.CONTENT_REJECTED:
@@ -100,15 +95,17 @@ def gather_chart(
 
 
 class _Scratch:
-    """Counts what is written to scratch."""
+    """Reports the bytes of files before they are written to the scratch folder."""
 
     def __init__(self, occupy: Callable[[int], None]) -> None:
         self._occupy = occupy
 
     def add_node(self) -> None:
+        """Report a file or folder."""
         self._occupy(BLOCK)
 
     def add_file(self, size: int) -> None:
+        """Report the content of a file."""
         self._occupy(size)
 
 
@@ -120,7 +117,7 @@ def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
     for folder in walk_folders(tree.root):
         outer = next((chart for chart in charts if _is_below(folder, chart)), None)
         if outer is not None and (folder not in tree.destinations or _is_below(folder, join(outer, "charts"))):
-            continue  # a part of that chart
+            continue  # part of that chart
         if is_file(tree.root / folder / "Chart.yaml"):
             charts.append(folder)
             yield Chart(folder or ".")
@@ -139,13 +136,13 @@ def _is_below(folder: str, other: str) -> bool:
 
 
 def _no_chart(root: Path) -> BundleError:
-    problem = f"there is no chart in the content: no folder with a Chart.yaml, and no {_ARCHIVE} file of one"
+    problem = f"no chart found: neither a folder with Chart.yaml nor a {_ARCHIVE} archive of one"
     recognized = (
         recognize(root, folder)
         for recognize in (recognize_bundle, recognize_manifests)
         for folder in walk_folders(root)
     )
-    remedy = next(filter(None, recognized), "") or "add the chart, or correct directory and destination of its source"
+    remedy = next(filter(None, recognized), "") or "add the chart, or correct the directory of its source"
     return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
 
 
@@ -158,7 +155,7 @@ def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
         return
     with (root / chart.path).open("rb") as file:
         for entry in _entries_of_archive(file, limits):
-            if entry.path != ".helmignore":  # obeyed by `helm package`; Helm does not look at it in an archive
+            if entry.path != ".helmignore":  # `helm package` has applied it; Helm ignores it in an archive
                 yield entry
 
 
@@ -172,27 +169,27 @@ def _entries_of_folder(folder: Path) -> Iterator[Entry]:
 
 
 def _entries_of_archive(stream: Readable, limits: Limits) -> Iterator[Entry]:
-    """Yield the files of a packed chart, without the folder that `helm package` puts them into."""
+    """Yield the files of a packaged chart, without their common folder."""
     for entry in read_tar(stream, limits):
         if entry.kind is EntryKind.DIRECTORY:
             continue
         if entry.kind is not EntryKind.FILE:
-            raise Rejection(f"entry {quote(entry.path)} is a link; put the file itself there")
+            raise Rejection(f"entry {quote(entry.path)} is a link; replace it with the file itself")
         _, _, path = check_path(entry.path, limits).partition("/")
         if not path:
-            raise Rejection(f"entry {quote(entry.path)} is beside the folder of the chart; pack it by helm package")
+            raise Rejection(f'entry {quote(entry.path)} is outside the chart\'s folder; package it with "helm package"')
         yield Entry(path=path, size=entry.size, data=entry.data)
 
 
 def _unpack_dependencies(entries: Iterable[Entry], limits: Limits, depth: int) -> Iterator[Entry]:
-    """Yield entries, with those of a packed dependency in the place of its archive."""
+    """Yield entries, with packaged dependencies replaced by their files."""
     for entry in entries:
         if entry.kind is not EntryKind.FILE or entry.data is None or not _PACKED_DEPENDENCY.fullmatch(entry.path):
             yield entry
             continue
         if depth == _NESTED:
-            raise Rejection(f"entry {quote(entry.path)} is packed more than {_NESTED} times; unpack it")
-        # Unlike the archive's name this is none that a folder beside it has.
+            raise Rejection(f"entry {quote(entry.path)} is nested in more than {_NESTED} archives; unpack it")
+        # Unlike the archive's name without its suffix, no other folder has this name.
         folder = entry.path.removesuffix(_ARCHIVE) + ".unpacked"
         try:
             for inner in _unpack_dependencies(_entries_of_archive(entry.data, limits), limits, depth + 1):

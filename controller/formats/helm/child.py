@@ -1,11 +1,9 @@
-"""One guarded run of a program that works on content from outside.
+"""Runs a program, confined, on untrusted content.
 
-Invariants: it is in a session of its own, whose whole process group is killed at the deadline, on cancel, over its
-budget of output, and once it has ended; memory, processor time and open files are bounded before it starts, and it can
-write no file; it gets no variable of our environment but PATH, no home, and no cluster. It works in the scratch folder,
-sees no other content, and opens no socket; where the kernel grants one it is in a network namespace of its own, too.
-
-Not here: what is run (format.py, program.py), and what is made of its stderr (stderr.py).
+The program has its own session, and its process group is killed at the deadline, on cancel, above its output limit, and
+when it exits. Memory, processor time and open files are limited before it starts. It cannot write files, reads only the
+scratch folder, and opens no sockets; it also gets its own network namespace if the kernel permits it. Of our
+environment it inherits only PATH: no home and no cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from controller.content.spool import Spool
 from controller.processes.confinement import WITHOUT_NETWORK, Mechanisms, View, confined, programs, start_confined
 from controller.processes.group import ProcessGroup, read_pipes
 
-_STDERR_BYTES = 256 * 1024  # of stderr that is kept: a thousand templates that include one another
+_STDERR_BYTES = 256 * 1024  # kept of stderr: enough for a thousand templates that include one another
 _PROCESSORS = 2
 _FILES = 256
 _PROXY = "http://127.0.0.1:1"  # where nothing listens
@@ -35,27 +33,26 @@ _PROXY = "http://127.0.0.1:1"  # where nothing listens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended."""
+    """The result of a run."""
 
     status: int
-    """Below zero: the signal that ended it."""
+    """Negative: the signal that ended it."""
     output: bytes
     stderr: str
-    """The beginning of what it wrote to stderr: not for messages as it stands."""
+    """The start of its stderr; may contain secrets."""
 
 
 def run_guarded(command: Sequence[str], text: bytes, means: Means, subject: str) -> RunResult:
-    """Run a program to its end.
+    """Run a program and wait until it exits.
 
     Args:
-        command: absolute path and arguments: paths are relative to the scratch folder; no secrets, and no name that
-            content brings.
+        command: absolute path and arguments: paths relative to the scratch folder, no secrets, no names from content.
         text: its standard input.
-        means: its limits, the scratch folder that holds its input, and the cancel token.
-        subject: what is worked on; messages begin with it.
+        means: its limits, scratch folder and cancel token.
+        subject: messages start with it.
 
-    Raises: BundleError (RenderLimitExceeded for time and output, RenderFailed once nobody waits any more,
-        NotSupported where the kernel cannot confine it).
+    Raises: BundleError (RenderLimitExceeded for time and output; RenderFailed if it is canceled; NotSupported if the
+        kernel cannot confine it).
     """
     with _input(text, means) as source:
         process = _spawn(command, source, means)
@@ -74,7 +71,10 @@ def _input(text: bytes, means: Means) -> Iterator[BinaryIO | None]:
 
 
 def scratch_of(means: Means) -> Path:
-    """Return the scratch folder, without which there is no rendering."""
+    """Return the scratch folder.
+
+    Raises: RuntimeError if there is none, which is a bug of the caller.
+    """
     if means.scratch is None:
         raise RuntimeError("rendering a chart needs a scratch folder")
     return means.scratch
@@ -83,7 +83,7 @@ def scratch_of(means: Means) -> Path:
 def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> subprocess.Popen[bytes]:
     wrapped, environment, folder = _wrapped(command, means), _environment(means), scratch_of(means)
 
-    def start() -> subprocess.Popen[bytes]:
+    def _start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             wrapped,
             stdin=source or subprocess.DEVNULL,
@@ -95,7 +95,7 @@ def _spawn(command: Sequence[str], source: BinaryIO | None, means: Means) -> sub
         )
 
     view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(),))
-    return start_confined(start, view, "spec.format", required=means.confinement_required)
+    return start_confined(_start, view, "spec.format", required=means.confinement_required)
 
 
 def _wrapped(command: Sequence[str], means: Means) -> list[str]:
@@ -127,7 +127,7 @@ def _environment(means: Means) -> Mapping[str, str]:
 
 
 class _Run:
-    """Reads what a process writes, within its budgets."""
+    """Reads the output of a process, within its limits."""
 
     def __init__(self, process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str) -> None:
         self._process, self._group, self._means, self._subject = process, group, means, subject
@@ -135,7 +135,10 @@ class _Run:
         self._output, self._stderr = bytearray(), bytearray()
 
     def collect(self) -> RunResult:
-        """Return how the process ended, once it has."""
+        """Wait until the process exits.
+
+        Raises: BundleError (RenderLimitExceeded, RenderFailed).
+        """
         output, stderr = cast("BinaryIO", self._process.stdout), cast("BinaryIO", self._process.stderr)
         read_pipes({output: self._take_output, stderr: self._take_stderr}, self._check)
         return RunResult(
@@ -147,19 +150,20 @@ class _Run:
     def _take_output(self, data: bytes) -> None:
         self._output += data
         if len(self._output) > self._means.output_bytes:
-            budget = describe_bytes(self._means.output_bytes)
-            raise self._limit(f"the chart renders to more than the budget of {budget}; split it")
+            limit = describe_bytes(self._means.output_bytes)
+            raise self._limit(f"rendered chart exceeds the limit of {limit}; split it")
 
     def _take_stderr(self, data: bytes) -> None:
         self._stderr += data[: _STDERR_BYTES - len(self._stderr)]
 
     def _check(self) -> None:
         if self._means.cancelled.is_set():
-            message = f"{quote(self._subject)}: stopped: the result is not needed any more"
+            message = f"{quote(self._subject)}: canceled: the result is no longer needed"
             raise BundleError(Reason.RENDER_FAILED, message)
         if time.monotonic() >= self._deadline:
             seconds = f"{self._means.seconds:g} s"
-            raise self._limit(f"rendering takes more than {seconds}; make it simpler, or raise --render-timeout")
+            remedy = "simplify the chart or raise --render-timeout"
+            raise self._limit(f"timed out: rendering takes more than {seconds}; {remedy}")
 
     def _limit(self, problem: str) -> BundleError:
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{quote(self._subject)}: {problem}")

@@ -1,4 +1,4 @@
-"""`spec.config` of a chart: its keys, their types, and what is said about those that are wrong."""
+"""`spec.config` of a chart: its keys, their types, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.formats.helm.values import read_values
 from controller.formats.objects import describe_type
 
 NAME_CHARACTERS = 53
-"""Of a release: Helm's bound, which leaves room for what charts append."""
+"""Helm's limit for the name of a release, which leaves room for suffixes."""
 # ValidateReleaseName in pkg/chartutil/validate_name.go of Helm.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PATH = "spec.config"
@@ -22,29 +22,29 @@ _PATH = "spec.config"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a chart is rendered with."""
+    """The options of a chart."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    """They win over those of the files."""
+    """Override those of the files."""
     values_files: tuple[str, ...] = ()
-    """Paths in the content tree; of two that set a value, the later one wins."""
+    """Paths in the content tree; later files override earlier ones."""
     release_name: str = ""
-    """Empty: the name of the BundleDeployment."""
+    """'': the name of the BundleDeployment."""
     include_crds: bool = True
-    """Whether what is in `crds/` is rendered."""
+    """Whether `crds/` is rendered."""
     skip_tests: bool = True
-    """Otherwise tests are run as hooks after installing and upgrading."""
+    """If false, tests run as hooks after installing and upgrading."""
     disable_hooks: bool = False
-    """Whether hooks, and tests with them, are left out."""
+    """Whether hooks, including tests, are left out."""
 
 
 def find_problems(config: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with `spec.config`, each beginning with its field path, in order of keys."""
+    """Return the problems of `spec.config`, each starting with its field path, sorted by key."""
     return [problem for key in sorted(config) for problem in _problems_of(key, config[key])]
 
 
 def read_configuration(config: Mapping[str, Any]) -> Configuration:
-    """Return what a `spec.config` without problems says; a key that is null counts as left out."""
+    """Return the options in a valid `spec.config`; null means not set."""
     given = {key: value for key, value in config.items() if value is not None}
     values = given.get("values", {})
     return Configuration(
@@ -58,11 +58,11 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
 
 
 def find_name_problem(name: str) -> str:
-    """Return why Helm refuses the name of a release; empty if it does not."""
+    """Return why Helm rejects the name of a release; empty if it does not."""
     if len(name) > NAME_CHARACTERS:
-        return f"has {len(name)} characters, and Helm allows {NAME_CHARACTERS}"
+        return f"has {len(name)} characters, but Helm allows {NAME_CHARACTERS}"
     if not _NAME.fullmatch(name):
-        return "is not made of lower-case letters, digits, dashes and dots, with a letter or digit at both ends"
+        return "must consist of lower-case letters, digits, dashes and dots, and start and end with a letter or digit"
     return ""
 
 
@@ -70,13 +70,13 @@ def _problems_of(key: str, value: Any) -> Iterator[str]:
     check = _CHECKS.get(key)
     if check is None:
         known = ", ".join(sorted(_CHECKS))
-        yield f'{name_key(_PATH, key)}: unknown key; the format "helm" takes {known}'
+        yield f'{name_key(_PATH, key)}: unknown key; the format "helm" has {known}'
     elif value is not None:
         yield from (f"{_PATH}.{key}{problem}" for problem in check(value))
 
 
 def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # what is no text is found, and told, when it is read
+    return text.encode("utf-8", "surrogatepass")  # invalid text is reported when it is read
 
 
 def _check_values(value: Any) -> Iterator[str]:
@@ -86,18 +86,18 @@ def _check_values(value: Any) -> Iterator[str]:
         except BundleError as error:
             yield error.message
     elif not isinstance(value, dict):
-        yield f": is {describe_type(value)} where a mapping, or YAML text of one, is needed"
+        yield f": must be a mapping or its YAML text, not {describe_type(value)}"
 
 
 def _check_files(value: Any) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f": is {describe_type(value)} where a list of paths is needed"
+        yield f": must be a list of paths, not {describe_type(value)}"
         return
     for index, name in enumerate(value):
         if not isinstance(name, str):
-            yield f"[{index}]: is {describe_type(name)} where a path is needed"
+            yield f"[{index}]: must be a path, not {describe_type(name)}"
         elif not _is_plain_path(name):
-            yield f'[{index}]: is no path in the content; write one that is relative to its root, without ".."'
+            yield f'[{index}]: must be a path relative to the root of the content, without ".."'
 
 
 def _is_plain_path(name: str) -> bool:
@@ -109,14 +109,14 @@ def _is_plain_path(name: str) -> bool:
 
 def _check_name(value: Any) -> Iterator[str]:
     if not isinstance(value, str):
-        yield f": is {describe_type(value)} where a string is needed"
+        yield f": must be a string, not {describe_type(value)}"
     elif problem := find_name_problem(value):
-        yield f": {problem}; give it another one"
+        yield f": {problem}; change it"
 
 
 def _check_boolean(value: Any) -> Iterator[str]:
     if not isinstance(value, bool):
-        yield f": is {describe_type(value)} where true or false is needed"
+        yield f": must be true or false, not {describe_type(value)}"
 
 
 _CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {

@@ -1,7 +1,7 @@
-"""What Helm complains of, as one line for a condition: where, what, and never a value.
+"""Failures of Helm as one-line messages without values.
 
-Helm quotes values where a function of a template fails on one, and charts put them into messages of their own (`fail`).
-Whatever text or number is among the values given is taken out of what is shown (hiding.py).
+Helm quotes the values that a template function fails on, and charts write them into their own messages (`fail`).
+redaction.py removes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from controller.formats.helm.child import RunResult
 from controller.formats.helm.redaction import HIDDEN, Redactor, one_line
 
 _SHOWN = 600  # characters of a message
-_GO_RUNTIME = 2  # exit status when Go itself gives up
+_GO_RUNTIME = 2  # exit status of Go's runtime
 _LAST_ERROR = re.compile(r"(?m)^Error: ")
 _HINT = "Use --debug flag to render out invalid YAML"
 
@@ -26,36 +26,35 @@ _SCHEMA = re.compile(
     r"values don't meet the specifications of the schema\(s\) in the following chart\(s\):(?P<what>.*)", re.DOTALL
 )
 _VALUES = re.compile(r"failed to parse -: (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
-# Of templates that include one another the innermost counts.
+# Of templates that include each other, the innermost.
 _TEMPLATE = re.compile(r".*template: (?P<where>\S+?:\d+(?::\d+)?): (?:executing \".*?\" )?(?P<what>.*)", re.DOTALL)
 _EXECUTION = re.compile(r"(?:execution|parse) error at \((?P<where>[^)]*)\): (?P<what>.*)", re.DOTALL)
 _YAML = re.compile(r"YAML parse error on (?P<where>\S+): (?:error converting YAML to JSON: )?(?P<what>.*)", re.DOTALL)
 
 
 def explain(result: RunResult, chart: str, values: Sequence[Mapping[str, Any]]) -> BundleError:
-    """Return the error for a run of Helm that failed.
+    """Return the error for a failed run of Helm.
 
     Args:
-        result: how it ended.
-        chart: where it is in the content.
-        values: all that were given, none of which is shown.
+        result: of the run.
+        chart: its path in the content.
+        values: all values; the message contains none of them.
     """
     place = quote(chart)
     if result.status < 0 or (result.status == _GO_RUNTIME and "panic:" not in result.stderr):
-        problem = "rendering takes more memory or processor time than allowed"
-        remedy = "make the chart simpler, or raise --render-mebibytes or --render-timeout"
+        problem = "rendering needs more memory or processor time than allowed"
+        remedy = "simplify the chart, or raise --render-mebibytes or --render-timeout"
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; {remedy}")
     text = _message(result.stderr)
-    redact = Redactor(values).redact  # also of places: a chart may say whatever it likes, in whatever form
+    redact = Redactor(values).redact  # locations, too: a chart can write anything
     if missing := _MISSING.search(text):
-        what = f"dependencies are not in charts/: {_shorten(redact(missing['what']))}"
-        return BundleError(
-            Reason.INVALID_BUNDLE, f"{place}: {what}; add them by helm dependency build, and publish it so"
-        )
+        problem = f"missing dependencies in charts/: {_shorten(redact(missing['what']))}"
+        remedy = 'add them with "helm dependency build" before publishing the chart'
+        return BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}; {remedy}")
     if schema := _SCHEMA.search(text):
         return BundleError(
             Reason.INVALID_CONFIG,
-            f"spec.config.values: {place} refuses them: {_shorten(redact(_sorted(schema['what'])))}",
+            f"spec.config.values: rejected by the schema of {place}: {_shorten(redact(_sorted(schema['what'])))}",
         )
     if values_text := _VALUES.match(text):
         return BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {_shorten(redact(values_text['what']))}")
@@ -63,17 +62,17 @@ def explain(result: RunResult, chart: str, values: Sequence[Mapping[str, Any]]) 
         if found := pattern.match(text):
             where, what = (_shorten(redact(found[name])) for name in ("where", "what"))
             return BundleError(Reason.RENDER_FAILED, f"{place}: {where}: {what}")
-    return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(redact(text)) or 'Helm failed without a word'}")
+    return BundleError(Reason.RENDER_FAILED, f"{place}: {_shorten(redact(text)) or 'Helm failed without a message'}")
 
 
-def _message(complaint: str) -> str:
-    """Return Helm's error without what was logged before it, which quotes values."""
-    parts = _LAST_ERROR.split(complaint, maxsplit=1)
+def _message(stderr: str) -> str:
+    """Return Helm's error without the log output before it, which quotes values."""
+    parts = _LAST_ERROR.split(stderr, maxsplit=1)
     return parts[-1].replace(_HINT, "").strip() if len(parts) > 1 else ""
 
 
 def _sorted(text: str) -> str:
-    """Return the complaints of schemas in an order that is the same each time: `chart: field: problem`, and so on."""
+    """Return the problems that schemas report, `chart: field: problem` each, in a stable order."""
     chart, found = "", []
     for line in (line[:_SHOWN] for line in filter(None, map(str.strip, text.splitlines()))):
         if line.startswith("- "):

@@ -1,11 +1,11 @@
-"""The format helm: find the chart, gather its files, let Helm render them, read what it wrote.
+"""The format helm: find the chart, copy its files, run Helm, read its output.
 
-Pure but for charts that throw dice (`randAlphaNum`, `genCA`, `now`): what is rendered is kept by the revision store,
-and nobody renders equal inputs twice. `lookup` finds nothing, `.Release` is that of a first installation, always.
-Helm counts the API versions that it was built with as served, beside those of the cluster: `helm template` has no
-way to leave them out.
+Pure except for charts with random values (`randAlphaNum`, `genCA`, `now`); the revision store keeps the rendered
+objects, so equal inputs are rendered once. `lookup` finds nothing, and `.Release` is always that of a first
+installation. In addition to the cluster's API versions, Helm counts those that it was built with as served:
+`helm template` cannot leave them out.
 
-Not here: running hooks and keeping what `helm.sh/resource-policy` keeps (controller/apply reads that annotation).
+`controller/apply` runs hooks and obeys the annotation `helm.sh/resource-policy`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from controller.processes.memory_limit import RESERVED_BYTES
 from controller.sharing.places import Places
 
 LEAST_BYTES = 64 * MEBIBYTE
-"""Memory that Helm needs for the smallest chart, and some."""
+"""Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT = "chart", "output"
-"""The folder of the chart in the scratch folder, and what Helm made of it, where that is kept."""
+"""In the scratch folder: the folder of the chart, and the output of Helm if it is kept."""
 _AT_ONCE = 4
-"""Children, each of which may take two processors: with more of them all would take longer than they may."""
+"""Children, with two processors each: with more of them, all would time out."""
 _VERSIONS_AT_ONCE = 200
-# Helm reads the list as CSV: an aggregated API server may name its kinds so that it is none, or another.
+# Helm reads the list as CSV, which an aggregated API server could break or extend with the names of its kinds.
 _VERSION = re.compile(r"[A-Za-z0-9.-]+(?:/[A-Za-z0-9.-]+){0,2}")
 
 
@@ -55,19 +55,19 @@ class HelmFormat:
         self._places = Places(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with `spec.config`."""
+        """Return the problems of `spec.config`."""
         return find_problems(config)
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
-        """Return what Helm takes where nobody says."""
+        """Return the default of Helm."""
         return "default"
 
     def program_bytes(self, means: Means) -> int:
-        """Return what Helm may use of its address space before it fails."""
+        """Return the bytes of memory that Helm may use."""
         return max(means.memory_bytes - RESERVED_BYTES, LEAST_BYTES)
 
     def render(self, request: RenderRequest) -> Rendering:
-        """Return the objects of the one chart, those of its `crds/` first, and its hooks in Helm's order.
+        """Return the objects of the chart, those of `crds/` first, and its hooks in Helm's order.
 
         Raises: BundleError (NoContent, InvalidBundle, InvalidConfig, RenderFailed, RenderLimitExceeded; NotSupported
             without Helm), LargeTextError.
@@ -81,15 +81,15 @@ class HelmFormat:
             rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
         except LargeTextError:
             means.occupy(len(output))
-            kept.write_bytes(output)  # to be read elsewhere: Helm is not run again for it
+            kept.write_bytes(output)  # for the child that reads it, so that Helm does not run twice
             raise
         if not rendering.objects:
-            problem = "the chart renders no objects with these values; correct spec.config"
+            problem = "chart renders no objects with these values; correct spec.config"
             raise BundleError(Reason.NO_CONTENT, f"{quote(chart.path)}: {problem}")
         return rendering
 
     def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> bytes:
-        """Return what Helm makes of a chart."""
+        """Return the output of `helm template`."""
         means = request.means
         folder = gather_chart(request.tree.root, chart, scratch_of(means) / _CHART, means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
@@ -110,27 +110,26 @@ class HelmFormat:
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> RunResult:
         with self._places.place(means.tenant, means.cancelled) as is_our_turn:
             if not is_our_turn:
-                raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+                raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
             helm = self._finder.find(means)
             return run_guarded([str(helm), *arguments], values, means, chart)
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:
-    """Return the name of the release, which is checked where it is the BundleDeployment's.
+    """Return the name of the release: by default that of the BundleDeployment, which is checked here.
 
     Raises: BundleError (InvalidConfig).
     """
     if configuration.release_name:
         return configuration.release_name
-    if find_name_problem(deployment):
-        problem = f"is needed, since the name of the BundleDeployment {find_name_problem(deployment)}"
-        remedy = f"write one of at most {NAME_CHARACTERS} characters"
-        raise BundleError(Reason.INVALID_CONFIG, f"spec.config.releaseName: {problem}; {remedy}")
+    if problem := find_name_problem(deployment):
+        message = f"spec.config.releaseName: required: the name of the BundleDeployment {problem}"
+        raise BundleError(Reason.INVALID_CONFIG, f"{message}; set one of at most {NAME_CHARACTERS} characters")
     return deployment
 
 
 def _capability_arguments(capabilities: Capabilities) -> Iterator[str]:
-    """Yield what makes `.Capabilities` those of the cluster: charts ask for a version, and for a kind of it."""
+    """Yield the arguments for `.Capabilities`: charts ask for a version, or for a kind in it."""
     yield from ("--kube-version", capabilities.kubernetes_version)
     versions: set[str] = set()
     for group, version, kind in capabilities.kinds:
@@ -141,6 +140,6 @@ def _capability_arguments(capabilities: Capabilities) -> Iterator[str]:
 
 
 def _batches(versions: list[str]) -> Iterator[list[str]]:
-    """Yield versions in lists that fit into one argument each: Linux allows 128 KiB."""
+    """Yield versions in lists that each fit one argument: Linux allows 128 KiB."""
     for start in range(0, len(versions), _VERSIONS_AT_ONCE):
         yield versions[start : start + _VERSIONS_AT_ONCE]

@@ -1,7 +1,7 @@
-"""What Helm wrote: objects, those of `crds/` first, and hooks.
+"""Reads Helm's output: objects, those of `crds/` first, and hooks.
 
-Helm prints each document below a comment that names its file. An object of `crds/` is never a hook, whatever it is
-annotated with; hooks of an unknown kind (`crd-install` of Helm 2) Helm has left out already.
+Helm prints each document after a comment with its file name. An object of `crds/` is never a hook, whatever its
+annotations are; Helm has already removed hooks of unknown events (`crd-install` of Helm 2).
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What Helm made of one file."""
+    """The output for one file."""
 
     file: str
     text: bytes
 
     @property
     def is_crd(self) -> bool:
-        """Whether it is of `crds/`, also of a dependency."""
+        """Whether the file is in `crds/` of the chart or a dependency."""
         return bool(_OF_CRDS.match(self.file))
 
 
 def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Rendering:
-    """Return the objects and hooks of what `helm template` printed.
+    """Return the objects and hooks in the output of `helm template`.
 
     Args:
-        text: all of it.
-        budget: is charged with it.
-        skip_tests: leave tests out; otherwise they are run after installing and upgrading.
+        text: the whole output.
+        budget: charged with it.
+        skip_tests: leave out tests; otherwise they run after installing and upgrading.
 
-    Raises: BundleError (InvalidBundle that names the file; RenderLimitExceeded), LargeTextError.
+    Raises: BundleError (InvalidBundle with the file; RenderLimitExceeded), LargeTextError.
     """
     budget.charge_text(len(text), "the output of Helm", is_manifest=False)
     definitions: list[Document] = []
@@ -73,7 +73,7 @@ def _split(text: bytes) -> Iterator[_Part]:
     found = list(_SOURCE.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)]
     for match, end in zip(found, ends, strict=False):
-        # Templates may write such a comment themselves, with whatever name.
+        # Templates may write such a comment themselves, with any name.
         yield _Part("".join(filter(str.isprintable, match[1].decode(errors="replace"))), text[match.end() : end])
 
 
@@ -82,7 +82,7 @@ def _annotations(value: Any) -> dict[str, Any]:
 
 
 def _first_of_each(documents: list[Document]) -> Iterator[Document]:
-    """Yield definitions, each once: where two dependencies bring one, Helm installs the first."""
+    """Yield definitions without duplicates: if two dependencies contain one, Helm installs the first."""
     seen: set[Identity] = set()
     for document in documents:
         if not find_identity_problem(document.value):
@@ -94,7 +94,7 @@ def _first_of_each(documents: list[Document]) -> Iterator[Document]:
 
 
 def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
-    """Yield the hooks of a document: one for each object of a List; none if it is of events that are left out."""
+    """Yield the hooks in a document, one for each object of a List; none if all of its events are left out."""
     annotations = _annotations(document.value)
     events = _read_events(str(annotations[_EVENT]), skip_tests=skip_tests)
     if not events:
@@ -119,7 +119,7 @@ def _read_events(text: str, *, skip_tests: bool) -> tuple[str, ...]:
 
 
 def _read_weight(text: str) -> int:
-    """Return a weight; as with Helm what is no number weighs nothing."""
+    """Return a weight; like Helm, 0 for text that is not a number."""
     return int(text) if _INTEGER.fullmatch(text) else 0
 
 

@@ -1,7 +1,7 @@
-"""`values.schema.json`: what it must not refer to.
+"""Refuses references in `values.schema.json` that lead outside the schema.
 
-Helm before 3.18.5 fetches what a `$ref` names: addresses of the network, and files of this machine, `/dev/zero` among
-them (CVE-2025-55199). Later ones still load what they are told to.
+Helm before 3.18.5 fetches the target of a `$ref`: network addresses, and files of this machine such as `/dev/zero`
+(CVE-2025-55199). Later versions still load files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DRAFTS = ("http://json-schema.org/", "https://json-schema.org/")
 
 
 def refuse_foreign_references(folder: Path, chart: str) -> None:
-    """Refuse a chart in a folder of which a schema, or that of a dependency, refers to anything but itself.
+    """Refuse a chart in a folder if a schema, including those of dependencies, refers to anything but itself.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded for a schema that is too large).
     """
@@ -32,21 +32,17 @@ def refuse_foreign_references(folder: Path, chart: str) -> None:
         if path.is_file():
             place = f"{quote(chart)}: {path.relative_to(folder)}"
             for key, target in _find_references(read_small(path, place, _SCHEMA_BYTES), place):
-                problem = f"{key} refers to {quote(target)}, outside of the schema; copy what it refers to into it"
+                problem = f"{key} refers to {quote(target)}, outside the schema; copy its target into the schema"
                 raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}")
 
 
 def _find_references(text: bytes, place: str) -> list[tuple[str, str]]:
-    """Return the references that lead out of a schema. Of a key that is there twice, both count."""
+    """Return the references that lead outside a schema; both values of a duplicate key count."""
     found: list[tuple[str, str]] = []
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        found.extend(_foreign(pairs))
-
     try:
-        json.loads(text.decode("utf-8-sig", "replace"), object_pairs_hook=look)
+        json.loads(text.decode("utf-8-sig", "replace"), object_pairs_hook=lambda pairs: found.extend(_foreign(pairs)))
     except (ValueError, RecursionError):
-        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: is not JSON; correct it, or leave it out") from None
+        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: not JSON; correct or remove it") from None
     return found
 
 

@@ -1,7 +1,7 @@
-"""Values: read as Helm reads them, and written so that Helm reads what was meant.
+"""Values, read and written the way Helm reads them.
 
-Files of values are copied to names of ours: Helm splits what `--values` says at commas, takes `://` for a URL and a
-leading dash for an option, and content may name its files so that Helm reads others.
+Values files are copied under generated names: Helm splits the argument of `--values` at commas and treats `://` as a
+URL and a leading dash as an option, so file names from content could make it read other files.
 """
 
 from __future__ import annotations
@@ -21,68 +21,64 @@ from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.content.limits import quote
 from controller.formats.budget import read_small
+from controller.formats.helm.child import scratch_of
 from controller.formats.objects import describe_type
 from controller.formats.yaml.composer import NodeBudget
 from controller.formats.yaml.manifests import read_documents
 from controller.formats.yaml.scalars import write_key
 
 VALUES_BYTES = MEBIBYTE
-"""One file of values: they are read while Helm is not confined to do it."""
+"""Of one file, which this process reads."""
 VALUES = 100_000
-"""In one text of them, with what aliases repeat."""
-# Helm reads JSON as YAML, where these break a line, or are refused, unless they are written as escapes.
+"""Of one text, including those that aliases repeat."""
+# Helm reads JSON as YAML, in which these characters end a line or are refused unless they are escaped.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _FOLDER = "values"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValuesFile:
-    """A file of values, as it was checked: there may be secrets in it, so it has no repr."""
+    """A values file that was checked; without repr, since it may contain secrets."""
 
     text: bytes
     values: Mapping[str, Any]
 
 
 def read_values(text: bytes, place: str) -> Mapping[str, Any]:
-    """Return the values of a YAML text; of two equal keys the last one counts, as with Helm.
+    """Return the values in one YAML document, or none for an empty text; as in Helm, the last of equal keys wins.
 
-    Args:
-        text: of one document; none is no values.
-        place: where it stands: messages begin with it.
+    Messages start with `place`.
 
     Raises: BundleError (InvalidConfig).
     """
     try:
-        documents = list(read_documents(text, place, strict=False, budget=NodeBudget(VALUES, "take some out")))
+        documents = list(read_documents(text, place, strict=False, budget=NodeBudget(VALUES, "remove some")))
     except BundleError as error:
         raise BundleError(Reason.INVALID_CONFIG, error.message) from None
     if len(documents) > 1:
-        problem = "holds more than one document, of which Helm takes the first alone; make it one"
+        problem = "contains more than one document, of which Helm reads only the first; combine them"
         raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
     value = documents[0].value if documents else {}
     if not isinstance(value, dict):
-        problem = f"is {describe_type(value)} where a mapping is needed"
-        raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
+        raise BundleError(Reason.INVALID_CONFIG, f"{place}: must be a mapping, not {describe_type(value)}")
     return value
 
 
 def find_values_files(root: Path, names: Sequence[str]) -> list[ValuesFile]:
-    """Return the files that `spec.config.valuesFiles` names, each of which holds values.
+    """Return the files that `spec.config.valuesFiles` lists.
 
-    Raises: BundleError (InvalidConfig).
+    Raises: BundleError (InvalidConfig; RenderLimitExceeded for a file that is too large).
     """
     return [_find_values_file(root, name, f"spec.config.valuesFiles[{index}]") for index, name in enumerate(names)]
 
 
 def copy_values_files(files: Sequence[ValuesFile], means: Means) -> list[str]:
-    """Write files of values to the scratch folder. Returns: their names there, none of which is out of content.
+    """Write values files to the scratch folder, and return their generated names there.
 
-    Raises: BundleError (StorageFull; InvalidConfig over the budgets of content).
+    Raises: BundleError (StorageFull; InvalidConfig above the limits of content).
     """
-    if means.scratch is None:
-        raise RuntimeError("rendering a chart needs a scratch folder")
     means.occupy(sum(len(file.text) for file in files))
-    folder = means.scratch / _FOLDER
+    folder = scratch_of(means) / _FOLDER
     folder.mkdir()
     entries = (
         Entry(path=f"{index}.yaml", size=len(file.text), data=BytesIO(file.text)) for index, file in enumerate(files)
@@ -97,20 +93,20 @@ def copy_values_files(files: Sequence[ValuesFile], means: Means) -> list[str]:
 
 
 def write_values(values: Mapping[str, Any]) -> bytes:
-    """Return values as JSON that is YAML to Helm, too.
+    """Return values as JSON that is also YAML for Helm.
 
-    Raises: BundleError (InvalidConfig) for what JSON, or UTF-8, cannot express.
+    Raises: BundleError (InvalidConfig) for values that JSON or UTF-8 cannot express.
     """
     try:
         text = json.dumps(values, ensure_ascii=False, allow_nan=False, sort_keys=True)
         return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
     except (ValueError, TypeError, RecursionError):
-        problem = "cannot be written as JSON in UTF-8; take out what is nested too deep, or is no text"
+        problem = "cannot be written as JSON in UTF-8; remove values that are nested too deep or not valid Unicode"
         raise BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {problem}") from None
 
 
 def scalars_of(value: Any) -> Iterator[str]:
-    """Yield the texts and numbers among values, as text; numbers also as Go writes them, which has read a float64."""
+    """Yield the strings and numbers among values, as text; numbers also as Go writes the float64 that it read."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -125,7 +121,7 @@ def scalars_of(value: Any) -> Iterator[str]:
 
 
 def _forms_of_number(number: float) -> Iterator[str]:
-    with suppress(ValueError, OverflowError):  # digits beyond what Python writes, and what no float64 holds
+    with suppress(ValueError, OverflowError):  # more digits than Python writes, or too large for a float64
         yield str(number)
         yield write_key(float(number))
 
@@ -133,10 +129,10 @@ def _forms_of_number(number: float) -> Iterator[str]:
 def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
     path = root / name
     if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
-        problem = f"{quote(name)} is, or is below, a link; put the file itself into the content"
+        problem = f"{quote(name)} is a link, or in a folder that is one; replace it with the file itself"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
     if not path.is_file():
-        problem = f"there is no file {quote(name)} in the content; write its path from the root, destination included"
+        problem = f"no file {quote(name)} in the content; give its path from the root, including the destination"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
     text = read_small(path, f"{field}: {name}", VALUES_BYTES)
     return ValuesFile(text=text, values=read_values(text, f"{field}: {name}"))

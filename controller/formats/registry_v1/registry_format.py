@@ -1,6 +1,6 @@
-"""The table of contents: read, gates, config, validations, the ten generators.
+"""The steps in order: read, gates, config, validations, the ten generators.
 
-Pure: equal requests give equal renderings. The order of objects is upstream's; it is not the order of applying.
+Pure: equal requests give equal renderings. Objects are in upstream's order, which is not the order of applying.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class RegistryV1Format:
     """Renders OLM bundles."""
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - the contract of Format
-        """Return nothing: what a config may say depends on the install modes of the bundle (`render` says it)."""
+        """Return nothing: the valid options depend on the install modes of the bundle, so `render` checks them."""
         return []
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - see above
-        """Return the namespace that the CSV suggests, else one named after the package.
+        """Return the namespace that the CSV suggests, by default one named after the package.
 
-        Raises: BundleError (NoContent, InvalidBundle).
+        Raises: BundleError (NoContent, InvalidBundle; RenderLimitExceeded).
         """
         package, annotations = read_namespace_hints(find_layout(tree))
         return suggest_name(package, annotations)

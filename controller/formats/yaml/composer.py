@@ -1,9 +1,7 @@
-"""Values from libyaml's events: one pass, no tree of nodes, budgets checked while it goes.
+"""Composes values from libyaml's events in one pass, without a tree of nodes, and checks budgets as it reads.
 
-Mapping keys become strings and `<<` is applied where it stands, as go-yaml v2 does: after an explicit key it overrides
-that key. What an alias repeats is copied, so that no two places of a document share a mutable object.
-
-Not here: what a scalar means (`scalars.py`), files and their messages (`manifests.py`).
+Mapping keys become strings, and `<<` is applied at its position, as in go-yaml v2: after an explicit key it overrides
+that key. Aliases are copied, so that no two places of a document share a mutable object.
 """
 
 from __future__ import annotations
@@ -26,30 +24,30 @@ from api.plugins import Limits
 from controller.formats.yaml import scalars
 
 LEVELS = 200
-"""Mappings and lists inside one another."""
+"""Nested mappings and lists."""
 NODES = Limits().nodes
-"""Scalars, mappings and lists, those that aliases repeat included."""
+"""Scalars, mappings and lists, including those that aliases repeat."""
 ALIAS_RATIO = 10
-"""What the aliases of a document repeat, to what it holds without them."""
+"""Nodes that the aliases of a document may repeat for each node written out."""
 ALIAS_ALLOWANCE = 10_000
-"""Nodes that aliases may repeat whatever the ratio: a small document that shares a block of settings is harmless."""
+"""Nodes that aliases may repeat in any case: a small document that shares a block of settings is harmless."""
 
-_Event: TypeAlias = Any  # the stubs give the kinds of events no common type with their fields
+_Event: TypeAlias = Any  # the stubs have no common type with the fields of events
 _CACHED_LENGTH = 64
 _MISSING: Any = object()
 _MERGE = "<<"
-_TOO_DEEP = f"nested deeper than {LEVELS} levels"
+_TOO_DEEP = f"nested more than {LEVELS} levels deep"
 
 if not yaml.__with_libyaml__:  # pragma: no cover - the pure Python parser is 20 times slower
     raise ImportError("PyYAML was built without libyaml")
 
 
 class CompositionError(Exception):
-    """The text has no meaning to Kubernetes, or is over a budget.
+    """The text is not valid for Kubernetes, or exceeds a budget.
 
     Args:
         line: counted from 1.
-        problem: what is wrong and what to do, without a value of the document.
+        problem: what is wrong and what to do, without values of the document.
     """
 
     def __init__(self, line: int, problem: str) -> None:
@@ -59,11 +57,11 @@ class CompositionError(Exception):
 
 
 class OverBudgetError(CompositionError):
-    """There is more of it than is read."""
+    """The text exceeds a budget."""
 
 
 class NodeBudget:
-    """The nodes that may still be read. One budget may serve all files of a bundle."""
+    """The nodes that may still be read. All files of a bundle may share one budget."""
 
     __slots__ = ("_nodes", "_remedy", "_repeated", "left")
 
@@ -74,7 +72,7 @@ class NodeBudget:
         self._remedy, self._repeated = remedy, characters
 
     def charge(self, nodes: int, line: int) -> None:
-        """Take nodes away.
+        """Deduct nodes.
 
         Raises: OverBudgetError.
         """
@@ -83,7 +81,7 @@ class NodeBudget:
             raise self.exceeded(line)
 
     def charge_repeated(self, nodes: int, characters: int, line: int) -> None:
-        """Take away what an alias repeats: it costs nothing until it is written out, and then all of it.
+        """Deduct what an alias repeats, since it will be written out in full.
 
         Raises: OverBudgetError.
         """
@@ -93,7 +91,7 @@ class NodeBudget:
             raise OverBudgetError(line, f"aliases repeat too much text; {self._remedy}")
 
     def exceeded(self, line: int) -> OverBudgetError:
-        """Return the refusal of what is over the budget in this line."""
+        """Return the error for exceeding the budget in this line."""
         return OverBudgetError(line, f"more than {self._nodes:,} values; {self._remedy}")
 
 
@@ -102,8 +100,8 @@ class Composer:
 
     Args:
         text: UTF-8.
-        strict: refuse a duplicate key; otherwise the last one wins, as in Helm. Refuse a directive, too.
-        budget: is used up while reading.
+        strict: refuse duplicate keys and directives; otherwise the last key wins, as in Helm.
+        budget: charged while reading.
     """
 
     __slots__ = (
@@ -129,7 +127,7 @@ class Composer:
         self._granted = budget.left
 
     def documents(self) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the value of each document; an empty one is None.
+        """Yield the line and the value of each document; the value of an empty one is None.
 
         Raises: CompositionError, yaml.YAMLError.
         """
@@ -141,13 +139,13 @@ class Composer:
 
     def _begin(self, event: _Event) -> None:
         if self._strict and (event.version or event.tags):
-            raise CompositionError(_line(event), 'kubectl refuses a directive; remove the line that begins with "%"')
+            raise CompositionError(_line(event), 'directives are not supported; remove the line that starts with "%"')
         self._anchors = {}
         self._aliased = 0
         self._granted = self._budget.left
 
     def _value(self, event: _Event, depth: int) -> Any:
-        """Compose the node that begins with `event`, below `depth` containers."""
+        """Compose the node that starts with `event`, nested in `depth` containers."""
         kind = event.__class__
         if kind is ScalarEvent:
             return self._scalar(event)
@@ -179,7 +177,7 @@ class Composer:
                 continue
             key = self._key(event, depth)
             if key in result and self._strict and key not in merged:
-                raise CompositionError(_line(event), f'the key "{key}" is there twice; remove one')
+                raise CompositionError(_line(event), f'duplicate key "{key}"; remove one')
             result[key] = self._value(next_event(), depth)
             merged.discard(key)
         return result
@@ -188,8 +186,8 @@ class Composer:
         value = self._value(event, depth)
         sources = value if isinstance(value, list) else [value]
         if not all(isinstance(source, dict) for source in sources):
-            raise CompositionError(_line(event), 'what "<<" merges must be a mapping or a list of mappings')
-        for source in reversed(sources):  # of a list, the earlier mappings take precedence
+            raise CompositionError(_line(event), 'the value of "<<" must be a mapping or a list of mappings')
+        for source in reversed(sources):  # earlier mappings in a list take precedence
             target.update(source)
             merged.update(source)
 
@@ -226,26 +224,24 @@ class Composer:
         value = self._plain.get(text, _MISSING)
         if value is _MISSING:
             value = self._read(event, scalars.read_plain, text)
-            if len(text) <= _CACHED_LENGTH:  # the same words come again in every object
+            if len(text) <= _CACHED_LENGTH:  # every object repeats the same words
                 self._plain[text] = value
         return value
 
     def _alias(self, event: _Event, depth: int) -> Any:
         if event.anchor not in self._anchors:
-            raise CompositionError(_line(event), f'nothing complete before the alias "*{event.anchor}" has this anchor')
+            raise CompositionError(_line(event), f'no complete anchor before the alias "*{event.anchor}"')
         value, size, characters = self._anchors[event.anchor]
         self._characters += characters
         self._aliased += size
         written = self._granted - self._budget.left - (self._aliased - size)
         if self._aliased > max(ALIAS_RATIO * written, ALIAS_ALLOWANCE):
-            raise CompositionError(
-                _line(event), f"aliases repeat more than {ALIAS_RATIO} times what the document holds"
-            )
+            raise CompositionError(_line(event), f"aliases repeat more than {ALIAS_RATIO} times the document's content")
         self._budget.charge_repeated(size, characters, _line(event))
         return self._read(event, _copy, value, LEVELS - depth)
 
     def _charge(self, event: _Event) -> None:
-        # Not `charge`: the line of an event is dear, and asked for once for each node.
+        # Not `charge`: computing the line of an event is expensive, and this runs for every node.
         self._budget.left -= 1
         if self._budget.left < 0:
             raise self._budget.exceeded(_line(event))

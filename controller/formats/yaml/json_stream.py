@@ -1,9 +1,7 @@
-"""JSON as Kubernetes reads it: one or more values, also with `---` between them, numbers as Go writes them.
+"""JSON as Kubernetes reads it: one or more values, optionally separated by `---`, and numbers as Go writes them.
 
-libyaml would refuse escaped surrogate pairs and a second value without a separator, so Kubernetes and we try JSON
-first where a file begins with `{`.
-
-Not here: the YAML that a file is if it is no JSON (`composer.py`).
+libyaml refuses escaped surrogate pairs and a second value without a separator, so files that start with `{` are tried
+as JSON first, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -24,16 +22,13 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]").search
 
 
 def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int, Any]] | None:
-    """Return the line and the value of each document, or None if the text is not JSON (a YAML flow mapping).
+    """Return the line and the value of each document in a file; None if it is not JSON (but a YAML flow mapping).
 
-    Args:
-        text: the whole file.
-        strict: refuse a duplicate key; otherwise the last one wins.
-        budget: is used up.
+    Args are those of `composer.Composer`.
 
     Raises: CompositionError.
     """
-    # The decoder knows no budget: leave what may be over it to the composer, which counts while it reads.
+    # The decoder has no budget: leave text that may exceed it to the composer, which counts while it reads.
     if not _BEGINS_LIKE_JSON(text) or not _is_within(text, budget.left):
         return None
     try:
@@ -46,17 +41,17 @@ def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int,
 
 
 def _is_within(text: str, nodes: int) -> bool:
-    """Whether JSON has so many nodes at most. Those in strings are taken out only where they make a difference."""
+    """Whether JSON has at most that many nodes. Strings are removed only if that makes a difference."""
     return _most_nodes(text) <= nodes or _most_nodes(_STRING("", text)) <= nodes
 
 
 def _most_nodes(text: str) -> int:
-    # A container has one node more than commas, at most; what follows another document begins with a brace, too.
+    # A container has at most one node more than commas; each further document starts with a brace, too.
     return text.count(",") + text.count("{") + text.count("[")
 
 
 class _Stream:
-    """One pass over the values of a text."""
+    """Decodes the values of a text in one pass."""
 
     __slots__ = ("_line", "_strict", "_text")
 
@@ -66,6 +61,10 @@ class _Stream:
         self._line = 1
 
     def documents(self) -> Iterator[tuple[int, Any]]:
+        """Yield the line and the value of each document.
+
+        Raises: CompositionError, json.JSONDecodeError, RecursionError.
+        """
         text = self._text
         decoder = json.JSONDecoder(
             object_pairs_hook=self._mapping,
@@ -85,7 +84,7 @@ class _Stream:
         result = dict(pairs)
         if self._strict and len(result) != len(pairs):
             duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            raise CompositionError(self._line, f'the key "{duplicate}" is there twice; remove one')
+            raise CompositionError(self._line, f'duplicate key "{duplicate}"; remove one')
         return result
 
     def _integer(self, literal: str) -> Any:
@@ -98,7 +97,7 @@ class _Stream:
     def _finite(self, value: float, literal: str) -> Any:
         result = scalars.to_json(value, literal)
         if isinstance(result, str):
-            raise CompositionError(self._line, "a number is greater than a float64; put it in quotes")
+            raise CompositionError(self._line, "number does not fit a float64; put it in quotes")
         return result
 
     def _refuse_constant(self, name: str) -> NoReturn:
@@ -111,7 +110,7 @@ def _skip_gap(text: str, position: int) -> int:
 
 
 def _charge(value: Any, line: int, budget: NodeBudget) -> None:
-    """Take the nodes of a value from the budget, level by level."""
+    """Deduct the nodes of a value from the budget, level by level."""
     level = [value]
     for _ in range(LEVELS + 1):
         budget.charge(len(level), line)
@@ -119,7 +118,7 @@ def _charge(value: Any, line: int, budget: NodeBudget) -> None:
         if not containers:
             return
         level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
-    raise CompositionError(line, f"nested deeper than {LEVELS} levels")
+    raise CompositionError(line, f"nested more than {LEVELS} levels deep")
 
 
 def _keep(value: Any) -> Any:
@@ -127,7 +126,7 @@ def _keep(value: Any) -> Any:
 
 
 def _replace_lone_surrogates(value: Any) -> Any:
-    """Return the value as Go reads it: half of a surrogate pair becomes U+FFFD."""
+    """Return the value as Go reads it: a lone surrogate becomes U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):

@@ -1,9 +1,6 @@
 """Manifests: the documents of one YAML or JSON file, read exactly as Kubernetes reads them (sigs.k8s.io/yaml).
 
-Whatever is wrong with a file is a BundleError that names the file and the line, and nothing else comes out. Messages
-never show a value, since it may be a secret.
-
-Not here: where files are looked for (`plain.py`), what makes a value an object (`objects.py`).
+Every problem of a file is a BundleError that names file and line. Messages never show a value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from controller.formats.yaml.composer import Composer, CompositionError, NodeBud
 from controller.formats.yaml.json_stream import read_json
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# kubectl splits a stream at lines that begin with "---", and allows nothing but a comment after it.
+# kubectl splits a stream at lines that start with "---", and allows only a comment after it.
 _CROWDED_SEPARATOR = re.compile(rb"^---(?![ \t\r\v\f]*(?:#|$))", re.MULTILINE)
-# It reads what is between them one by one, so that "---#" is a separator, and each document may begin with a mark.
+# It reads the documents separately, so that "---#" is a separator and each document may start with a byte order mark.
 _TOUCHED_SEPARATOR = re.compile(rb"^---(?=#)", re.MULTILINE)
 _MARK_IN_BETWEEN = re.compile(rb"^(---.*\n)\xef\xbb\xbf", re.MULTILINE)
 
@@ -34,26 +31,25 @@ class Document:
     """One document of a file."""
 
     value: Any
-    """Plain JSON, in which no two places share a mapping or a list."""
+    """Plain JSON; no two places share a mapping or a list."""
     file: str
     line: int
-    """Of the first value, counted from 1."""
+    """Line of the first value, counted from 1."""
 
 
 def read_documents(
     data: bytes, file: str, *, strict: bool = True, budget: NodeBudget | None = None
 ) -> Iterator[Document]:
-    """Yield the documents of a file in order. Empty documents, and those that hold only null, are skipped.
+    """Yield the documents of a file in order, except empty ones and null.
 
     Args:
         data: the whole file.
         file: its name in messages.
-        strict: refuse what kubectl refuses in manifests: duplicate keys, a document on the line of its separator,
-            directives; and end the last line, as kubectl does. Otherwise read as Helm and OLM do: of duplicate keys
-            the last one wins.
-        budget: shared by the files of a bundle; the default is one for this file alone.
+        strict: read as kubectl does: refuse duplicate keys, directives, and a document on the line of its separator,
+            and terminate the last line. Otherwise read as Helm and OLM do: the last of duplicate keys wins.
+        budget: shared by the files of a bundle; by default, one for this file.
 
-    Raises: BundleError (InvalidBundle; RenderLimitExceeded over the budget), also while iterating.
+    Raises: BundleError (InvalidBundle; RenderLimitExceeded), also while iterating.
     """
     data = _normalize(end_last_line(data) if strict else data)
     try:
@@ -67,7 +63,7 @@ def read_documents(
     except yaml.MarkedYAMLError as error:
         raise _invalid(file, *_describe(error, data)) from error
     except yaml.reader.ReaderError as error:
-        raise _invalid(file, _line_at(data, error.position), f"{error.reason}; remove them") from error
+        raise _invalid(file, _line_at(data, error.position), f"{error.reason}; remove the characters") from error
 
 
 def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[int, Any]]:
@@ -75,18 +71,18 @@ def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[in
     if documents is not None:
         return documents
     if strict and (separator := _CROWDED_SEPARATOR.search(data)):
-        problem = 'only a comment may follow "---"; begin the document on the next line'
+        problem = 'only a comment may follow "---"; start the document on the next line'
         raise CompositionError(_line_at(data, separator.start()), problem)
     return Composer(data, strict=strict, budget=budget).documents()
 
 
 def end_last_line(data: bytes) -> bytes:
-    """Return a file as client-go reads it, with an end to its last line: a block scalar may end there."""
+    """Return a file as client-go reads it, with its last line terminated: a block scalar may end there."""
     return data if data.endswith(b"\n") else data + b"\n"
 
 
 def _normalize(data: bytes) -> bytes:
-    """Return a file as libyaml splits it where kubectl does, with every line where it was."""
+    """Return a file so that libyaml splits it like kubectl, with the same line numbers."""
     text = _MARK_IN_BETWEEN.sub(rb"\1", data.removeprefix(_BYTE_ORDER_MARK))
     return _TOUCHED_SEPARATOR.sub(rb"--- ", text)
 
@@ -99,7 +95,7 @@ def _decode(data: bytes) -> str:
 
 
 def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
-    """Return the line of a syntax error and what libyaml says about it."""
+    """Return the line of a syntax error, and libyaml's description with a remedy."""
     mark = error.problem_mark or error.context_mark
     line: int = mark.line if mark else 0
     problem = ": ".join(part for part in (error.context, error.problem) if part)

@@ -1,9 +1,7 @@
-"""What a YAML scalar means to Kubernetes: the rules of sigs.k8s.io/yaml, a fork of go-yaml v2.
+"""YAML scalars as Kubernetes reads them, by the rules of sigs.k8s.io/yaml, a fork of go-yaml v2.
 
-They are those of YAML 1.1 with Go's own corrections, and no Python library shares them: `n` is false, `0755` is 493,
-`22:22` and `2001-12-14` are strings, `1.0` is the integer 1 because Go writes it to JSON so.
-
-Not here: documents, mappings and lists (`manifests.py`, `composer.py`).
+These are YAML 1.1 with Go's own changes, and no Python library implements them: `n` is false, `0755` is 493, `22:22`
+and `2001-12-14` are strings, and `1.0` is the integer 1 because Go writes it so in JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-TEMPLATE_REMEDY = "publish what the template renders to"
+TEMPLATE_REMEDY = "publish the rendered output of the template"
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
@@ -29,9 +27,9 @@ _UNDERSCORE_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])_(?=[0-9])").sub
 _NUMERIC = frozenset("+-.0123456789")
 _MISSING: Any = object()
 _LEAST_INT64, _GREATEST_INT64, _GREATEST_UINT64 = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
-# Python refuses to convert more digits than sys.get_int_max_str_digits(); none of them fits 64 bits anyway.
+# Python refuses to convert more digits than sys.get_int_max_str_digits(); such numbers do not fit 64 bits anyway.
 _MOST_DIGITS = 100
-# strconv.FormatFloat(value, 'g', -1, 64) writes an exponent outside of these powers of ten.
+# strconv.FormatFloat(value, 'g', -1, 64) writes other powers of ten with an exponent.
 _PLAIN_EXPONENTS = range(-4, 6)
 
 
@@ -44,9 +42,9 @@ def read_plain(text: str) -> Any:
 
 
 def read_tagged(tag: str, text: str) -> Any:
-    """Return the JSON value of a scalar with a tag. `!`, `!!str` and unknown tags: the text as it is.
+    """Return the JSON value of a scalar with a tag: for `!`, `!!str` and unknown tags, the text.
 
-    Raises: ValueError if the text is not of the tag's type.
+    Raises: ValueError if the text does not match the tag.
     """
     name = tag.removeprefix("tag:yaml.org,2002:")
     if name == "binary":
@@ -61,7 +59,7 @@ def read_tagged(tag: str, text: str) -> Any:
         return text
     value = read_plain(text)
     if not isinstance(value, expected) or (name != "bool" and isinstance(value, bool)):
-        raise ValueError(f'not a value of the tag "!!{name}"')
+        raise ValueError(f'value does not match the tag "!!{name}"; correct it')
     return value
 
 
@@ -74,7 +72,7 @@ def read_key(text: str) -> str:
 
 
 def write_key(value: Any) -> str:
-    """Return a resolved value as the JSON key that Go makes of it.
+    """Return the JSON key that Go writes for a value.
 
     Raises: ValueError for null, a mapping or a list.
     """
@@ -87,19 +85,19 @@ def write_key(value: Any) -> str:
     if isinstance(value, float):
         return _write_float_key(value)
     kind = "null" if value is None else "a mapping" if isinstance(value, dict) else "a list"
-    template = f", or {TEMPLATE_REMEDY}" if isinstance(value, dict) else ""  # which is what {{ .x }} is read as
+    template = f", or {TEMPLATE_REMEDY}" if isinstance(value, dict) else ""  # {{ .x }} reads as a mapping
     raise ValueError(f"{kind} cannot be a key; put the key in quotes{template}")
 
 
 def read_integer(text: str) -> int | float:
-    """Return a decimal integer: exact as far as 64 bits reach, else the nearest float64."""
+    """Return a decimal integer: exact if it fits 64 bits, else the nearest float64."""
     if len(text) <= _MOST_DIGITS and _LEAST_INT64 <= (value := int(text)) <= _GREATEST_UINT64:
         return value
     return float(text)
 
 
 def to_json(value: Any, text: str) -> Any:
-    """Return a value as Go writes it to JSON: 1.0 is 1. What overflows a float64 remains its text.
+    """Return a value as Go writes it to JSON: 1.0 becomes 1. A number that overflows a float64 remains text.
 
     Raises: ValueError if JSON cannot express it.
     """
@@ -108,7 +106,7 @@ def to_json(value: Any, text: str) -> Any:
     if math.isfinite(value):
         return int(value) if value.is_integer() and _LEAST_INT64 <= value <= _GREATEST_INT64 else value
     if text in _WORDS:
-        raise ValueError("JSON has no infinity and no NaN; put it in quotes")
+        raise ValueError("JSON has neither infinity nor NaN; put it in quotes")
     return text
 
 
@@ -130,7 +128,7 @@ def _number(text: str) -> Any:
 
 
 def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
-    """Return an integer of 64 bits, signed or not; None if it is greater."""
+    """Return a signed or unsigned 64-bit integer; None if the number does not fit."""
     digits, base = next(pair for pair in ((hexadecimal, 16), (octal, 8), (binary, 2), (decimal, 10)) if pair[0])
     if len(digits.lstrip("0")) > _MOST_DIGITS:
         return None
@@ -142,12 +140,12 @@ def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str)
 def _decode_binary(text: str) -> str:
     try:
         return base64.b64decode(text).decode("utf-8")
-    except ValueError as error:  # binascii.Error, a character beyond ASCII, or no UTF-8 inside
-        raise ValueError('a value of the tag "!!binary" must be base64 of UTF-8 text') from error
+    except ValueError as error:  # binascii.Error, a character outside ASCII, or content that is not UTF-8
+        raise ValueError('value of the tag "!!binary" must be base64 of UTF-8 text') from error
 
 
 def _write_float_key(value: float) -> str:
-    """Return strconv.FormatFloat(value, 'g', -1, 64), and go-yaml's names for what is no number."""
+    """Return strconv.FormatFloat(value, 'g', -1, 64), and go-yaml's names for infinity and NaN."""
     if not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     shortest = Decimal(repr(value)).normalize()

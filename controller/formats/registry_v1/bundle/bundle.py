@@ -1,7 +1,4 @@
-"""A bundle: its files become values (upstream's `source.go`).
-
-Everything is found by `kind` alone, whatever the group. Not here: what is wrong beyond types (`validations.py`).
-"""
+"""A bundle as values (upstream's `source.go`). Objects are selected by `kind`, whatever their group."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ from controller.formats.yaml.manifests import Document, end_last_line, read_docu
 SERVICE_VERSION, DEFINITION = "ClusterServiceVersion", "CustomResourceDefinition"
 _PACKAGE = "operators.operatorframework.io.bundle.package.v1"
 _OLD_DEFINITION = "apiextensions.k8s.io/v1beta1"
-# No API server takes a ClusterServiceVersion that is larger.
-_OF_HINTS = Limits(manifest_bytes=2 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
+# No API server accepts a larger ClusterServiceVersion.
+_HINT_LIMITS = Limits(manifest_bytes=2 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
 _METADATA_TYPES = parse_types(
     {
         "Annotations": {"annotations": "{}string"},
@@ -48,13 +45,13 @@ class Bundle:
     package: str
     service_version: ServiceVersion
     definitions: tuple[Object, ...]
-    """CustomResourceDefinitions as Go would write them, in file order."""
+    """CustomResourceDefinitions as Go writes them, in file order."""
     others: tuple[Object, ...]
-    """The other objects as they stand, in file order."""
+    """The other objects, unchanged, in file order."""
     properties: tuple[Mapping[str, Any], ...]
     dependencies: tuple[Mapping[str, Any], ...]
     warnings: tuple[str, ...]
-    """What vanished, or cannot be read and does not matter."""
+    """Unknown fields that were removed, and optional files that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class _Found:
 
 
 def read_bundle(layout: Layout, budget: TextBudget) -> Bundle:
-    """Return the bundle of a folder.
+    """Return the bundle in a folder.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded), LargeTextError.
     """
@@ -86,11 +83,11 @@ def read_bundle(layout: Layout, budget: TextBudget) -> Bundle:
 
 
 def read_namespace_hints(layout: Layout) -> tuple[str, Mapping[str, str]]:
-    """Return the package name and the CSV's annotations, without reading what else the bundle holds.
+    """Return the package name and the annotations of the CSV, without reading the rest of the bundle.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
-    budget = TextBudget(_OF_HINTS)
+    budget = TextBudget(_HINT_LIMITS)
     annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
     files = (name for name in layout.manifests() if layout.mentions(name, SERVICE_VERSION.encode()))
     found = _read_manifests(layout, files, budget)
@@ -106,11 +103,11 @@ def _read_manifests(layout: Layout, files: Iterator[str], budget: TextBudget) ->
 
 
 def _expand(document: Document) -> Sequence[Object]:
-    """Return the objects of a document: what has `items` is a list, and so may be its items."""
+    """Return the objects in a document: everything with `items` is a list, also within a list."""
     waiting, result = [document.value], []
-    for value in waiting:  # grows while it is read: nested lists come after what is beside them
+    for value in waiting:  # grows while it is read: nested lists are expanded after their siblings
         if not isinstance(value, dict) or not isinstance(kind := value.get("kind"), str) or not kind:
-            raise _unparsable(document.file, f"line {document.line}: an object without kind; write apiVersion and kind")
+            raise _unparsable(document.file, f"line {document.line}: object without kind; set apiVersion and kind")
         if isinstance(value.get("items"), list):
             waiting += [_inherit_kind(item, value) for item in value["items"]]
         else:
@@ -119,7 +116,7 @@ def _expand(document: Document) -> Sequence[Object]:
 
 
 def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
-    """Return an item of a typed list with the kind that client-go takes from the list."""
+    """Return an item of a typed list with the kind that client-go derives from the list."""
     kind = parent["kind"]
     if not isinstance(item, dict) or item.get("kind") or not kind.endswith("List") or kind == "List":
         return item
@@ -132,7 +129,7 @@ def _only_service_version(found: Sequence[_Found]) -> ServiceVersion:
     if len(found) > 1:
         files = " and ".join(f'"{file}"' for file in dict.fromkeys(item.file for item in found))
         raise BundleError(
-            Reason.INVALID_BUNDLE, f"{files}: {len(found)} ClusterServiceVersions; a bundle has one, remove the others"
+            Reason.INVALID_BUNDLE, f"{files}: {len(found)} ClusterServiceVersions; a bundle has one, remove the rest"
         )
     try:
         return read_service_version(found[0].manifest)
@@ -146,7 +143,7 @@ def _read_definitions(found: Sequence[_Found]) -> tuple[tuple[Object, ...], tupl
         files = ", ".join(f'"{file}"' for file in dict.fromkeys(old))
         raise BundleError(
             Reason.INVALID_BUNDLE,
-            f"{files}: no cluster serves {_OLD_DEFINITION} any more; write apiextensions.k8s.io/v1",
+            f"{files}: {_OLD_DEFINITION} is no longer served by Kubernetes; use apiextensions.k8s.io/v1",
         )
     definitions, warnings = [], []
     for item in found:
@@ -162,7 +159,7 @@ def _read_definitions(found: Sequence[_Found]) -> tuple[tuple[Object, ...], tupl
 
 
 def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
-    return [f"{name}: {path}: unknown field, left out" for path in paths]
+    return [f"{name}: {path}: removed unknown field" for path in paths]
 
 
 def _read_metadata(layout: Layout, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
@@ -179,7 +176,7 @@ def _read_metadata(layout: Layout, file: str, type_: str, budget: TextBudget) ->
 
 
 def _read_dependencies(layout: Layout, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """Return the dependencies, and a warning if they cannot be read: they never hold a bundle up."""
+    """Return the dependencies, and a warning if they cannot be read: they never fail a bundle."""
     try:
         read = _read_metadata(layout, DEPENDENCIES, "Dependencies", budget).get("dependencies", ())
     except BundleError as error:

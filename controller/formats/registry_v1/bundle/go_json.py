@@ -1,6 +1,6 @@
 """JSON as Go's encoding/json writes it: compact, UTF-8, with `<`, `>`, `&`, U+2028 and U+2029 escaped.
 
-Names of RBAC objects are hashes over it, and annotations hold it.
+Names of RBAC objects contain hashes of it, and annotations contain it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 
 
 def write(value: Any, *, sort_keys: bool = False) -> str:
-    """Return a value as json.Marshal does; keys of what was a Go map are to be sorted."""
+    """Return a value as json.Marshal writes it; sort keys if it was a map in Go."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
     return escape(text)
 
 
 def escape(text: str) -> str:
-    """Return JSON with the escapes that Go adds; outside of strings none of these characters can stand."""
+    """Return JSON with the escapes that Go adds; these characters occur only in strings."""
     return text.translate(_ESCAPES)
 
 
 def split_list(text: str) -> list[dict[str, str]]:
-    """Return the members of the objects in a list: keys to their values as they stand, compact and escaped.
+    """Return the members of the objects in a list: keys to the unparsed text of their values, compact and escaped.
 
-    Raises: ValueError if the text is no list of objects, or longer than any annotation. RecursionError.
+    Raises: ValueError if the text is not a list of objects, or longer than any annotation. RecursionError.
     """
     if len(text) > _MOST_CHARACTERS:
         raise ValueError("too long")
@@ -43,11 +43,11 @@ def split_list(text: str) -> list[dict[str, str]]:
 
 def _members(tokens: list[str]) -> Iterator[tuple[str, str]]:
     for member in _split(tokens[1:-1]):
-        yield member[0], "".join(member[2:])  # between them: the colon
+        yield member[0], "".join(member[2:])  # member[1] is the colon
 
 
 def _split(tokens: list[str]) -> Iterator[list[str]]:
-    """Yield what stands between the commas of the outermost level."""
+    """Yield the tokens between the commas of the outermost level."""
     depth = 0
     part: list[str] = []
     for token in tokens:

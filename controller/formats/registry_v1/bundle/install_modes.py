@@ -15,7 +15,7 @@ def write_list(items: Collection[str], separator: str = " ") -> str:
 
 
 def find_target_problem(modes: Collection[str], namespace: str, targets: Sequence[str]) -> str:
-    """Return why the watched namespaces do not fit the supported modes; empty if they do."""
+    """Return why the supported modes do not allow the watched namespaces; empty if they do."""
     reason = _find_reason(modes, namespace, targets)
     return f"invalid option(s): invalid target namespaces {write_list(targets)}: {reason}" if reason else ""
 

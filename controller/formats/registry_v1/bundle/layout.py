@@ -1,8 +1,6 @@
-"""Where the bundle is in a content tree, and which of its files are read.
+"""Finds the bundle in a content tree, and reads its files.
 
 A bundle is a folder with `manifests/` and `metadata/annotations.yaml`: the root of the tree or of a destination.
-
-Not here: what stands in the files (`bundle.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Layout:
     """Of the bundle."""
 
     def manifests(self) -> Iterator[str]:
-        """Yield the files below `manifests/` as paths in the bundle, in byte order of their names.
+        """Yield the files in `manifests/` as paths in the bundle, in byte order of their names.
 
         Raises: BundleError (InvalidBundle).
         """
@@ -69,30 +67,32 @@ class Layout:
         return budget.read(self.root / name, name)
 
     def mentions(self, name: str, word: bytes) -> bool:
-        """Return whether a word stands in a file of the bundle."""
+        """Return whether a file of the bundle contains a word."""
         return mentions(self.root / name, word)
 
     def read_optional(self, name: str, budget: TextBudget) -> bytes:
-        """Return a file of the bundle; nothing if there is none."""
+        """Return a file of the bundle; empty if it does not exist.
+
+        Raises: as `read`.
+        """
         return self.read(name, budget) if (self.root / name).exists() else b""
 
     def _refuse_irregular(self, name: str) -> None:
         if not is_file(self.root / name):
-            raise BundleError(Reason.INVALID_BUNDLE, f"{name}: is not a regular file; put the file itself there")
+            raise BundleError(Reason.INVALID_BUNDLE, f"{name}: not a regular file; replace it with the file itself")
 
 
 def find_layout(tree: ContentTree) -> Layout:
-    """Return the bundle of a tree.
+    """Return the bundle in a tree.
 
-    Raises: BundleError (NoContent if no bundle is there, InvalidBundle if half of one or several are).
+    Raises: BundleError (NoContent if there is none; InvalidBundle if it is incomplete, or there are several).
     """
     folders = list(dict.fromkeys(("", *tree.destinations)))
     found = [folder for folder in folders if _has_both(tree.root / folder)]
     if len(found) > 1:
         places = " and ".join(f'"{folder or "."}"' for folder in found)
-        raise BundleError(
-            Reason.INVALID_BUNDLE, f"bundles are at {places}; a BundleDeployment installs one, make one for each"
-        )
+        problem = f"found {len(found)} bundles: {places}; create a BundleDeployment for each"
+        raise BundleError(Reason.INVALID_BUNDLE, problem)
     if not found:
         raise _no_bundle(tree, folders)
     return Layout(root=tree.root / found[0])
@@ -102,15 +102,15 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
     for folder in folders:
         if is_file(tree.root / folder / ANNOTATIONS):
             return BundleError(
-                Reason.INVALID_BUNDLE, f'no folder "{join(folder, MANIFESTS)}" beside "{ANNOTATIONS}"; put it there'
+                Reason.INVALID_BUNDLE, f'found "{ANNOTATIONS}" but no folder "{join(folder, MANIFESTS)}"; add it'
             )
     looked = ", ".join(f'"{join(folder, ANNOTATIONS)}"' for folder in folders)
-    remedy = _recognize_other(tree.root) or "a bundle has this file and manifests/"
-    return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle: looked for {looked}; {remedy}")
+    remedy = _recognize_other(tree.root) or "add this file and manifests/"
+    return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle found: looked for {looked}; {remedy}")
 
 
 def _recognize_other(root: Path) -> str:
-    """Return what the content looks like, and what to do about it; empty if it looks like nothing else."""
+    """Return what the content looks like instead, and what to do; empty if it looks like nothing else."""
     recognized = (
         recognize(root, folder)
         for recognize in (
@@ -126,18 +126,18 @@ def _recognize_other(root: Path) -> str:
 
 
 def _recognize_elsewhere(root: Path, folder: str) -> str:
-    """Return that a folder which is not looked at holds a bundle, and what to do; empty if it does not."""
-    remedy = "is elsewhere: drop its folders by git.directory or http.stripComponents"
-    return f"{quote(join(folder, ANNOTATIONS))} {remedy}" if _has_both(root / folder) else ""
+    """Return the message for a folder with a bundle that is not read; empty if it has none."""
+    remedy = "remove its parent folders with git.directory or http.stripComponents"
+    return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _has_both(root / folder) else ""
 
 
 def _recognize_service_version(root: Path, folder: str) -> str:
-    """Return that a folder of the tree is what a bundle has in manifests/; empty if it is not."""
+    """Return the message for a folder that looks like `manifests/` of a bundle; empty if it does not."""
     if Path(folder).name != MANIFESTS:
         return ""
     paths = list_files(root, folder, MANIFEST_SUFFIXES)
-    is_there = any(mentions(root / path, _SERVICE_VERSION) for path in paths)
-    return f'"{folder}" holds a ClusterServiceVersion: add {ANNOTATIONS}' if is_there else ""
+    has_version = any(mentions(root / path, _SERVICE_VERSION) for path in paths)
+    return f'found a ClusterServiceVersion in "{folder}": add {ANNOTATIONS}' if has_version else ""
 
 
 def _has_both(folder: Path) -> bool:

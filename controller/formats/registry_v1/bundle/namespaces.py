@@ -1,4 +1,4 @@
-"""The install namespace, as far as a CSV has a say: its name, and its labels and annotations where it is created."""
+"""The install namespace that a CSV suggests: its name, labels and annotations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FIELDS = ("labels", "annotations")
 
 
 def suggest_name(package: str, annotations: Mapping[str, str]) -> str:
-    """Return the namespace that a CSV suggests, else one named after the package."""
+    """Return the namespace that a CSV suggests, by default one named after the package."""
     return annotations.get(_NAME) or f"{package}-system"
 
 
 def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return the labels and annotations of the Namespace that a CSV has as JSON, and a warning if it cannot be read."""
+    """Return labels and annotations of the Namespace in a CSV's annotation, and a warning if it cannot be read."""
     text = annotations.get(_TEMPLATE)
     if not text:
         return {}, []
@@ -28,11 +28,11 @@ def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, s
         template = json.loads(text[:_MOST_CHARACTERS])
         metadata = Reader(kubernetes_types()).read(template.get("metadata"), "ObjectMeta")
     except (ValueError, AttributeError, RecursionError, WrongTypeError):
-        return {}, [f'metadata.annotations["{_TEMPLATE}"]: no Namespace in JSON, left out']
+        return {}, [f'metadata.annotations["{_TEMPLATE}"]: ignored because it is not a Namespace in JSON']
     kept = {field: _drop_ours(metadata.get(field, {})) for field in _FIELDS}
     return {field: marks for field, marks in kept.items() if marks}, []
 
 
 def _drop_ours(marks: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what only the controller may say of an object."""
+    """Remove keys that are reserved for the controller."""
     return {key: value for key, value in marks.items() if not key.startswith(f"{names.GROUP}/")}

@@ -1,4 +1,4 @@
-"""`metadata/properties.yaml`, and the annotation `olm.properties` that it is merged into."""
+"""Merges `metadata/properties.yaml` into the annotation `olm.properties`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ ANNOTATION = "olm.properties"
 
 
 def merge_properties(annotations: Mapping[str, str], properties: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return annotations with the properties of a file after those that they had.
+    """Return the annotations of a CSV with properties, `{type, value}` each, appended to those it has.
 
-    Args:
-        annotations: of the CSV.
-        properties: `{type, value}` each. None of them: the annotation is left as it is.
-
-    Raises: BundleError (InvalidBundle) if the annotation does not hold properties.
+    Raises: BundleError (InvalidBundle) if the annotation is invalid, which matters only if there are properties.
     """
     if not properties:
         return dict(annotations)

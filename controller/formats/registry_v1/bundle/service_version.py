@@ -1,7 +1,4 @@
-"""The ClusterServiceVersion: what is used of it, decoded as upstream's typed structure decodes it.
-
-Not here: what is wrong with it beyond its types (`validations.py`).
-"""
+"""The fields of a ClusterServiceVersion that rendering uses, decoded like upstream's typed structure."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from controller.formats.registry_v1.bundle.typed import (
 
 VALIDATING, MUTATING, CONVERSION = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"
 _DEFAULT_PORT = 443
-# Descriptions for consoles: they are known, typed and not used.
+# Descriptions for consoles: typed, but not used.
 _DESCRIBED = {
     "displayName": "string",
     "description": "string",
@@ -30,7 +27,7 @@ _DESCRIBED = {
     "specDescriptors": "[]Descriptor",
     "actionDescriptors": "[]Descriptor",
 }
-# operator-framework/api, pkg/operators/v1alpha1/clusterserviceversion_types.go; `*` and `!` as in `typed.py`.
+# operator-framework/api, pkg/operators/v1alpha1/clusterserviceversion_types.go; for `*` and `!` see `typed.py`.
 _TYPES: Types = parse_types(
     {
         "ClusterServiceVersion": {
@@ -129,12 +126,12 @@ class Permission:
     """Rules for one ServiceAccount."""
 
     service_account: str
-    """As it stands: '' means `default`."""
+    """'' means `default`."""
     rules: tuple[Mapping[str, Any], ...] | None
-    """Keys in the order of Go's structure."""
+    """Keys in the order of the Go structure."""
 
     def as_hashed(self) -> dict[str, Any]:
-        """Return what names are hashed over."""
+        """Return the value whose hash is part of names."""
         rules = None if self.rules is None else list(self.rules)
         return {"serviceAccountName": self.service_account, "rules": rules}
 
@@ -154,7 +151,7 @@ class Webhook:
 
     type: str
     generate_name: str
-    """Name of the configuration object, and of the webhook in it."""
+    """Name of the configuration object and of its webhook."""
     deployment: str
     port: int
     """Of the Service: `containerPort`, or 443."""
@@ -162,12 +159,12 @@ class Webhook:
     path: str | None
     conversion_crds: tuple[str, ...]
     definition: Mapping[str, Any]
-    """As Go would write it: what is not set is not there."""
+    """As Go writes it: fields that are not set are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """An API that the operator needs from the cluster."""
+    """An API that the operator requires."""
 
     group: str
     version: str
@@ -176,7 +173,7 @@ class Api:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceVersion:
-    """What is used of a ClusterServiceVersion."""
+    """The fields of a ClusterServiceVersion that rendering uses."""
 
     name: str
     annotations: Mapping[str, str]
@@ -191,11 +188,11 @@ class ServiceVersion:
     minimum_kubernetes: str
     required_apis: tuple[Api, ...]
     unknown_fields: tuple[str, ...]
-    """Paths of what vanished, below what is used."""
+    """Paths of the fields that were removed, in the sections that rendering uses."""
 
 
 def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
-    """Return what is used of a manifest.
+    """Return the fields of a manifest that rendering uses.
 
     Raises: WrongTypeError.
     """

@@ -1,9 +1,9 @@
-"""Typed values: JSON as it comes out of Go's typed structures again, since that is what upstream makes of a bundle.
+"""Typed values: JSON as Go writes it after decoding it into typed structures, as upstream does with a bundle.
 
-A value of the wrong type is an error, an unknown field vanishes (and is noted), a zero value is left out where Go
-leaves it out. `kubernetes_types.json` says so for the types of Kubernetes; `hack/kubernetes_types` makes it from them.
+A value of the wrong type is an error; unknown fields are removed and recorded; zero values are left out where Go leaves
+them out. `kubernetes_types.json` describes the types of Kubernetes; `hack/kubernetes_types` generates it.
 
-Flags before a field's type: `+` the API requires it, `!` Go writes it even where it is empty, `*` a pointer.
+Flags before a field's type: `+` required by the API, `!` written by Go even if empty, `*` a pointer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from controller.formats.objects import describe_type
 
 FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
-"""Where a value is: its parent and the last key, cheap to make for each of many values."""
+"""The location of a value: its parent and the last key, which is cheap to create for each value."""
 
 _TABLE = Path(__file__).with_name("kubernetes_types.json")
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z").match
@@ -28,17 +28,12 @@ _ZEROS: Mapping[str, Any] = {
     "string": "", "bool": False, "int32": 0, "int64": 0, "float": 0, "quantity": "0", "intOrString": 0,
 }  # fmt: skip
 _EMPTY: tuple[Any, ...] = ("", False, 0, [], {}, None)
-# Comparing with OLM's output leaves these out where they are empty (so does the API server's default).
+# Left out if they are empty, as in OLM's output after the API server's defaulting.
 _SILENT = frozenset({"resources", "strategy"})
 
 
 class WrongTypeError(Exception):
-    """A value is not of its type.
-
-    Args:
-        path: of the value.
-        problem: what is wrong with it, without showing it.
-    """
+    """A value has the wrong type; `problem` describes it without showing it."""
 
     def __init__(self, path: FieldPath, problem: str) -> None:
         super().__init__(path, problem)
@@ -61,18 +56,18 @@ Types: TypeAlias = Mapping[str, Mapping[str, Field]]
 
 
 def parse_types(table: Mapping[str, Mapping[str, str]]) -> Types:
-    """Return structures from field names to flags and type, as the table writes them."""
+    """Return the structures in a table of field names to flags and type."""
     return {name: {key: _parse_field(text) for key, text in fields.items()} for name, fields in table.items()}
 
 
 @cache
 def kubernetes_types() -> Types:
-    """Return the structures of Kubernetes that a bundle embeds."""
+    """Return the structures of Kubernetes that bundles contain."""
     return parse_types(json.loads(_TABLE.read_text()))
 
 
 def write_path(path: FieldPath) -> str:
-    """Return a path as messages have it: `spec.containers[0].name`."""
+    """Return a path as messages write it: `spec.containers[0].name`."""
     text = ""
     for key in list(_keys(path))[::-1]:
         text += f"[{key}]" if isinstance(key, int) else f"{'.' * bool(text)}{key}"
@@ -80,11 +75,7 @@ def write_path(path: FieldPath) -> str:
 
 
 class Reader:
-    """Reads values into types, and writes them out as plain JSON.
-
-    Args:
-        types: structures by name.
-    """
+    """Decodes values into types and encodes them as plain JSON; `types` are structures by name."""
 
     __slots__ = ("_always", "_types", "unknown")
 
@@ -94,10 +85,10 @@ class Reader:
             name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
         }
         self.unknown: list[FieldPath] = []
-        """Paths of the fields that vanished."""
+        """Paths of the fields that were removed."""
 
     def read(self, value: Any, type_: str, path: FieldPath = None) -> Any:
-        """Return a value as Go would write it after reading it.
+        """Return a value as Go writes it after reading it.
 
         Raises: WrongTypeError.
         """
@@ -164,7 +155,7 @@ class Reader:
 
 
 _UNIONS: Mapping[str, tuple[str, ...]] = {
-    # What a boolean, a list and a mapping are read as; see marshal.go of apiextensions-apiserver.
+    # The types of a boolean, a list and a mapping; see marshal.go of apiextensions-apiserver.
     "JSONSchemaPropsOrBool": ("bool", "", "JSONSchemaProps"),
     "JSONSchemaPropsOrArray": ("", "[]JSONSchemaProps", "JSONSchemaProps"),
     "JSONSchemaPropsOrStringArray": ("", "[]string", "JSONSchemaProps"),
@@ -183,7 +174,7 @@ _SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def is_quantity(value: Any) -> bool:
-    """Whether a value is a quantity as Kubernetes reads it."""
+    """Return whether Kubernetes accepts a value as a quantity."""
     return not isinstance(value, bool) and (isinstance(value, int | float) or bool(_QUANTITY(str(value))))
 
 
@@ -196,18 +187,18 @@ def _read_scalar(value: Any, type_: str, path: FieldPath) -> Any:
     if type(value) not in allowed:
         raise _wrong(value, name, path)
     if type_ == "quantity" and not is_quantity(value):
-        raise WrongTypeError(path, "is not a quantity such as 100m or 64Mi")
+        raise WrongTypeError(path, "must be a quantity such as 100m or 64Mi")
     return _as_float(value) if type_ == "float" else value
 
 
 def _as_float(value: float) -> float:
-    """Return a number as Go writes the float64 nearest to it: 9223372036854775807 becomes 9223372036854776000."""
+    """Return a number as Go writes the nearest float64: 9223372036854775807 becomes 9223372036854776000."""
     nearest = float(value)
     return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
 
 
 def _wrong(value: Any, wanted: str, path: FieldPath) -> WrongTypeError:
-    return WrongTypeError(path, f"is {describe_type(value)} where {wanted} is needed")
+    return WrongTypeError(path, f"must be {wanted}, not {describe_type(value)}")
 
 
 def _parse_field(text: str) -> Field:

@@ -1,4 +1,4 @@
-"""Gates: what is refused before a bundle's config and its details are looked at (upstream's `provider.go`)."""
+"""Gates: bundles that are not supported, refused before anything else is checked (upstream's `provider.go`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:[-+].*)?\Z").match
 
 
 def check_gates(version: ServiceVersion, capabilities: Capabilities, *, has_provider: bool) -> None:
-    """Refuse what cannot be installed, for the first reason there is.
+    """Refuse a bundle that is not supported, with the first reason.
 
     Raises: BundleError (NotSupported).
     """
@@ -25,28 +25,29 @@ def check_gates(version: ServiceVersion, capabilities: Capabilities, *, has_prov
     if version.webhooks and not has_provider:
         raise _unsupported(
             "unsupported bundle: webhookDefinitions are not supported: certificate provider is nil;"
-            ' install cert-manager, or set spec.config.certificateProvider to "none" and bring certificates'
+            ' install cert-manager, or set spec.config.certificateProvider to "none" and provide certificates'
         )
     if version.install_modes.isdisjoint((ALL, MULTI, OWN, SINGLE)):
-        # Upstream's words, though MultiNamespace will do here.
+        # Upstream's message, although MultiNamespace is supported here.
         raise _unsupported(
             f"unsupported bundle: bundle must support at least one of [{ALL} {SINGLE} {OWN}] install modes"
         )
     needed, served = _parse(version.minimum_kubernetes), _parse(capabilities.kubernetes_version)
     if needed and served and needed > served:
         raise _unsupported(
-            f"bundle requires Kubernetes {_write(needed)} or newer (minKubeVersion), the cluster runs {_write(served)}"
+            f"bundle requires Kubernetes {_write(needed)} or later (minKubeVersion), but the cluster runs"
+            f" {_write(served)}; upgrade the cluster"
         )
 
 
 def find_version_warnings(version: ServiceVersion) -> list[str]:
-    """Return a warning if `minKubeVersion` means nothing."""
+    """Return a warning if `minKubeVersion` is not a version."""
     text = version.minimum_kubernetes
-    return [f'spec.minKubeVersion: "{text}" is not a version, and is not checked'] if text and not _parse(text) else []
+    return [f'spec.minKubeVersion: ignored because "{text}" is not a version'] if text and not _parse(text) else []
 
 
 def _parse(text: str) -> tuple[int, ...]:
-    """Return major, minor and patch; nothing if the text is no version."""
+    """Return major, minor and patch; empty if the text is not a version."""
     match = _VERSION(text.strip())
     return tuple(read_count(part or "0", _LARGEST) or 0 for part in match.groups()) if match else ()
 

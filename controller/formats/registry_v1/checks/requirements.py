@@ -1,4 +1,4 @@
-"""Requirements that nobody resolves: what a bundle says it needs becomes warnings, and never holds it up."""
+"""Requirements of a bundle. They are not resolved: those that are not met cause warnings, never failures."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _REQUIRING_PROPERTIES = frozenset({"olm.gvk.required", "olm.package.required", "
 
 
 def find_unmet(bundle: Bundle, capabilities: Capabilities) -> list[str]:
-    """Return a warning for each API that is needed and not served, and one for what is not checked."""
+    """Return a warning for each required API that is not served, and one for requirements that are not checked."""
     needed = [
         *bundle.dependencies,
         *(item for item in bundle.properties if item["type"] in _REQUIRING_PROPERTIES),
     ]
     apis = [*bundle.service_version.required_apis, *_apis(needed)]
     unmet = [
-        f"the bundle needs {_write(api)}, which the cluster does not serve"
+        f"bundle requires {_write(api)}, which the cluster does not serve"
         for api in dict.fromkeys(apis)
         if not _is_served(api, capabilities)
     ]
     unchecked = sorted({item["type"] for item in needed if item["type"] not in _APIS})
     if unchecked:
-        unmet.append(f"dependencies of the bundle are not checked: {', '.join(unchecked)}")
+        unmet.append(f"bundle has dependencies that are not checked: {', '.join(unchecked)}")
     return unmet
 
 
@@ -40,7 +40,7 @@ def _apis(needed: list[Mapping[str, Any]]) -> Iterator[Api]:
 
 
 def _is_served(api: Api, capabilities: Capabilities) -> bool:
-    """Whether the kind is served; a CSV may leave the version out."""
+    """Whether the kind is served; a CSV may omit the version."""
     if api.version:
         return (api.group, api.version, api.kind) in capabilities.kinds
     return capabilities.is_namespaced(api.group, api.kind) is not None

@@ -1,6 +1,6 @@
-"""Validations: what is wrong with a bundle, all of it at once (upstream's `validator.go`, and more after it).
+"""Validations: all problems of a bundle at once (upstream's `validator.go`, then our own).
 
-Each yields its messages in its own order; together they stand in the order of the table.
+Messages are upstream's, too, and in the order of the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_A_SUBDOMAIN = (
 _LONGEST = 253
 _TOO_LONG = f"must be no more than {_LONGEST} characters"
 _LEAST_LABELS = 3
-# A webhook on these could keep the controller from deleting it.
+# A webhook for these could prevent the controller from deleting it.
 _FORBIDDEN_GROUPS = frozenset({"*", "olm.operatorframework.io", rukpak.GROUP})
 _ADMISSION_GROUP = "admissionregistration.k8s.io"
 _FORBIDDEN_RESOURCES = frozenset(
@@ -44,7 +44,7 @@ _FORBIDDEN_RESOURCES = frozenset(
 
 
 def validate(bundle: Bundle) -> None:
-    """Refuse a bundle with all that is wrong with it, a line each.
+    """Refuse a bundle with all of its problems, one per line.
 
     Raises: BundleError (InvalidBundle).
     """
@@ -60,8 +60,8 @@ def _check_distinct_deployments(bundle: Bundle) -> Iterator[str]:
 
 def _check_deployment_names(bundle: Bundle) -> Iterator[str]:
     for name in sorted({deployment.name for deployment in bundle.service_version.deployments}):
-        if defects := _find_name_defects(name):
-            yield f"invalid cluster service version strategy deployment name '{name}': {', '.join(sorted(defects))}"
+        if problems := _find_name_problems(name):
+            yield f"invalid cluster service version strategy deployment name '{name}': {', '.join(sorted(problems))}"
 
 
 def _check_distinct_definitions(bundle: Bundle) -> Iterator[str]:
@@ -70,8 +70,7 @@ def _check_distinct_definitions(bundle: Bundle) -> Iterator[str]:
 
 
 def _check_owned_definitions(bundle: Bundle) -> Iterator[str]:
-    there = set(map(_name, bundle.definitions))
-    for name in sorted(set(bundle.service_version.owned_crds) - there):
+    for name in sorted(set(bundle.service_version.owned_crds) - set(map(_name, bundle.definitions))):
         yield f"cluster service definition references owned custom resource definition '{name}' not found in bundle"
 
 
@@ -91,11 +90,11 @@ def _check_conversion_modes(bundle: Bundle) -> Iterator[str]:
 
 
 def _check_webhook_deployments(bundle: Bundle) -> Iterator[str]:
-    there = {deployment.name for deployment in bundle.service_version.deployments}
+    existing = {deployment.name for deployment in bundle.service_version.deployments}
     for deployment, type_, name in sorted(
         (webhook.deployment, webhook.type, webhook.generate_name) for webhook in bundle.service_version.webhooks
     ):
-        if deployment not in there:
+        if deployment not in existing:
             yield f"webhook of type '{type_}' with name '{name}' references non-existent deployment '{deployment}'"
 
 
@@ -106,8 +105,8 @@ def _check_distinct_webhooks(bundle: Bundle) -> Iterator[str]:
 
 def _check_webhook_names(bundle: Bundle) -> Iterator[str]:
     for type_, name in sorted({(each.type, each.generate_name) for each in bundle.service_version.webhooks}):
-        if defects := _find_name_defects(name):
-            yield f"webhook of type '{type_}' has invalid name '{name}': {','.join(defects)}"
+        if problems := _find_name_problems(name):
+            yield f"webhook of type '{type_}' has invalid name '{name}': {','.join(problems)}"
 
 
 def _check_one_conversion_each(bundle: Bundle) -> Iterator[str]:
@@ -160,15 +159,15 @@ def _check_webhook_types(bundle: Bundle) -> Iterator[str]:
         if webhook.type not in known:
             yield (
                 f'webhook "{webhook.generate_name}" has unknown type "{webhook.type}";'
-                f" write one of {write_list(sorted(known))}"
+                f" use one of {write_list(sorted(known))}"
             )
 
 
 def _check_webhook_labels(bundle: Bundle) -> Iterator[str]:
-    """Say what the API server would say (admissionregistration's ValidateWebhook) only after half is installed."""
+    """Report what the API server reports (admissionregistration's ValidateWebhook), before objects are applied."""
     for webhook in _of_type(bundle, VALIDATING, MUTATING):
         name = webhook.generate_name
-        if not _find_name_defects(name) and name.count(".") + 1 < _LEAST_LABELS:
+        if not _find_name_problems(name) and name.count(".") + 1 < _LEAST_LABELS:
             yield f'webhook name "{name}" should be a domain with at least three segments separated by dots'
 
 
@@ -180,7 +179,7 @@ def _check_ports(bundle: Bundle) -> Iterator[str]:
         if len(targets) > 1:
             yield (
                 f"webhooks of deployment '{deployment}' have port {port} with several target ports"
-                f" {write_list(sorted(map(str, targets)))}; a Service has each port once"
+                f" {write_list(sorted(map(str, targets)))}; use one target port for each port"
             )
 
 
@@ -198,7 +197,7 @@ _CHECKS: tuple[Callable[[Bundle], Iterator[str]], ...] = (
     _check_conversions_of_owned,
     _check_webhook_rules,
     _check_kinds,
-    # Upstream has these not: it drops the webhook, or leaves it to the API server.
+    # Not in upstream, which drops the webhook or leaves it to the API server.
     _check_webhook_types,
     _check_webhook_labels,
     _check_ports,
@@ -217,7 +216,7 @@ def _duplicates(items: Iterable[Any]) -> list[Any]:
     return sorted(item for item, number in Counter(items).items() if number > 1)
 
 
-def _find_name_defects(name: str) -> list[str]:
-    """Return Kubernetes' reasons why a name is no subdomain, in its order."""
+def _find_name_problems(name: str) -> list[str]:
+    """Return Kubernetes' messages for a name that is not a subdomain, in its order."""
     too_long = [_TOO_LONG] if len(name.encode()) > _LONGEST else []
     return [*too_long, *([] if _IS_SUBDOMAIN(name) else [_NOT_A_SUBDOMAIN])]

@@ -1,6 +1,6 @@
-"""`deploymentConfig`: what the user adds to every Deployment of a bundle (upstream's `generators.go`).
+"""`deploymentConfig`: the user's additions to every Deployment of a bundle (upstream's `generators.go`).
 
-Additions go by the lists as they were before: of two additions with one new name both are appended.
+Additions are compared with the original lists: two additions with the same new name are both appended.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from controller.formats.registry_v1.config.deployment_config_schema import CONFI
 
 SECTION = "deploymentConfig"
 DeploymentConfig: TypeAlias = Mapping[str, Any]
-"""The section as Go would write it; what is not given is not there."""
+"""The section as Go writes it; fields that are not set are missing."""
 
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def read_deployment_config(section: Mapping[str, Any]) -> DeploymentConfig:
-    """Return a section that fits the schema, decoded.
+    """Decode a section that matches the schema.
 
-    Raises: BundleError (InvalidConfig) for what the schema lets pass: a quantity that is none.
+    Raises: BundleError (InvalidConfig) for an invalid quantity, which the schema does not check.
     """
     try:
         read: dict[str, Any] = Reader(config_types()).read(section, CONFIG)
@@ -36,13 +36,13 @@ def read_deployment_config(section: Mapping[str, Any]) -> DeploymentConfig:
             f"invalid {SECTION}: failed to unmarshal {SECTION}: quantities must match the regular expression"
             " '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         ) from error
-    # Given and empty is not the same as not given.
+    # Set to empty differs from not set.
     empty: dict[str, Any] = {key: {} for key in ("resources", "nodeSelector", "affinity") if section.get(key) == {}}
     return {**empty, **read}
 
 
 def configure(deployment: Object, config: DeploymentConfig) -> Object:
-    """Return a Deployment with what a config adds."""
+    """Return a Deployment with the additions of a config."""
     if not config:
         return deployment
     metadata, spec = deployment["metadata"], deployment["spec"]
@@ -57,7 +57,7 @@ def configure(deployment: Object, config: DeploymentConfig) -> Object:
 
 
 def _annotate(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Add the annotations whose keys are not there."""
+    """Add annotations without replacing existing ones."""
     return (
         {**metadata, "annotations": {**annotations, **metadata.get("annotations", {})}} if annotations else {**metadata}
     )
@@ -104,18 +104,18 @@ def _by_name(items: _Items, additions: _Items) -> list[Any]:
 
 
 def _mount(items: _Items, additions: _Items) -> list[Any]:
-    """Replace the mount of a volume; where either side mounts it more than once, that at the same path."""
+    """Replace the mount of a volume; if either side mounts it more than once, the one at the same path."""
     mounted, added = (Counter(item["name"] for item in side) for side in (items, additions))
 
-    def key(item: Mapping[str, Any]) -> tuple[str, ...]:
+    def _key(item: Mapping[str, Any]) -> tuple[str, ...]:
         name = item["name"]
         return (name,) if mounted[name] == added[name] == 1 else (name, item["mountPath"])
 
-    return _merge(items, additions, key)
+    return _merge(items, additions, _key)
 
 
 def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
-    """Replace the last item with the key of an addition in place, else append the addition."""
+    """Replace, in place, the last item with the key of an addition; append additions with a new key."""
     places = {key(item): index for index, item in enumerate(items)}
     result = list(items)
     for item in additions:
@@ -132,7 +132,7 @@ def _append_new(items: _Items, additions: _Items) -> list[Any]:
 
 
 def _merge_affinity(affinity: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity with each kind of terms that is given replaced; empty if nothing is left."""
+    """Return the affinity with each kind of terms in the addition replaced; empty if nothing is left."""
     if not addition:
         return {}
     merged = {**affinity, **addition}

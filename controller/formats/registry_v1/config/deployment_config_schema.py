@@ -1,6 +1,6 @@
-"""What `deploymentConfig` may hold: types and required fields of Kubernetes, the messages upstream's.
+"""The schema of `deploymentConfig`: types and required fields of Kubernetes, with upstream's messages.
 
-Enumerations, patterns and ranges are the API server's to judge.
+The API server checks enumerations, patterns and ranges.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def config_types() -> Types:
 
 
 def find_errors(value: Any, path: str) -> list[str]:
-    """Return all that is wrong with a `deploymentConfig`, with dotted paths."""
+    """Return all errors of a `deploymentConfig`, with dotted paths."""
     return list(_check(value, CONFIG, path))
 
 
 def wrong_type(path: str, value: Any, wanted: str) -> str:
-    """Return the message for a value of the wrong JSON type; no path is the config itself."""
+    """Return the message for a value of the wrong JSON type; the path of the config itself is ''."""
     field = f' for field "{path}"' if path else ""
     return f"invalid type{field}: got {_NAMES.get(type(value), 'object')}, want {wanted}"
 

@@ -1,8 +1,6 @@
-"""`spec.config`: what a bundle with these install modes accepts, and what that asks for.
+"""`spec.config`: the options that a bundle accepts, which depend on its install modes.
 
-The messages are upstream's (its JSON schema validator). All errors are collected.
-
-Not here: the fields of `deploymentConfig` (`deployment_config_schema.py`) and their meaning (`deployment_config.py`).
+All errors are collected; the messages are those of upstream's JSON schema validator.
 """
 
 from __future__ import annotations
@@ -36,24 +34,19 @@ _IS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z").match
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a config asks for."""
+    """The options in a config."""
 
     targets: tuple[str, ...]
-    """The watched namespaces; `("",)` are all."""
+    """The watched namespaces; `("",)` means all."""
     certificate_provider: str
-    """'' leaves the choice to what the cluster serves."""
+    """'': chosen by what the cluster serves."""
     deployment: DeploymentConfig
 
 
 def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: str) -> Options:
-    """Return what a config asks for.
+    """Return the options in a config, given the supported install modes and the install namespace.
 
-    Args:
-        config: as the spec has it.
-        modes: the supported install modes.
-        namespace: the install namespace.
-
-    Raises: BundleError (InvalidConfig) with all errors of the config, or what the watched namespaces do not fit.
+    Raises: BundleError (InvalidConfig) with all errors, or for watched namespaces that the install modes do not allow.
     """
     errors = _find_errors(config, modes, namespace)
     if errors:
@@ -94,7 +87,7 @@ def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: st
 
 
 class _OneNamespace:
-    """The rules for `watchNamespace`, which depend on the supported install modes."""
+    """Checks `watchNamespace` by the supported install modes."""
 
     def __init__(self, modes: frozenset[str], namespace: str) -> None:
         self._own, self._single = OWN in modes, SINGLE in modes
@@ -103,9 +96,11 @@ class _OneNamespace:
         self._is_optional = ALL in modes
 
     def is_missing(self, config: Mapping[str, Any]) -> bool:
+        """Return whether a config lacks the required field."""
         return self.is_known and not self._is_optional and config.get(_ONE) is None
 
     def check(self, value: Any) -> list[str]:
+        """Return the errors of the field."""
         if value is None:
             return []  # optional, or reported as missing
         errors = self._check_string(value)
@@ -164,7 +159,7 @@ def _check_several(value: Any) -> list[str]:
         if not isinstance(item, str):
             errors.append(wrong_type(path, item, "string"))
         elif item in value[:index]:
-            errors.append(f'field "{path}" has the value of "{_SEVERAL}.{value.index(item)}"; remove one')
+            errors.append(f'field "{path}" duplicates "{_SEVERAL}.{value.index(item)}"; remove one')
         else:
             errors += _check_label(item, path)
     return errors

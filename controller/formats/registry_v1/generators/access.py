@@ -1,4 +1,4 @@
-"""Access: ServiceAccounts, Roles and ClusterRoles with their bindings (generators 1 to 3)."""
+"""ServiceAccounts, Roles and ClusterRoles with their bindings (generators 1 to 3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEE_NAMESPACES: Mapping[str, Any] = {"verbs": ["get", "list", "watch"], "apiGro
 
 
 def make_service_accounts(version: ServiceVersion, namespace: str) -> list[Object]:
-    """Return the accounts that permissions name, sorted; every namespace has `default` already."""
+    """Return the accounts that permissions name, sorted, except `default`, which every namespace has."""
     permissions = (*version.permissions, *version.cluster_permissions)
     accounts = sorted({_account(permission) for permission in permissions} - {_DEFAULT_ACCOUNT})
     return [
@@ -27,7 +27,7 @@ def make_service_accounts(version: ServiceVersion, namespace: str) -> list[Objec
 
 
 def make_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
-    """Return a Role and a RoleBinding for each watched namespace and permission; none where all are watched."""
+    """Return a Role and a RoleBinding for each watched namespace and permission; none if all are watched."""
     if tuple(targets) == ALL_NAMESPACES:
         return []
     return [
@@ -39,7 +39,7 @@ def make_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) 
 
 
 def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
-    """Return a ClusterRole and a ClusterRoleBinding for each cluster permission; if all are watched, for each."""
+    """Return a ClusterRole and a ClusterRoleBinding for each cluster permission, or for each if all are watched."""
     promoted = map(_promote, version.permissions) if tuple(targets) == ALL_NAMESPACES else ()
     return [
         item
@@ -55,7 +55,7 @@ def _promote(permission: Permission) -> Permission:
 def _make_pair(
     version: str, permission: Permission, namespace: str, place: Mapping[str, str], prefix: str
 ) -> tuple[Object, Object]:
-    """Return a role and its binding, of one name."""
+    """Return a role and its binding, which have the same name."""
     account = _account(permission)
     name = names.join_name(f"{version}-{account}", names.hash_of(permission.as_hashed()))
     role = _make_object(f"{prefix}Role", name, place)

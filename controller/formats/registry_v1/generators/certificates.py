@@ -1,4 +1,4 @@
-"""Certificates of webhooks: who makes them, and what that takes in objects (upstream's `certproviders`)."""
+"""Certificates of webhooks: who issues them, and the objects for it (upstream's `certproviders`)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from controller.formats.registry_v1.generators import names
 CERT_MANAGER, SERVICE_CA, NONE = "cert-manager", "service-ca", "none"
 PROVIDERS = (CERT_MANAGER, SERVICE_CA, NONE)
 _CERT_MANAGER_API = ("cert-manager.io", "v1")
-# Groups that OpenShift serves by itself; other groups below openshift.io come with operators, anywhere.
+# Groups that only OpenShift serves; operators install other groups of openshift.io on any cluster.
 _OPENSHIFT_GROUPS = frozenset(
     {"config.openshift.io", "operator.openshift.io", "project.openshift.io", "security.openshift.io"}
 )
-# cert-manager refuses a longer one (spec.commonName: may not be more than 64 bytes).
+# cert-manager rejects longer ones.
 _LONGEST_COMMON_NAME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """Who makes certificates. Functions take the name of a Deployment and the install namespace."""
+    """Issues certificates. Functions take the name of a Deployment and the install namespace."""
 
     certifies: bool = True
-    """Whether there is a Secret to mount."""
+    """Whether a Secret must be mounted."""
     webhook_annotations: Callable[[str, str], dict[str, str]] = lambda _deployment, _namespace: {}
-    """Of what calls the Deployment: webhook configurations, and CRDs with conversion."""
+    """For objects that call the Deployment: webhook configurations, and CRDs with conversion."""
     service_annotations: Callable[[str], dict[str, str]] = lambda _deployment: {}
     objects: Callable[[str, str], list[Object]] = lambda _deployment, _namespace: []
 
 
 def choose_provider(capabilities: Capabilities) -> str:
-    """Return the name of the provider that the cluster has; empty if it has none."""
+    """Return the name of the provider in the cluster; empty if there is none."""
     if any(group in _OPENSHIFT_GROUPS for group, _, _ in capabilities.kinds):
         return SERVICE_CA
     served = any((group, version) == _CERT_MANAGER_API for group, version, _ in capabilities.kinds)
@@ -87,7 +87,7 @@ _BY_NAME: Mapping[str, Provider] = {
 
 
 def provider_of(name: str) -> Provider:
-    """Return a provider by its name; '' is that of a bundle that needs none."""
+    """Return a provider by its name; '' is for bundles that need none."""
     return _BY_NAME[name]
 
 

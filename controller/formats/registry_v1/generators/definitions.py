@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions, with conversion by webhooks of the bundle (generator 4)."""
+"""CustomResourceDefinitions, with conversion webhooks of the bundle (generator 4)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from controller.formats.registry_v1.generators.certificates import Provider, ann
 def convert_definitions(
     definitions: Sequence[Object], webhooks: Sequence[Webhook], namespace: str, provider: Provider
 ) -> list[Object]:
-    """Return the CRDs; those that a conversion webhook lists call it.
+    """Return the CRDs; those that a conversion webhook lists are configured to call it.
 
-    Raises: BundleError (InvalidBundle).
+    Raises: BundleError (InvalidBundle) for `preserveUnknownFields` in one of these.
     """
     by_crd = {crd: each for each in webhooks if each.type == CONVERSION for crd in each.conversion_crds}
     return [

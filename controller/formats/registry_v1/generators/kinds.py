@@ -1,6 +1,6 @@
-"""Kinds that a bundle may hold beside the CSV and CRDs, and where their objects go.
+"""Other objects of a bundle: the supported kinds and their namespaces (generator 5).
 
-Matched by kind, whatever the group (operator-registry, `supported_resources.go`).
+Kinds are matched whatever their group (operator-registry, `supported_resources.go`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMESPACED = (
     "PrometheusRule",
     "ServiceMonitor",
     "PodMonitor",
-    "VerticalPodAutoscaler",  # upstream takes it for cluster-scoped
+    "VerticalPodAutoscaler",  # cluster-scoped in upstream
 )
 _CLUSTER_SCOPED = (
     "ClusterRole",
@@ -41,17 +41,17 @@ Scope = Callable[[str, str], bool | None]
 
 
 def place_others(others: Sequence[Object], namespace: str, scope: Scope) -> list[Object]:
-    """Return the objects, namespaced ones in the install namespace whatever they said, cluster-scoped ones in none."""
+    """Return the objects: namespaced ones moved to the install namespace, cluster-scoped ones without a namespace."""
     return [_place(item, namespace, scope) for item in others]
 
 
 def name_of(item: Object) -> str:
-    """Return the name of an object that nobody has checked."""
+    """Return the name of an unchecked object."""
     return str(as_mapping(item.get("metadata")).get("name", ""))
 
 
 def find_unsupported(others: Sequence[Object]) -> list[str]:
-    """Return an error for each object of another kind."""
+    """Return an error for each object of an unsupported kind."""
     return [
         f'unsupported resource "{name_of(item)}" with kind "{item["kind"]}"'
         for item in others
@@ -64,7 +64,7 @@ def _place(item: Object, namespace: str, scope: Scope) -> Object:
     served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
     metadata = item.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        return item  # whoever checks objects says so
+        return item  # refused later, when identities are checked
     kept = {key: value for key, value in (metadata or {}).items() if key != "namespace"}
     is_namespaced = SCOPES[kind] if served is None else served
     return {**item, "metadata": {**kept, "namespace": namespace} if is_namespaced else kept}

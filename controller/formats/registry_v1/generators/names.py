@@ -1,4 +1,4 @@
-"""Names of generated objects: operator-controller's, cut and hashed as there (its `util.go` and `hash.go`)."""
+"""Names of generated objects, shortened and hashed as in operator-controller (`util.go`, `hash.go`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def join_name(base: str, suffix: str) -> str:
-    """Return `base-suffix`, the base cut so that it fits.
+    """Return `base-suffix`, with the base shortened to fit.
 
-    It comes out one byte too long where base and suffix have exactly 63 bytes together, and upstream's names do, too.
+    If base and suffix have exactly 63 bytes together, the result is one byte too long, as in upstream.
     """
     kept, tail = base.encode(), suffix.encode()
     if len(kept) + len(tail) > LONGEST:
@@ -24,13 +24,13 @@ def join_name(base: str, suffix: str) -> str:
 
 
 def service_name(deployment: str) -> str:
-    """Return the name of the Service of a Deployment: never longer than the 63 bytes that a Service may have."""
+    """Return the name of the Service of a Deployment, of at most 63 bytes: upstream's may be invalid."""
     name = _upstream_service_name(deployment)
     return name if len(name) <= LONGEST else join_name(deployment.replace(".", "-")[:-1], "service")
 
 
 def certificate_name(deployment: str) -> str:
-    """Return the name of the Certificate and the Secret of a Deployment: upstream's."""
+    """Return the name of the Certificate and the Secret of a Deployment."""
     return join_name(_upstream_service_name(deployment), "cert")
 
 
@@ -44,11 +44,7 @@ def _upstream_service_name(deployment: str) -> str:
 
 
 def hash_of(value: Any) -> str:
-    """Return 43 or 44 characters that name a value: SHA-224 of its JSON and a newline, in base 36.
-
-    Args:
-        value: keys in the order in which Go has the fields.
-    """
+    """Return the SHA-224 of a value's JSON and a newline in base 36, 43 or 44 characters; keys are in Go's order."""
     number = int.from_bytes(hashlib.sha224(f"{go_json.write(value)}\n".encode()).digest(), "big")
     digits = ""
     while number:

@@ -1,4 +1,4 @@
-"""Configurations of admission webhooks, and the Services that they call (generators 7 to 9)."""
+"""Admission webhook configurations, and the Services that they call (generators 7 to 9)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_webhook_configurations(
 
 
 def make_webhook_services(version: ServiceVersion, namespace: str, provider: Provider) -> list[Object]:
-    """Return a Service for each Deployment that webhooks name, conversion included."""
+    """Return a Service for each Deployment that webhooks name, including conversion webhooks."""
     services = []
     for deployment in version.deployments:
         webhooks = [webhook for webhook in version.webhooks if webhook.deployment == deployment.name]

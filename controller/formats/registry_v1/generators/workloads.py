@@ -1,7 +1,4 @@
-"""Deployments of the install strategy (generator 6), with the certificates of webhooks mounted.
-
-Not here: what the user adds (`deployment_config.py`).
-"""
+"""Deployments of the install strategy, with webhook certificates mounted (generator 6)."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ class _Mount:
     volume: str
     path: str
     files: Mapping[str, str]
-    """Keys of the Secret to names of files."""
+    """Keys of the Secret to file names."""
 
 
 _MOUNTS = (
@@ -45,16 +42,7 @@ _MOUNTS = (
 def make_deployments(
     version: ServiceVersion, namespace: str, targets: Sequence[str], certified: frozenset[str]
 ) -> Iterator[Object]:
-    """Yield the Deployments in order of the CSV.
-
-    Args:
-        version: the CSV.
-        namespace: where they are installed.
-        targets: the watched namespaces.
-        certified: names of those that serve webhooks with certificates.
-
-    Raises: BundleError (InvalidBundle).
-    """
+    """Yield the Deployments in order of the CSV; those named in `certified` serve webhooks with certificates."""
     marks = {
         "olm.targetNamespaces": ",".join(targets),
         "olm.operatorNamespace": namespace,
@@ -65,7 +53,7 @@ def make_deployments(
 
 
 def check_annotations(deployment: Object) -> None:
-    """Refuse a pod template with more annotations than the API server takes.
+    """Refuse a pod template with more annotations than the API server accepts.
 
     Raises: BundleError (InvalidBundle).
     """
@@ -75,8 +63,8 @@ def check_annotations(deployment: Object) -> None:
         largest = max(annotations, key=lambda key: len(annotations[key].encode()))
         raise BundleError(
             Reason.INVALID_BUNDLE,
-            f"Deployment {deployment['metadata']['name']}: spec.template.metadata.annotations: {size} bytes, of which"
-            f" the API server takes {_ANNOTATIONS_LIMIT}; the annotations of the CSV land here, shorten"
+            f"Deployment {deployment['metadata']['name']}: spec.template.metadata.annotations: {size} bytes, but the"
+            f" API server accepts {_ANNOTATIONS_LIMIT}; these include the annotations of the CSV, shorten"
             f' "{largest}"',
         )
 
@@ -124,7 +112,7 @@ def _mount_in_pod(pod: Mapping[str, Any], secret: str) -> dict[str, Any]:
 
 
 def _find_successors(containers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the volumes that give way, each with the one that takes its place."""
+    """Return the volumes that are replaced, each with the volume that replaces it."""
     by_path = {mount.path: mount.volume for mount in _MOUNTS}
     mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
     found = {mount["name"]: by_path[mount["mountPath"]] for mount in mounts if mount["mountPath"] in by_path}
@@ -138,7 +126,7 @@ def _mount_in_container(container: Mapping[str, Any], successors: Mapping[str, s
 
 
 def _follow_volumes(container: Mapping[str, Any], successors: Mapping[str, str]) -> dict[str, Any]:
-    """Point mounts of volumes that are gone at what took their place: upstream leaves them, and the pod is refused."""
+    """Change mounts of replaced volumes: upstream leaves them, and the API server rejects the pod."""
     if "volumeMounts" not in container:
         return dict(container)
     mounts = [{**mount, "name": successors.get(mount["name"], mount["name"])} for mount in container["volumeMounts"]]

@@ -168,11 +168,11 @@ def test_a_bug_is_a_bug(tmp_path: Path, scratch: Path) -> None:
 BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {
     "one file": (
         {"manifests/a.json": b" " * 2000},
-        '"manifests/a.json": is over the budget of 1024 bytes for one file',
+        '"manifests/a.json": exceeds the limit of 1024 bytes for one file',
     ),
     "all files": (
         {f"manifests/{index}.json": b" " * 1000 for index in range(3)},
-        '"manifests/2.json": brings what is parsed over the budget of 2048 bytes',
+        '"manifests/2.json": exceeds the limit of 2048 bytes for all files',
     ),
     "values": ({"manifests/a.yaml": b"[" + b"0," * 20 + b"]"}, "manifests/a.yaml:1: more than 9 values"),
 }
@@ -183,4 +183,4 @@ def test_budgets_of_a_small_pod_say_what_to_do(budget: str, tmp_path: Path, scra
     files, saying = BUDGETS[budget]
     limits = replace(Limits(), manifest_bytes=1024, text_bytes=2048, nodes=9)
     message = refusal(request(write(tmp_path / "content", files), scratch, limits=limits), render)
-    assert message == f"{saying}; split the bundle, or give the controller more memory"
+    assert message == f"{saying}; split the bundle or give the controller more memory"

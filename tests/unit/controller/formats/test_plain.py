@@ -118,54 +118,52 @@ def test_what_is_read_and_in_which_order(case: Case, tmp_path: Path) -> None:
 def test_a_hidden_manifest_is_pointed_at(tmp_path: Path) -> None:
     files = {"a.yaml": manifest("a"), ".b.yaml": manifest("b"), ".ci.yaml": "on: push", ".github/c.yaml": manifest("c")}
     tree = ContentTree(root=write(tmp_path, files), destinations=("",))
-    assert rendering(tree).warnings == [".b.yaml: is not read, since it is hidden; take the dot off its name"]
+    assert rendering(tree).warnings == [".b.yaml: ignored because it is hidden; remove the dot from its name"]
 
 
 def test_a_manifest_beside_manifests_is_pointed_at(tmp_path: Path) -> None:
     files = {"a/manifests/a.yaml": manifest("a"), "a/b.yaml": manifest("b"), "a/d.yml": "x: y", "c.yml": manifest("c")}
     tree = ContentTree(root=write(tmp_path, files), destinations=("", "a"))
-    assert rendering(tree).warnings == [
-        'a/b.yaml: is not read, since there is a folder "manifests" beside it; move it there'
-    ]
+    assert rendering(tree).warnings == ['a/b.yaml: ignored because a folder "manifests" exists; move it there']
 
 
-HELM = "this looks like a Helm chart: set spec.format: helm"
-REGISTRY = "this looks like a registry-v1 bundle: set spec.format: registry-v1"
+HELM = 'which looks like a Helm chart: set spec.format to "helm"'
+REGISTRY = 'which looks like a registry-v1 bundle: set spec.format to "registry-v1"'
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
-ELSEWHERE = 'is elsewhere: put it into "manifests", or drop its folders by git.directory or http.stripComponents'
+ELSEWHERE = 'move it to "manifests", or remove its parent folders with git.directory or http.stripComponents'
 # fmt: off
 NO_CONTENT = [
     Case("manifests two levels down", {"deploy/prod/a.yaml": manifest("a"), "deploy/a.yaml": "replicas: 2\n"},
-         f'no objects in the .yaml, .yml and .json files of "."; "deploy/prod/a.yaml" {ELSEWHERE}'),
+         f'no objects in the .yaml, .yml and .json files of "."; found "deploy/prod/a.yaml": {ELSEWHERE}'),
     Case("an archive with a leading folder", {"app-1.0/manifests/a.yaml": manifest("a")},
-         f'no objects in the .yaml, .yml and .json files of "."; "app-1.0/manifests/a.yaml" {ELSEWHERE}'),
+         f'no objects in the .yaml, .yml and .json files of "."; found "app-1.0/manifests/a.yaml": {ELSEWHERE}'),
     Case("an empty tree", {},
-         'no objects in the .yaml, .yml and .json files of "."; put manifests into a folder "manifests"'),
+         'no objects in the .yaml, .yml and .json files of "."; put manifests in a folder "manifests"'),
     Case("an empty manifests/", {"a/manifests/x.md": ""},
-         'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests into a folder "manifests"',
+         'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests in a folder "manifests"',
          ("a", "b")),
     Case("an empty List", {"manifests/a.yaml": "apiVersion: v1\nkind: List\nitems: []\n"},
-         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"'),
+         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a folder "manifests"'),
     Case("nothing but comments", {"manifests/a.yaml": "# nothing\n"},
-         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests into a folder "manifests"'),
+         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a folder "manifests"'),
     Case(
         "many destinations",
         {},
         'no objects in the .yaml, .yml and .json files of "a", "b", "c", "d", "e", "f" and 2 more; '
-        'put manifests into a folder "manifests"',
+        'put manifests in a folder "manifests"',
         tuple("abcdefgh"),
     ),
     Case("a chart", {"c/Chart.yaml": "name: c\n", "c/values.yaml": "a: b\n"},
-         f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}', ("c",)),
+         f'no plain manifests in "c"; found "c/Chart.yaml", {HELM}', ("c",)),
     Case("a chart in a folder of its own", {"podinfo/Chart.yaml": "name: c\n"},
-         f'no objects in the .yaml, .yml and .json files of "."; "podinfo/Chart.yaml" is there: {HELM}'),
+         f'no objects in the .yaml, .yml and .json files of "."; found "podinfo/Chart.yaml", {HELM}'),
     Case("a chart beside manifests of another source", {"manifests/a.yaml": manifest("a"), "c/Chart.yaml": ""},
-         f'"c" holds no plain manifests; "c/Chart.yaml" is there: {HELM}', ("", "c")),
+         f'no plain manifests in "c"; found "c/Chart.yaml", {HELM}', ("", "c")),
     Case("a registry-v1 bundle, though it has manifests/",
          {"manifests/a.yaml": manifest("a"), "metadata/annotations.yaml": ANNOTATIONS},
-         f'"." holds no plain manifests; "metadata/annotations.yaml" is there: {REGISTRY}'),
+         f'no plain manifests in "."; found "metadata/annotations.yaml", {REGISTRY}'),
     Case("a registry-v1 bundle in a folder of its own", {"b/metadata/annotations.yaml": ANNOTATIONS},
-         f'no objects in the .yaml, .yml and .json files of "."; "b/metadata/annotations.yaml" is there: {REGISTRY}'),
+         f'no objects in the .yaml, .yml and .json files of "."; found "b/metadata/annotations.yaml", {REGISTRY}'),
 ]
 # fmt: on
 
@@ -175,15 +173,15 @@ def test_without_content_it_says_where_it_looked(case: Case, tmp_path: Path) -> 
     assert refusal(write(tmp_path, case.files), *case.destinations) == (Reason.NO_CONTENT, case.expect)
 
 
-KUSTOMIZE = 'is for kustomize, which is not run; publish what "kubectl kustomize" writes, or leave the file out'
+KUSTOMIZE = 'kustomize is not supported; publish the output of "kubectl kustomize", or remove the file'
 # fmt: off
 INVALID = [
     Case("a manifests/ that holds nothing but a subfolder with manifests", {"manifests/a/b.yaml": manifest("a")},
-         'manifests/a/b.yaml: manifests in a subfolder are not read; move the file to "manifests"'),
+         'manifests/a/b.yaml: manifests in subfolders are not read; move the file to "manifests"'),
     Case("a manifest in a subfolder", {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},
-         'manifests/crds/deep/b.yml: manifests in a subfolder are not read; move the file to "manifests"'),
+         'manifests/crds/deep/b.yml: manifests in subfolders are not read; move the file to "manifests"'),
     Case("a manifest below a top level that is read as it is", {"a.yaml": manifest("a"), "more/b.json": "{}"},
-         'more/b.json: manifests in a subfolder are not read; move the file to "."'),
+         'more/b.json: manifests in subfolders are not read; move the file to "."'),
     Case("a file of kustomize",
          {"manifests/a.yaml": manifest("a"), "manifests/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n"},
          f"manifests/kustomization.yaml: {KUSTOMIZE}"),
@@ -191,13 +189,13 @@ INVALID = [
          {"c.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"}, f"c.yaml: {KUSTOMIZE}"),
     Case("two equal objects in two destinations",
          {"a/x.yaml": manifest("a"), "b/manifests/y.yaml": "---\n" + manifest("a")},
-         "b/manifests/y.yaml:2: ConfigMap a: is at a/x.yaml:1 already; remove one", ("a", "b")),
+         "b/manifests/y.yaml:2: ConfigMap a: already defined at a/x.yaml:1; remove one", ("a", "b")),
     Case("a document that is no object", {"manifests/a.yaml": manifest("a") + "---\n\nkind: ConfigMap\n"},
-         "manifests/a.yaml:6: apiVersion: is missing"),
+         "manifests/a.yaml:6: apiVersion: missing"),
     Case("text that is not YAML", {"manifests/a.yaml": "a: 1\nb: c: d\n"},
          "manifests/a.yaml:2: not YAML: mapping values are not allowed in this context"),
     Case("a duplicate key", {"manifests/a.yaml": "a: 1\na: 2\n"},
-         'manifests/a.yaml:2: the key "a" is there twice; remove one'),
+         'manifests/a.yaml:2: duplicate key "a"; remove one'),
 ]
 # fmt: on
 
@@ -216,7 +214,7 @@ def test_plain_manifests_are_never_templated(tmp_path: Path) -> None:
 def test_a_link_to_a_file_outside_of_the_tree_is_not_followed(tmp_path: Path) -> None:
     write(tmp_path, {"secret.yaml": manifest("a"), "tree/manifests/b.yaml": manifest("b")})
     (tmp_path / "tree/manifests/a.yaml").symlink_to(tmp_path / "secret.yaml")
-    expected = "manifests/a.yaml: is not a regular file; put the file itself there"
+    expected = "manifests/a.yaml: not a regular file; replace it with the file itself"
     assert refusal(tmp_path / "tree") == (Reason.INVALID_BUNDLE, expected)
 
 
@@ -242,8 +240,8 @@ def test_a_bundle_has_the_objects_that_are_written_down(bundle: Path) -> None:
 def test_config_takes_no_keys() -> None:
     assert FORMAT.validate({}) == []
     assert FORMAT.validate({"values": {}, "a": 1}) == [
-        'spec.config.a: unknown key; the format "plain" takes no config, remove it',
-        'spec.config.values: unknown key; the format "plain" takes no config, remove it',
+        'spec.config.a: unknown key; the format "plain" has no config, remove it',
+        'spec.config.values: unknown key; the format "plain" has no config, remove it',
     ]
 
 
@@ -253,5 +251,5 @@ def test_the_namespace_is_the_one_that_kubectl_takes(tmp_path: Path) -> None:
 
 def test_a_key_that_is_no_word_is_quoted() -> None:
     assert FORMAT.validate({"\x1b[2J": 1}) == [
-        'spec.config["\\u001b[2J"]: unknown key; the format "plain" takes no config, remove it'
+        'spec.config["\\u001b[2J"]: unknown key; the format "plain" has no config, remove it'
     ]

@@ -50,7 +50,7 @@ def test_a_crd_of_the_bundle_decides_the_scope_before_the_cluster(scope: str, na
 
 def test_objects_that_are_equal_by_their_namespace_are_refused() -> None:
     message = refusal(make("ConfigMap"), make("ConfigMap", metadata={"namespace": "install"}))
-    assert message == "ConfigMap install/a: is in the bundle twice; remove one"
+    assert message == "ConfigMap install/a: defined twice in the bundle; remove one"
 
 
 def test_the_namespace_of_a_kind_that_is_not_served_distinguishes() -> None:

@@ -19,23 +19,23 @@ def env(*variables: Any) -> Object:
 
 
 POD = "Deployment a: spec.template.spec"
-NUMBER = "is a number where a string is needed; put it in quotes"
-BOOLEAN = "is a boolean where a string is needed; put it in quotes"
+NUMBER = "must be a string, not a number; put it in quotes"
+BOOLEAN = "must be a string, not a boolean; put it in quotes"
 # fmt: off
 REFUSED = [
     Case("a number in a ConfigMap", make("ConfigMap", metadata={"namespace": "n"}, data={"port": 80}),
          f"ConfigMap n/a: data.port: {NUMBER}"),
     Case("a boolean in a ConfigMap", make("ConfigMap", data={"on": True}), f"ConfigMap a: data.on: {BOOLEAN}"),
     Case("a mapping in a ConfigMap", make("ConfigMap", data={"c": {}}),
-         "ConfigMap a: data.c: is a mapping where a string is needed"),
-    Case("a list as data", make("ConfigMap", data=[]), "ConfigMap a: data: is a list where a mapping is needed"),
+         "ConfigMap a: data.c: must be a string, not a mapping"),
+    Case("a list as data", make("ConfigMap", data=[]), "ConfigMap a: data: must be a mapping, not a list"),
     Case("a number in binaryData", make("ConfigMap", binaryData={"a": 1}), f"ConfigMap a: binaryData.a: {NUMBER}"),
     Case("a number in a Secret", make("Secret", data={"a": 1.5}), f"Secret a: data.a: {NUMBER}"),
     Case("a number in stringData", make("Secret", stringData={"pin": 1234}), f"Secret a: stringData.pin: {NUMBER}"),
     Case("a boolean as a label", make("Secret", metadata={"labels": {"a": False}}),
          f"Secret a: metadata.labels.a: {BOOLEAN}"),
     Case("a list as labels", make("Secret", metadata={"labels": []}),
-         "Secret a: metadata.labels: is a list where a mapping is needed"),
+         "Secret a: metadata.labels: must be a mapping, not a list"),
     Case("a number as an annotation", make("Secret", metadata={"annotations": {"a": 1}}),
          f"Secret a: metadata.annotations.a: {NUMBER}"),
     Case("a number as an environment variable", env({"name": "A", "value": "b"}, {"name": "B", "value": 1}),
@@ -63,40 +63,41 @@ REFUSED = [
          f"Pod a: metadata.labels.a: {NUMBER}"),
     Case("two environment variables of one name",
          env({"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}),
-         f'{POD}.containers[0].env[2]: has the name "A" of env[0]; remove one'),
+         f'{POD}.containers[0].env[2]: same name "A" as env[0]; remove one'),
     Case("two equal ports, one of them by default",
          with_container(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 80,
          "protocol": "TCP"}]),
-         f'{POD}.containers[0].ports[2]: has the containerPort "80", protocol "TCP" of ports[0]; remove one'),
+         f'{POD}.containers[0].ports[2]: same containerPort "80", protocol "TCP" as ports[0]; remove one'),
     Case("two mounts at one path",
          with_container(volumeMounts=[{"mountPath": "/a", "name": "x"}, {"mountPath": "/a", "name": "y"}]),
-         f'{POD}.containers[0].volumeMounts[1]: has the mountPath "/a" of volumeMounts[0]; remove one'),
+         f'{POD}.containers[0].volumeMounts[1]: same mountPath "/a" as volumeMounts[0]; remove one'),
     Case("two containers of one name", with_pod(containers=[{"name": "c"}] * 2),
-         f'{POD}.containers[1]: has the name "c" of containers[0]; remove one'),
+         f'{POD}.containers[1]: same name "c" as containers[0]; remove one'),
     Case("two volumes of one name", with_pod(volumes=[{"name": "v"}] * 2),
-         f'{POD}.volumes[1]: has the name "v" of volumes[0]; remove one'),
+         f'{POD}.volumes[1]: same name "v" as volumes[0]; remove one'),
     Case("two pull secrets without a name", with_pod(imagePullSecrets=[{}, {}]),
-         f'{POD}.imagePullSecrets[1]: has the name "" of imagePullSecrets[0]; remove one'),
+         f'{POD}.imagePullSecrets[1]: same name "" as imagePullSecrets[0]; remove one'),
     Case("two ports of a Service",
          make("Service", spec={"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}, {"port": 53,
-         "protocol": None}]}), 'Service a: spec.ports[2]: has the port "53", protocol "TCP" of ports[1]; remove one'),
+         "protocol": None}]}), 'Service a: spec.ports[2]: same port "53", protocol "TCP" as ports[1]; remove one'),
     Case("two equal secrets of a ServiceAccount", make("ServiceAccount", secrets=[{"name": "s"}] * 2),
-         'ServiceAccount a: secrets[1]: has the name "s" of secrets[0]; remove one'),
+         'ServiceAccount a: secrets[1]: same name "s" as secrets[0]; remove one'),
     Case("two equal finalizers", make("Secret", metadata={"finalizers": ["a/b", "a/b"]}),
-         'Secret a: metadata.finalizers[1]: has the name "a/b" of finalizers[0]; remove one'),
+         'Secret a: metadata.finalizers[1]: same name "a/b" as finalizers[0]; remove one'),
     Case("two webhooks of one name",
          make("MutatingWebhookConfiguration", WEBHOOKS, webhooks=[{"name": "w"}, {"name": "w"}]),
-         'MutatingWebhookConfiguration a: webhooks[1]: has the name "w" of webhooks[0]; remove one'),
-    Case("a null in a keyed list", env({"name": "A"}, None), f"{POD}.containers[0].env[1]: is null; remove it"),
+         'MutatingWebhookConfiguration a: webhooks[1]: same name "w" as webhooks[0]; remove one'),
+    Case("a null in a keyed list", env({"name": "A"}, None),
+         f"{POD}.containers[0].env[1]: must not be null; remove it"),
     Case("a null finalizer", make("Secret", metadata={"finalizers": [None]}),
-         "Secret a: metadata.finalizers[0]: is null; remove it"),
+         "Secret a: metadata.finalizers[0]: must not be null; remove it"),
     Case(
         "preserveUnknownFields of true",
         make("CustomResourceDefinition", EXTENSIONS, spec={"preserveUnknownFields": True}),
         "CustomResourceDefinition a: spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
         "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema",
     ),
-    Case("an object without kind", {"apiVersion": "v1", "metadata": {"name": "a"}}, "objects[0]: kind: is missing"),
+    Case("an object without kind", {"apiVersion": "v1", "metadata": {"name": "a"}}, "objects[0]: kind: missing"),
 ]
 # fmt: on
 

@@ -70,24 +70,24 @@ class Missed:
     destinations: tuple[str, ...] = ("",)
 
 
-NONE = "there is no chart in the content: no folder with a Chart.yaml, and no .tgz file of one"
+NONE = "no chart found: neither a folder with Chart.yaml nor a .tgz archive of one"
 # fmt: off
 MISSED = [
     Missed("two charts", {"a/Chart.yaml": b"", "b/Chart.yaml": b""}, Reason.INVALID_BUNDLE,
-         '2 charts in the content: "a", "b";'),
+         'found 2 charts: "a", "b";'),
     Missed("a chart and an archive", {"a/Chart.yaml": b"", "c.tgz": PACKED}, Reason.INVALID_BUNDLE, '"c.tgz", "a"'),
     Missed("many charts", {f"{n}/Chart.yaml": b"" for n in range(9)}, Reason.INVALID_BUNDLE, '"3" and 5 more;'),
     Missed("two charts of two sources, one below the other", {"Chart.yaml": b"", "other/Chart.yaml": b""},
          Reason.INVALID_BUNDLE, '".", "other"', ("", "other")),
-    Missed("nothing", {}, Reason.NO_CONTENT, f"{NONE}; add the chart, or correct directory and destination"),
+    Missed("nothing", {}, Reason.NO_CONTENT, f"{NONE}; add the chart, or correct the directory"),
     Missed("plain manifests", {"x/manifests/a.yaml": YAML}, Reason.NO_CONTENT,
-         f'{NONE}; "x/manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain'),
+         f'{NONE}; found "x/manifests/a.yaml", which looks like plain manifests: set spec.format to "plain"'),
     Missed(
         "an operator bundle",
         {"manifests/a.yaml": YAML, "metadata/annotations.yaml": b"a: registry+v1"},
         Reason.NO_CONTENT,
-        f'{NONE}; "metadata/annotations.yaml" is there: this looks like a registry-v1 bundle: '
-        "set spec.format: registry-v1",
+        f'{NONE}; found "metadata/annotations.yaml", which looks like a registry-v1 bundle: '
+        'set spec.format to "registry-v1"',
     ),
 ]
 # fmt: on
@@ -157,15 +157,15 @@ def archive_of(*items: tuple[str, bytes | Link | Special]) -> dict[str, bytes]:
 REJECTED = [
     Rejected("a damaged archive", {"charts/d.tgz": b"x" * 600}, '"charts/d.tgz": this is not a tar archive'),
     Rejected("a link in an archive", archive_of(("d/x", Link("/etc/passwd"))),
-         'entry "d/x" is a link; put the file itself there'),
+         'entry "d/x" is a link; replace it with the file itself'),
     Rejected("a hard link in an archive", archive_of(("d/x", Link("d/Chart.yaml", hard=True))),
          'entry "d/x" is a link'),
     Rejected("a device in an archive", archive_of(("d/x", Special(tarfile.CHRTYPE))), "character device"),
     Rejected("a path that leaves an archive", archive_of(("d/../../x", b"")), 'entry "d/../../x" leaves its directory'),
     Rejected("an absolute path in an archive", archive_of(("/etc/x", b"")), "has an absolute path"),
     Rejected("a file beside the chart in an archive", archive_of(("x", b"")),
-         'entry "x" is beside the folder of the chart'),
-    Rejected("an archive in an archive, and so on", {"charts/d.tgz": nested(12)}, "is packed more than 8 times"),
+         "entry \"x\" is outside the chart's folder"),
+    Rejected("an archive in an archive, and so on", {"charts/d.tgz": nested(12)}, "is nested in more than 8 archives"),
     Rejected("an archive over the budget", {"charts/d.tgz": pack({"d/x": bytes(9)})}, "exceeds the limit of 8 bytes",
          Limits(file_bytes=8)),
 ]
@@ -188,7 +188,7 @@ def test_helm_never_sees_a_link(target: str, tmp_path: Path) -> None:
     os.symlink(target, root / "c" / "link")
     with pytest.raises(BundleError) as raised:
         gather(root, tmp_path, Chart("c"))
-    assert raised.value.message == '"c": "link" is a link, or no file; put the file itself there'
+    assert raised.value.message == '"c": "link" is not a regular file; replace it with the file itself'
 
 
 # schemas
@@ -215,8 +215,8 @@ SCHEMAS = [
     Schema("a draft of somebody's own", {"$schema": "http://127.0.0.1/x"}, '$schema refers to "http://127.0.0.1/x"'),
     Schema("the first of two keys", b'{"$ref": "http://x", "$ref": "#"}', '$ref refers to "http://x"'),
     Schema("an escape", b'{"\\u0024ref": "http://x"}', '$ref refers to "http://x"'),
-    Schema("no JSON", b"{", "is not JSON; correct it, or leave it out"),
-    Schema("JSON without end", b"[" * 100_000, "is not JSON"),
+    Schema("no JSON", b"{", "not JSON; correct or remove it"),
+    Schema("JSON without end", b"[" * 100_000, "not JSON"),
 ]
 # fmt: on
 

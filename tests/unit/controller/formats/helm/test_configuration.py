@@ -11,10 +11,10 @@ from controller.formats.helm.configuration import Configuration, find_problems, 
 from controller.formats.helm.values import scalars_of, write_values
 
 KNOWN = "disableHooks, includeCRDs, releaseName, skipTests, values, valuesFiles"
-NO_PATH = 'is no path in the content; write one that is relative to its root, without ".."'
+NO_PATH = 'must be a path relative to the root of the content, without ".."'
 NO_NAME = (
-    "spec.config.releaseName: is not made of lower-case letters, digits, dashes and dots, "
-    "with a letter or digit at both ends; give it another one"
+    "spec.config.releaseName: must consist of lower-case letters, digits, dashes and dots, "
+    "and start and end with a letter or digit; change it"
 )
 PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, []),
@@ -30,32 +30,32 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
         [],
     ),
     "null is as if it were not there": (dict.fromkeys(KNOWN.split(", ")), []),
-    "an unknown key": ({"value": {}}, [f'spec.config.value: unknown key; the format "helm" takes {KNOWN}']),
+    "an unknown key": ({"value": {}}, [f'spec.config.value: unknown key; the format "helm" has {KNOWN}']),
     "a key that is no word": (
         {"\x1b[2J\x1b]0;pwn\x07": 1},
-        [f'spec.config["\\u001b[2J\\u001b]0;pwn\\u0007"]: unknown key; the format "helm" takes {KNOWN}'],
+        [f'spec.config["\\u001b[2J\\u001b]0;pwn\\u0007"]: unknown key; the format "helm" has {KNOWN}'],
     ),
     "values that are a list": (
         {"values": [1]},
-        ["spec.config.values: is a list where a mapping, or YAML text of one, is needed"],
+        ["spec.config.values: must be a mapping or its YAML text, not a list"],
     ),
-    "values that are YAML of a list": ({"values": "- 1"}, ["spec.config.values: is a list where a mapping is needed"]),
+    "values that are YAML of a list": ({"values": "- 1"}, ["spec.config.values: must be a mapping, not a list"]),
     "values that are no YAML": (
         {"values": "a: 1\nb: 'x"},
         ["spec.config.values:2: not YAML: while scanning a quoted scalar: found unexpected end of stream"],
     ),
     "values of two documents": (
         {"values": "a: 1\n---\nb: 1"},
-        ["spec.config.values: holds more than one document, of which Helm takes the first alone; make it one"],
+        ["spec.config.values: contains more than one document, of which Helm reads only the first; combine them"],
     ),
     "values that are no text": ({"values": "a: \ud800"}, ["spec.config.values:1: not UTF-8; save the file as UTF-8"]),
     "files that are no list": (
         {"valuesFiles": "a"},
-        ["spec.config.valuesFiles: is a string where a list of paths is needed"],
+        ["spec.config.valuesFiles: must be a list of paths, not a string"],
     ),
     "a file that is no text": (
         {"valuesFiles": ["a", 1]},
-        ["spec.config.valuesFiles[1]: is a number where a path is needed"],
+        ["spec.config.valuesFiles[1]: must be a path, not a number"],
     ),
     **{
         f"the path {name!r}": ({"valuesFiles": [name]}, [f"spec.config.valuesFiles[0]: {NO_PATH}"])
@@ -63,7 +63,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
     },
     "a name that is too long": (
         {"releaseName": "x" * 54},
-        ["spec.config.releaseName: has 54 characters, and Helm allows 53; give it another one"],
+        ["spec.config.releaseName: has 54 characters, but Helm allows 53; change it"],
     ),
     "a name that is none": (
         {"releaseName": "-x"},
@@ -73,13 +73,13 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"releaseName": "x\n"},
         [NO_NAME],
     ),
-    "a name that is a number": ({"releaseName": 1}, ["spec.config.releaseName: is a number where a string is needed"]),
+    "a name that is a number": ({"releaseName": 1}, ["spec.config.releaseName: must be a string, not a number"]),
     "all that is wrong": (
         {"includeCRDs": "yes", "skipTests": 1, "disableHooks": []},
         [
-            "spec.config.disableHooks: is a list where true or false is needed",
-            "spec.config.includeCRDs: is a string where true or false is needed",
-            "spec.config.skipTests: is a number where true or false is needed",
+            "spec.config.disableHooks: must be true or false, not a list",
+            "spec.config.includeCRDs: must be true or false, not a string",
+            "spec.config.skipTests: must be true or false, not a number",
         ],
     ),
 }

@@ -183,21 +183,21 @@ REFUSED = [
     Refused("what is not YAML", {"templates/a.yaml": "a: b: c"}, FAILED,
          '"c": c/templates/a.yaml: yaml: mapping values are not allowed in this context'),
     Refused("what is no object", {"templates/a.yaml": "\nkind: ConfigMap"}, Reason.INVALID_BUNDLE,
-         "c/templates/a.yaml:1: apiVersion: is missing"),
+         "c/templates/a.yaml:1: apiVersion: missing"),
     Refused("nothing", {"templates/a.yaml": "{{ if .Values.on }}x{{ end }}"}, Reason.NO_CONTENT,
-         '"c": the chart renders no objects with these values; correct spec.config'),
+         '"c": chart renders no objects with these values; correct spec.config'),
     Refused("a chart for another Kubernetes", {}, FAILED,
          '"c": chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.36.3',
          more="kubeVersion: '>=1.99'"),
     Refused("a library", {}, FAILED, '"c": library charts are not installable', more="type: library"),
     Refused("a dependency that is not there", {}, Reason.INVALID_BUNDLE,
-         '"c": dependencies are not in charts/: d; add them by helm dependency build, and publish it so',
+         '"c": missing dependencies in charts/: d; add them with "helm dependency build" before publishing the chart',
          more=DEPENDENCIES),
     Refused(
         "values that the schema refuses, in the same order each time",
         {"values.schema.json": '{"required":["n"],"properties":{"z":{"type":"integer"},"a":{"enum":["x"]}}}'},
         Reason.INVALID_CONFIG,
-        'spec.config.values: "c" refuses them: c: (root): n is required, '
+        'spec.config.values: rejected by the schema of "c": c: (root): n is required, '
         'c: a: a must be one of the following: "x", c: z: Invalid type. Expected: integer, given: string',
         config={"values": {"z": "hunter22", "a": "tiger333"}},
     ),
@@ -206,29 +206,30 @@ REFUSED = [
          FAILED, '"c": c/templates/a.yaml:1:21: …, "…", [… a], …',
          config={"values": {"word": 'hunter2 "x"\nü', "list": ["tiger", "a"], "pin": 1234567}}),
     Refused("a loop", {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"},
-         Reason.RENDER_LIMIT_EXCEEDED, '"c": rendering takes more than 2 s; make it simpler, or raise --render-timeout',
+         Reason.RENDER_LIMIT_EXCEEDED,
+         '"c": timed out: rendering takes more than 2 s; simplify the chart or raise --render-timeout',
          means={"seconds": 2.0}),
     Refused(
         "what eats memory",
         {"templates/a.yaml": '{{ repeat 900000000 "x" | len }}{{ repeat 900000000 "y" | len }}'},
         Reason.RENDER_LIMIT_EXCEEDED,
-        '"c": rendering takes more memory or processor time than allowed; '
-        "make the chart simpler, or raise --render-mebibytes or --render-timeout",
+        '"c": rendering needs more memory or processor time than allowed; '
+        "simplify the chart, or raise --render-mebibytes or --render-timeout",
     ),
     Refused("what prints without end",
          {"templates/a.yaml": '{{ range until 2000 }}\n---\na: "{{ repeat 1000 "x" }}"{{ end }}'},
-         Reason.RENDER_LIMIT_EXCEEDED, '"c": the chart renders to more than the budget of 1 MiB; split it',
+         Reason.RENDER_LIMIT_EXCEEDED, '"c": rendered chart exceeds the limit of 1 MiB; split it',
          means={"output_bytes": 1 << 20}),
     Refused(
         "a file of values that is not there",
         {},
         Reason.INVALID_CONFIG,
-        'spec.config.valuesFiles[0]: there is no file "x.yaml" in the content; '
-        "write its path from the root, destination included",
+        'spec.config.valuesFiles[0]: no file "x.yaml" in the content; '
+        "give its path from the root, including the destination",
         config={"valuesFiles": ["x.yaml"]},
     ),
     Refused("a file of values that are none", {"v.yaml": "[1]"}, Reason.INVALID_CONFIG,
-         "spec.config.valuesFiles[0]: c/v.yaml: is a list where a mapping is needed",
+         "spec.config.valuesFiles[0]: c/v.yaml: must be a mapping, not a list",
          config={"valuesFiles": ["c/v.yaml"]}),
     Refused("a file of values that is not YAML", {"v.yaml": "a: 1\nb: c: d"}, Reason.INVALID_CONFIG,
          "spec.config.valuesFiles[0]: c/v.yaml:2: not YAML: mapping values are not allowed in this context",
@@ -249,8 +250,8 @@ def test_a_release_needs_a_name_that_helm_allows(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as raised:
         render(SHOP, tmp_path, name="x" * 54)
     assert raised.value.message == (
-        "spec.config.releaseName: is needed, since the name of the BundleDeployment has 54 characters, "
-        "and Helm allows 53; write one of at most 53 characters"
+        "spec.config.releaseName: required: the name of the BundleDeployment has 54 characters, "
+        "but Helm allows 53; set one of at most 53 characters"
     )
     assert render(SHOP, tmp_path, name="x" * 54, config={"releaseName": "x" * 53}).objects
 
@@ -269,7 +270,7 @@ def test_rendering_stops_once_nobody_waits(tmp_path: Path) -> None:
     cancelled = threading.Event()
     timer = threading.Timer(1.0, cancelled.set)
     timer.start()
-    with pytest.raises(BundleError, match="not needed any more"):
+    with pytest.raises(BundleError, match="no longer needed"):
         render(write(tmp_path / "tree", chart_of(loop)), tmp_path, cancelled=cancelled)
     timer.join()
 

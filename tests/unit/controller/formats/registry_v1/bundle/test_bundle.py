@@ -51,40 +51,40 @@ UNREADABLE = [
     ),
     Unreadable("no CSV", {"manifests/csv.yaml": OBJECT % "a"}, 'no ClusterServiceVersion found in "manifests"'),
     Unreadable("several CSVs", {"manifests/b.yaml": CSV + MODES},
-         '"manifests/b.yaml" and "manifests/csv.yaml": 2 ClusterServiceVersions; a bundle has one, remove the others'),
+         '"manifests/b.yaml" and "manifests/csv.yaml": 2 ClusterServiceVersions; a bundle has one, remove the rest'),
     Unreadable("a document without kind", {"manifests/a.txt": "x: 1\n---\nkind: 1\n"},
-         'error parsing objects in "manifests/a.txt": line 1: an object without kind; write apiVersion and kind'),
+         'error parsing objects in "manifests/a.txt": line 1: object without kind; set apiVersion and kind'),
     Unreadable("an item without kind", {"manifests/a.yaml": "kind: Foo\nitems: [{a: 1}]\n"},
-         'error parsing objects in "manifests/a.yaml": line 1: an object without kind; write apiVersion and kind'),
+         'error parsing objects in "manifests/a.yaml": line 1: object without kind; set apiVersion and kind'),
     Unreadable("no YAML", {"manifests/a": "a: 1\n\tb: 2\n"},
          'error parsing objects in "manifests/a": line 2: not YAML: '),
     Unreadable(
         "a CSV with a value of the wrong type",
         {"manifests/csv.yaml": CSV + "  installModes: [{type: AllNamespaces, supported: 'true'}]\n"},
-        'error parsing objects in "manifests/csv.yaml": spec.installModes[0].supported: is a string where a boolean is'
-        " needed",
+        'error parsing objects in "manifests/csv.yaml": spec.installModes[0].supported: must be a boolean, not a'
+        " string",
     ),
     Unreadable(
         "a deployment with a value of the wrong type",
         {"manifests/csv.yaml": CSV + "  install: {spec: {deployments: [{name: a, spec: {replicas: '1'}}]}}\n"},
-        'error parsing objects in "manifests/csv.yaml": spec.install.spec.deployments[0].spec.replicas: is a string'
-        " where an integer is needed",
+        'error parsing objects in "manifests/csv.yaml": spec.install.spec.deployments[0].spec.replicas: must be an'
+        " integer, not a string",
     ),
     Unreadable("a CRD with a value of the wrong type", {"manifests/a.json": json.dumps(definition(group=1))},
-         'error parsing objects in "manifests/a.json": spec.group: is a number where a string is needed'),
+         'error parsing objects in "manifests/a.json": spec.group: must be a string, not a number'),
     Unreadable(
         "CRDs of v1beta1",
         {"manifests/a.json": OLD, "manifests/b.json": OLD},
-        '"manifests/a.json", "manifests/b.json": no cluster serves apiextensions.k8s.io/v1beta1 any more; write'
+        '"manifests/a.json", "manifests/b.json": apiextensions.k8s.io/v1beta1 is no longer served by Kubernetes; use'
         " apiextensions.k8s.io/v1",
     ),
     Unreadable("annotations.yaml with a value that is no string",
          {"metadata/annotations.yaml": "annotations: {a: 1}\n"},
-         "metadata/annotations.yaml: annotations.a: is a number where a string is needed"),
+         "metadata/annotations.yaml: annotations.a: must be a string, not a number"),
     Unreadable("annotations.yaml that is a list", {"metadata/annotations.yaml": "- a\n"},
-         "metadata/annotations.yaml: is a list where a mapping is needed"),
+         "metadata/annotations.yaml: must be a mapping, not a list"),
     Unreadable("properties.yaml that is none", {"metadata/properties.yaml": "properties: {}\n"},
-         "metadata/properties.yaml: properties: is a mapping where a list is needed"),
+         "metadata/properties.yaml: properties: must be a list, not a mapping"),
     Unreadable(
         "olm.properties that is no list",
         {
@@ -117,25 +117,26 @@ ELSEWHERE = [
     Elsewhere(
         "nothing",
         {"README": ""},
-        'no registry-v1 bundle: looked for "metadata/annotations.yaml", "dir/metadata/annotations.yaml"; a bundle has'
+        'no registry-v1 bundle found: looked for "metadata/annotations.yaml", "dir/metadata/annotations.yaml"; add'
         " this file and manifests/",
     ),
     Elsewhere("a chart", {"dir/Chart.yaml": ""},
-         '"dir/Chart.yaml" is there: this looks like a Helm chart: set spec.format: helm'),
+         'found "dir/Chart.yaml", which looks like a Helm chart: set spec.format to "helm"'),
     Elsewhere("plain manifests", {"manifests/a.yaml": OBJECT % "a"},
-         '"manifests/a.yaml" is there: this looks like plain manifests: set spec.format: plain'),
+         'found "manifests/a.yaml", which looks like plain manifests: set spec.format to "plain"'),
     Elsewhere("plain manifests without a folder", {"dir/a.yaml": OBJECT % "a"},
-         '"dir/a.yaml" is there: this looks like plain manifests: set spec.format: plain'),
+         'found "dir/a.yaml", which looks like plain manifests: set spec.format to "plain"'),
     Elsewhere("no annotations.yaml", {"manifests/a.yaml": CSV},
-         '"manifests" holds a ClusterServiceVersion: add metadata/annotations.yaml'),
+         'found a ClusterServiceVersion in "manifests": add metadata/annotations.yaml'),
     Elsewhere("a bundle below a folder that is not looked at",
          {"op-1.0/manifests/a.yaml": CSV, "op-1.0/metadata/annotations.yaml": ANNOTATIONS},
-         '"op-1.0/metadata/annotations.yaml" is elsewhere: drop its folders by git.directory or http.stripComponents'),
+         'found "op-1.0/metadata/annotations.yaml": remove its parent folders with git.directory or'
+         ' http.stripComponents'),
     Elsewhere("no manifests/", {"metadata/annotations.yaml": ANNOTATIONS},
-         'no folder "manifests" beside "metadata/annotations.yaml"; put it there', Reason.INVALID_BUNDLE),
+         'found "metadata/annotations.yaml" but no folder "manifests"; add it', Reason.INVALID_BUNDLE),
     Elsewhere("two bundles",
          {f"{place}{name}": ANNOTATIONS for place in ("", "dir/") for name in ("metadata/annotations.yaml",
-         "manifests/a.yaml")}, 'bundles are at "." and "dir"; a BundleDeployment installs one, make one for each',
+         "manifests/a.yaml")}, 'found 2 bundles: "." and "dir"; create a BundleDeployment for each',
          Reason.INVALID_BUNDLE),
 ]
 # fmt: on
@@ -161,7 +162,7 @@ def test_a_link_in_manifests_is_refused(tmp_path: Path) -> None:
     (root / "manifests/link.yaml").symlink_to("csv.json")
     assert refusal(root) == (
         Reason.INVALID_BUNDLE,
-        "manifests/link.yaml: is not a regular file; put the file itself there",
+        "manifests/link.yaml: not a regular file; replace it with the file itself",
     )
 
 
@@ -266,5 +267,5 @@ def test_template_of_the_namespace(case: Template, tmp_path: Path) -> None:
     name = "operatorframework.io/suggested-namespace-template"
     rendering = render(write_bundle(tmp_path, service_version(annotations={name: case.text})))
     assert rendering.namespace == case.expect
-    warning = f'metadata.annotations["{name}"]: no Namespace in JSON, left out'
+    warning = f'metadata.annotations["{name}"]: ignored because it is not a Namespace in JSON'
     assert list(rendering.warnings) == [warning] * case.warned

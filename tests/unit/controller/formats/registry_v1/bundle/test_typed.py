@@ -65,19 +65,19 @@ class Wrong(NamedTuple):
 
 # fmt: off
 WRONG = [
-    Wrong("a number for a string", "ObjectMeta", {"name": 1}, "name: is a number where a string is needed"),
+    Wrong("a number for a string", "ObjectMeta", {"name": 1}, "name: must be a string, not a number"),
     Wrong("a boolean for a number", "DeploymentSpec", {"replicas": True},
-         "replicas: is a boolean where an integer is needed"),
+         "replicas: must be an integer, not a boolean"),
     Wrong("a fraction for an integer", "DeploymentSpec", {"replicas": 1.5},
-         "replicas: is a number where an integer is needed"),
-    Wrong("a string for a list", "PodSpec", {"containers": "a"}, "containers: is a string where a list is needed"),
-    Wrong("a list for a mapping", "PodSpec", {"nodeSelector": []}, "nodeSelector: is a list where a mapping is needed"),
+         "replicas: must be an integer, not a number"),
+    Wrong("a string for a list", "PodSpec", {"containers": "a"}, "containers: must be a list, not a string"),
+    Wrong("a list for a mapping", "PodSpec", {"nodeSelector": []}, "nodeSelector: must be a mapping, not a list"),
     Wrong("a string in a list of structures", "PodSpec", {"containers": ["a"]},
-         "containers[0]: is a string where a mapping is needed"),
+         "containers[0]: must be a mapping, not a string"),
     Wrong("a string for a schema", "JSONSchemaProps", {"items": "a"},
-         "items: is a string where another type is needed"),
+         "items: must be another type, not a string"),
     Wrong("no quantity", "ResourceRequirements", {"limits": {"cpu": "x"}},
-         "limits.cpu: is not a quantity such as 100m or 64Mi"),
+         "limits.cpu: must be a quantity such as 100m or 64Mi"),
 ]
 # fmt: on
 

@@ -53,11 +53,14 @@ GATES = [
     Gate("webhooks come before install modes", {"modes": (), **HOOKED}, NO_PROVIDER, kinds={}),
     Gate("install modes come before config", {"modes": ()}, NO_MODE, config={"foo": 1}),
     Gate("a cluster that is too old", {"minKubeVersion": "1.28.0"},
-         "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4"),
+         "bundle requires Kubernetes 1.28.0 or later (minKubeVersion), but the cluster runs 1.27.4;"
+         " upgrade the cluster"),
     Gate("v and no patch are accepted", {"minKubeVersion": "v1.28"},
-         "bundle requires Kubernetes 1.28.0 or newer (minKubeVersion), the cluster runs 1.27.4"),
+         "bundle requires Kubernetes 1.28.0 or later (minKubeVersion), but the cluster runs 1.27.4;"
+         " upgrade the cluster"),
     Gate("more digits than Python reads", {"minKubeVersion": "1." + "9" * 5000},
-         "bundle requires Kubernetes 1.1000000000.0 or newer (minKubeVersion), the cluster runs 1.27.4"),
+         "bundle requires Kubernetes 1.1000000000.0 or later (minKubeVersion), but the cluster runs 1.27.4;"
+         " upgrade the cluster"),
 ]
 # fmt: on
 
@@ -73,7 +76,8 @@ def test_not_supported(case: Gate, tmp_path: Path) -> None:
 def test_what_to_do_without_a_provider_is_said(tmp_path: Path) -> None:
     _, message = refusal(write_bundle(tmp_path, service_version(**HOOKED)), kinds={})
     assert message == (
-        f'{NO_PROVIDER}; install cert-manager, or set spec.config.certificateProvider to "none" and bring certificates'
+        f'{NO_PROVIDER}; install cert-manager, or set spec.config.certificateProvider to "none" and'
+        " provide certificates"
     )
 
 
@@ -97,4 +101,4 @@ def test_supported(case: Gate, tmp_path: Path) -> None:
 
 def test_a_version_that_is_none_is_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(minKubeVersion="latest"))
-    assert render(root).warnings == ('spec.minKubeVersion: "latest" is not a version, and is not checked',)
+    assert render(root).warnings == ('spec.minKubeVersion: ignored because "latest" is not a version',)

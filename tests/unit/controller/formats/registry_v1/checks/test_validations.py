@@ -162,7 +162,7 @@ CASES = [
         hooked(webhook("a.b.c", "OddWebhook")),
         [
             (
-                'webhook "a.b.c" has unknown type "OddWebhook"; write one of'
+                'webhook "a.b.c" has unknown type "OddWebhook"; use one of'
                 " [ConversionWebhook MutatingAdmissionWebhook ValidatingAdmissionWebhook]"
             )
         ],
@@ -175,7 +175,7 @@ CASES = [
         [
             (
                 "webhooks of deployment 'manager' have port 443 with several target ports [9443 web];"
-                " a Service has each port once"
+                " use one target port for each port"
             )
         ],
     ),

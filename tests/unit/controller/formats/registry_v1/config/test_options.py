@@ -101,7 +101,7 @@ ROWS = [
     Row("M", {"watchNamespaces": "a"}, error='invalid type for field "watchNamespaces": got string, want array'),
     Row("M", {"watchNamespaces": [1]}, error='invalid type for field "watchNamespaces.0": got number, want string'),
     Row("M", {"watchNamespaces": ["a", "a"]},
-         error='field "watchNamespaces.1" has the value of "watchNamespaces.0"; remove one'),
+         error='field "watchNamespaces.1" duplicates "watchNamespaces.0"; remove one'),
     Row("M", {"watchNamespaces": ["A"]},
          error='field "watchNamespaces.0" must match pattern "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"'),
 ]

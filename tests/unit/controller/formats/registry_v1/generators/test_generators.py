@@ -119,7 +119,7 @@ def test_unknown_fields_of_rules_are_no_part_of_the_name_and_named_in_a_warning(
         made(tmp_path / "b", cluster_permissions=[permission()]), "ClusterRole"
     )
     assert rendering.warnings == (
-        "ClusterServiceVersion: spec.install.spec.clusterPermissions[0].rules[0].resource: unknown field, left out",
+        "ClusterServiceVersion: spec.install.spec.clusterPermissions[0].rules[0].resource: removed unknown field",
     )
 
 
@@ -156,7 +156,7 @@ def test_a_definition_comes_out_as_go_writes_it(tmp_path: Path) -> None:
     crd["metadata"]["creationTimestamp"] = None
     rendering = made(tmp_path, {**crd, "status": {"conditions": []}})
     assert only(rendering, "CustomResourceDefinition") == definition()
-    assert rendering.warnings == ("CustomResourceDefinition things.example.com: spec.stray: unknown field, left out",)
+    assert rendering.warnings == ("CustomResourceDefinition things.example.com: spec.stray: removed unknown field",)
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -214,8 +214,8 @@ def test_annotations_that_the_api_server_would_refuse(tmp_path: Path) -> None:
     reason, message = refusal(write_bundle(tmp_path, csv))
     assert reason is Reason.INVALID_BUNDLE
     assert message == (
-        "Deployment manager: spec.template.metadata.annotations: 262202 bytes, of which the API server takes 262144;"
-        ' the annotations of the CSV land here, shorten "alm-examples"'
+        "Deployment manager: spec.template.metadata.annotations: 262202 bytes, but the API server accepts 262144;"
+        ' these include the annotations of the CSV, shorten "alm-examples"'
     )
 
 
@@ -474,14 +474,14 @@ def test_what_is_needed_and_not_served_is_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(**REQUIRING), files={"metadata/dependencies.yaml": DEPENDENCIES})
     served = {("apps", "v1", "Deployment"): True}
     unmet = [
-        f"the bundle needs {api}, which the cluster does not serve"
+        f"bundle requires {api}, which the cluster does not serve"
         for api in ("example.com/v1 Etcd", "x.io/v1 X", "y.io/v2 Z")
     ]
-    unchecked = "dependencies of the bundle are not checked: olm.constraint, olm.package"
+    unchecked = "bundle has dependencies that are not checked: olm.constraint, olm.package"
     assert sorted(render(root, kinds=served).warnings) == sorted([*unmet, unchecked])
     assert render(root, kinds={**served, **dict.fromkeys(NEEDED.values(), True)}).warnings == (unchecked,)
 
 
 def test_dependencies_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(), files={"metadata/dependencies.yaml": "dependencies: 1"})
-    assert render(root).warnings == ("metadata/dependencies.yaml: dependencies: is a number where a list is needed",)
+    assert render(root).warnings == ("metadata/dependencies.yaml: dependencies: must be a list, not a number",)
