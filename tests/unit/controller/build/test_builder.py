@@ -360,7 +360,7 @@ def test_content_that_another_has_stored_meanwhile_counts_as_well(
     store, limits = ContentStore(tmp_path / "store"), Limits(total_bytes=BYTES - 1)
     build(Builder(store, SETTINGS, lambda: NOW), "a")
     monkeypatch.setattr(store, "get", lambda _key: None)  # it came after that
-    with pytest.raises(BundleError, match="together they bring more than the budget"):
+    with pytest.raises(BundleError, match="together the sources exceed the limit"):
         build(Builder(store, replace(SETTINGS, limits=limits), lambda: NOW), "a")
 
 
