@@ -1,5 +1,11 @@
-"""Sources: where content comes from. Each kind resolves a name to a digest and yields entries; none touches the disk.
+"""Sources: where content comes from. Each kind resolves a name to a digest and yields entries; none writes content.
 
-Reading order: image, reference, manifest, registry, tokens, transport, connections.
-For http: http, http_address, http_body, download.
+In: the parameters of a source, and what a call may use (`Access`). Out: a `Resolution`, then entries. Checking and
+writing entries is left to `content`, reading Secrets to `revisions`.
+
+    image, git, http  START HERE: `source` of each is the kind
+    transport      HTTP for all kinds, with connections, redirects, pace and transport_failures
+    hosts, addresses  which hosts and addresses the administrator allows
+    credentials    the values of a Secret
+    trust          certificates to trust, and when credentials may be sent
 """

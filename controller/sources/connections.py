@@ -1,10 +1,10 @@
-"""Connections of urllib3 to addresses that were judged, which can be cut.
+"""Connections of urllib3 that go to allowed addresses only, and can be cut.
 
-Invariants: a name is resolved once, its addresses are judged, and one of those that may be talked to is connected to:
-neither a redirect nor a changing name gets around that, and nothing is sent to the others, not even to find out whether
-they listen. Connecting to all addresses of a name takes a bounded time.
+Invariants: a name is resolved once, and only its allowed addresses are connected to: neither a redirect nor a changing
+name can bypass that, and nothing is sent to other addresses, not even to probe them. Connecting to all addresses of a
+name takes a bounded time.
 
-Not here: which addresses may be talked to (addresses.py), requests, timeouts and errors (transport.py).
+Not here: which addresses are allowed (addresses.py), requests, timeouts and errors (transport.py).
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ from typing import Any
 import urllib3
 from urllib3.util.connection import create_connection
 
-from api.errors import BundleError
 from api.plugins import Network
-from api.v1alpha2.conditions import Reason
-from controller.content.limits import quote
-from controller.sources.addresses import forbidden
+from controller.sources.addresses import admit
 
-_CONNECTING_SECONDS = 15.0  # for all addresses of a name; each has the timeout of the connection besides
+_CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
 
 
 class Guard:
-    """Judges the addresses of every connection before it is made, and can end them all.
+    """Checks the addresses of every connection before it is opened, and can cut them all.
 
     Args:
-        subject: field path that messages begin with.
-        network: which addresses the administrator admits.
-        plain: whether plain http may be spoken to more than loopback addresses.
+        subject: field path that starts messages.
+        network: which addresses the administrator allows.
+        plain: whether plain http is allowed to more than loopback addresses.
     """
 
     def __init__(self, subject: str, network: Network, *, plain: bool = False) -> None:
@@ -42,45 +39,43 @@ class Guard:
         self._connections: list[urllib3.connection.HTTPConnection] = []
 
     def connect(self, connection: urllib3.connection.HTTPConnection, host: str, *, plain: bool) -> socket.socket:
-        """Return a socket that is connected to the first address of a host that takes the connection.
+        """Return a socket connected to the first address of a host that accepts the connection.
 
-        Raises: BundleError (InsecureRefused if no address may be talked to); what urllib3 and sockets raise.
+        Raises: BundleError (InsecureRefused if no address is allowed); what urllib3 and sockets raise.
         """
-        addresses = self.admit(host, _resolve(host, connection.port), plain=plain)
-        peer = _connect_first(addresses, connection)
+        try:
+            addresses = resolve(host.strip("[]"), connection.port)
+        except UnicodeError:
+            raise urllib3.exceptions.LocationParseError(host) from None
+        peer = _connect_first(self.admit(host, addresses, plain=plain), connection)
         self._close_opening()
-        # While TLS is being agreed upon the socket is out of reach, but not its double.
+        # During the TLS handshake the socket cannot be reached, but its duplicate can.
         self._opening = peer.dup()
         return peer
 
     def admit(self, host: str, addresses: list[str], *, plain: bool) -> list[str]:
-        """Return the addresses of a host that may be talked to.
+        """Return the allowed addresses of a host; plain http may be allowed to all by the guard itself.
 
-        Raises: BundleError (InsecureRefused if there is none).
+        Raises: BundleError (InsecureRefused if none is allowed).
         """
-        problems = [forbidden(address, self._network, plain=plain and not self._plain) for address in addresses]
-        admitted = [address for address, problem in zip(addresses, problems, strict=True) if not problem]
-        if not admitted:
-            message = f"{self._subject}: {quote(host)} must not be used: {problems[0]}; use another address"
-            raise BundleError(Reason.INSECURE_REFUSED, message)
-        return admitted
+        return admit(self._subject, host, addresses, self._network, plain=plain and not self._plain)
 
     def keep(self, connection: urllib3.connection.HTTPConnection) -> None:
-        """Take a connection into care that is ready for requests."""
+        """Register a connection that is ready for requests."""
         self._close_opening()
         if isinstance(connection.sock, socket.socket):
-            self._open.append(connection.sock)  # it may outlast connection.sock, for as long as an answer is read
+            self._open.append(connection.sock)  # it may outlive connection.sock while a response is read
         self._connections.append(connection)
 
     def cut(self) -> None:
-        """End all connections: whoever reads from one meets its end at once."""
+        """Shut all connections down: reading from them ends immediately."""
         for peer in (self._opening, *self._open):
             if peer:
                 with suppress(OSError):  # closed meanwhile
                     socket.socket.shutdown(peer, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close all connections, also those of answers that nobody read to the end."""
+        """Close all connections, including those of responses that were not read to the end."""
         self._close_opening()
         for connection in self._connections:
             connection.close()
@@ -91,15 +86,12 @@ class Guard:
             opening.close()
 
 
-def _resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host in the resolver's order.
+def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a host in the resolver's order, without brackets.
 
-    Raises: OSError; LocationParseError for what cannot be a name.
+    Raises: OSError; UnicodeError for an impossible name.
     """
-    try:
-        answers = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    except UnicodeError:
-        raise urllib3.exceptions.LocationParseError(host) from None
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
@@ -125,6 +117,7 @@ class _PlainConnection(urllib3.connection.HTTPConnection):
         return self.guard.connect(self, self._dns_host, plain=True)
 
     def connect(self) -> None:
+        """Connect, and register with the guard."""
         super().connect()
         self.guard.keep(self)
 
@@ -136,6 +129,7 @@ class _SecureConnection(urllib3.connection.HTTPSConnection):
         return self.guard.connect(self, self._dns_host, plain=False)
 
     def connect(self) -> None:
+        """Connect, and register with the guard."""
         super().connect()
         self.guard.keep(self)
 
@@ -148,13 +142,13 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
     def _validate_conn(self, conn: Any) -> None:
-        """Connect, without the warning of a certificate that the user said not to verify."""
+        """Connect without a warning about certificates that the user chose not to verify."""
         if conn.is_closed:
             conn.connect()
 
 
 class GuardedPools(urllib3.PoolManager):
-    """Pools whose every connection goes through a guard; `options` are those of urllib3."""
+    """Pools that open every connection through a guard; `options` are urllib3's."""
 
     def __init__(self, guard: Guard, **options: Any) -> None:
         super().__init__(**options)

@@ -1,17 +1,16 @@
-"""From a Secret to the values that a source gets. Pure: revisions/credentials.py reads it.
+"""The values of a Secret that a source uses. Pure: revisions/credentials.py reads the Secret.
 
-The types and keys are Kubernetes' own (kubernetes.io/docs/concepts/configuration/secret/#secret-types) and, in a
-Secret of any type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`. A line break at the end of a value is
-what an editor has left, and no part of it.
+Types and keys are Kubernetes' (kubernetes.io/docs/concepts/configuration/secret/#secret-types) and, in a Secret of any
+type, Flux's: `identity`, `known_hosts`, `bearerToken`, `ca.crt`. A line break at the end of a value, which editors
+leave, is ignored.
 
-Invariant: no message holds a value, and no exception raised here keeps one, not even as its context.
+Invariant: no message contains a value, and no exception raised here keeps one, not even as its context.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -21,14 +20,15 @@ from api.errors import BundleError
 from api.plugins import Credentials, RegistryCredentials
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.sources.trust import is_certificate_data
 
 DOCKER_CONFIG_JSON = "kubernetes.io/dockerconfigjson"
 DOCKER_CONFIG = "kubernetes.io/dockercfg"
 _DOCKER_KEYS = {DOCKER_CONFIG_JSON: ".dockerconfigjson", DOCKER_CONFIG: ".dockercfg"}
 _CERTIFICATES = "ca.crt"
-_IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 - what credential helpers of Docker give for a user name then
+_IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 - the user name that Docker's credential helpers then return
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# What a kind of source can make use of, for the message that lists it.
+# The keys that a kind of source uses, for the message that lists them.
 _USEFUL = {
     "image": "type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg, or keys username and password, or ca.crt",
     "git": "keys username and password, bearerToken, ssh-privatekey (or identity) and known_hosts, or ca.crt",
@@ -37,14 +37,14 @@ _USEFUL = {
 
 
 def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials:
-    """Return what a Secret says.
+    """Return the credentials in a Secret.
 
     Args:
         secret: the Secret as the API server sent it.
-        kind: of the source; decides which shapes are of use. A kind of a plug-in may use all.
-        path: where the Secret is named, for messages.
+        kind: of the source; decides which keys are used. The kind of a plug-in may use all.
+        path: of the field that names the Secret; starts messages.
 
-    Raises: BundleError (SecretInvalid) if it has none of the shapes, or a value that cannot be read.
+    Raises: BundleError (SecretInvalid for a Secret without usable keys, or with a malformed value).
     """
     data = _Data(secret, path)
     if secret.get("type") in _DOCKER_KEYS and kind not in ("git", "http"):
@@ -62,7 +62,7 @@ def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials
 
 
 def parse_pull_secrets(secrets: Iterable[Mapping[str, Any]], path: str) -> Credentials:
-    """Return what all pull secrets of a ServiceAccount say together; those of other types are passed over.
+    """Return the registry credentials of all pull secrets of a ServiceAccount, skipping Secrets of other types.
 
     Raises: BundleError (SecretInvalid).
     """
@@ -75,13 +75,13 @@ def _check(found: Credentials, kind: str, data: _Data) -> None:
         missing = "password" if found.username else "username"
         raise data.invalid(f"key {quote(missing)} is missing; add it")
     if ":" in found.username:
-        raise data.invalid('key "username" has a colon, which Basic authentication cannot carry; correct it')
+        raise data.invalid('key "username" contains a colon, which Basic authentication does not allow; correct it')
     if not any((found.username, found.bearer_token, found.ssh_private_key, found.certificate_authority)):
-        raise data.invalid(f"holds nothing that is of use here; give it {_USEFUL.get(kind, 'credentials')}")
+        raise data.invalid(f"has no usable credentials; add {_USEFUL.get(kind, 'credentials')}")
 
 
 class _Data:
-    """The values of a Secret, decoded when they are asked for."""
+    """The values of a Secret, decoded on demand."""
 
     def __init__(self, secret: Mapping[str, Any], path: str) -> None:
         metadata = secret["metadata"]
@@ -94,41 +94,46 @@ class _Data:
         return BundleError(Reason.SECRET_INVALID, f"{self._path}: Secret {quote(self._name)}: {problem}")
 
     def text(self, key: str) -> str:
-        """Return a value, '' if there is none."""
+        """Return a value; '' if it is missing.
+
+        Raises: BundleError (SecretInvalid), as all methods do.
+        """
         decoded = _decode(self._values.get(key) or "")
         if decoded is None:
-            raise self.invalid(f"key {quote(key)} is not UTF-8 text; write it anew")
+            raise self.invalid(f"key {quote(key)} is not UTF-8 text; replace it")
         return decoded
 
     def line(self, key: str) -> str:
-        """Return a value that is one line of text, as one that becomes part of a header must be."""
+        """Return a value that must be one line of text, since it becomes part of a header. Raises: as `text`."""
         value = self.text(key).rstrip("\r\n")
         if _CONTROL.search(value):
-            raise self.invalid(f"key {quote(key)} holds a line break or another control character; write it anew")
+            raise self.invalid(f"key {quote(key)} contains a line break or another control character; replace it")
         return value
 
     def token(self, key: str) -> str:
-        """Return a value that goes into a header as it is."""
+        """Return a value that is sent in a header unchanged. Raises: as `text`."""
         value = self.line(key)
         if not value.isascii() or " " in value:
-            raise self.invalid(f"key {quote(key)} holds what no token has; write it anew")
+            raise self.invalid(f"key {quote(key)} contains a blank or a character that is not ASCII; replace it")
         return value
 
     def certificates(self) -> str:
-        """Return the CA certificates, '' if there are none."""
+        """Return the CA certificates; '' if there are none. Raises: as `text`."""
         pem = self.text(_CERTIFICATES)
-        if pem and not _is_bundle(pem):
-            raise self.invalid(f"key {quote(_CERTIFICATES)} is not a bundle of PEM certificates; write it anew")
+        if not is_certificate_data(pem):
+            raise self.invalid(f"key {quote(_CERTIFICATES)} is not a bundle of PEM certificates; replace it")
         return pem
 
     def registries(self, secret_type: str) -> tuple[RegistryCredentials, ...]:
-        """Return the entries of a Docker configuration, without those that hold nothing."""
+        """Return the entries of a Docker configuration, without empty ones. Raises: as `text`."""
         key = _DOCKER_KEYS[secret_type]
         if not self._values.get(key):
             raise self.invalid(f"key {quote(key)} is missing; add it")
         config = _parse_docker(self.text(key), secret_type)
         if config is None:
-            raise self.invalid(f"key {quote(key)} is not a Docker configuration; make it by kubectl create secret")
+            raise self.invalid(
+                f"key {quote(key)} is not a Docker configuration; create it by kubectl create secret docker-registry"
+            )
         return tuple(entry for entry in config if entry.username or entry.identity_token)
 
 
@@ -139,21 +144,13 @@ def _decode(value: str) -> str | None:
         return None
 
 
-def _is_bundle(pem: str) -> bool:
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
-    except (ssl.SSLError, ValueError):
-        return False
-    return True
-
-
 # Docker's configuration
 
 _Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 
 
 class _Entry(BaseModel):
-    """The credentials for one registry. `auth` is base64 of `username:password`, and wins over the two."""
+    """The credentials for one registry. `auth` is base64 of `username:password`, and takes precedence."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     username: _Text = ""
@@ -171,7 +168,7 @@ _ENTRIES = TypeAdapter(dict[str, _Entry])
 
 
 def _parse_docker(text: str, secret_type: str) -> tuple[RegistryCredentials, ...] | None:
-    """Return the entries of a configuration in either form; None if it is no such thing."""
+    """Return the entries of a configuration in either form; None if it is malformed."""
     try:
         is_new = secret_type == DOCKER_CONFIG_JSON
         entries = (_Config.model_validate_json(text).auths or {}) if is_new else _ENTRIES.validate_json(text)
@@ -181,7 +178,7 @@ def _parse_docker(text: str, secret_type: str) -> tuple[RegistryCredentials, ...
 
 
 def _credentials(entries: Mapping[str, _Entry]) -> Iterator[RegistryCredentials]:
-    """Yield what entries say, as k8s.io/kubernetes/pkg/credentialprovider/config.go reads them.
+    """Yield the credentials as k8s.io/kubernetes/pkg/credentialprovider/config.go reads them.
 
     Raises: ValueError for an `auth` that is not base64 of `username:password`.
     """

@@ -1,12 +1,13 @@
-"""Which hosts sources may name, where the administrator limits them (`Network.allowed_hosts`).
+"""Hosts of sources: how they are written, and which ones the administrator allows (`Network.allowed_hosts`).
 
-Pure. A pattern is a host, or `*.` and a domain for all hosts below it, and perhaps a port; without one it is for the
-usual port of the scheme. The name in the spec counts: a mirror is the administrator's choice, and where an allowed host
-redirects to is that host's.
+Pure. A pattern is a host, or `*.` and a domain for all hosts below it, and optionally a port, by default the usual one
+of the scheme. Only the host in the spec is checked: the administrator chooses mirrors, and an allowed host its
+redirects.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
@@ -15,13 +16,31 @@ from api.plugins import Network
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 
+PORTS = {"https": 443, "http": 80, "ssh": 22}
+"""The usual port of each scheme."""
 _PATTERN = re.compile(
     r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?::\d{1,5})?|\[[0-9A-Fa-f:]+\](?::\d{1,5})?"
 )
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine's own, without resolving it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def authority(host: str, port: int, usual_port: int) -> str:
+    """Return a host, and its port unless it is the usual one, as URLs and messages contain them."""
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port == usual_port else f"{shown}:{port}"
+
+
 def parse_pattern(text: str) -> str:
-    """Return a pattern in normal spelling.
+    """Return a pattern in normal form.
 
     Raises: ValueError.
     """
@@ -35,9 +54,9 @@ def check_host(field: str, host: str, port: int, usual_port: int, network: Netwo
     """Refuse a host that no pattern allows, if there are any.
 
     Args:
-        field: path in the spec where the host is named.
+        field: path of the field that names the host.
         host: without brackets.
-        port: that is used.
+        port: of the host.
         usual_port: of the scheme.
         network: has the patterns.
 
@@ -46,10 +65,8 @@ def check_host(field: str, host: str, port: int, usual_port: int, network: Netwo
     patterns = network.allowed_hosts
     if not patterns or any(_is_match(host.lower().rstrip("."), port, usual_port, pattern) for pattern in patterns):
         return
-    shown = f"[{host}]" if ":" in host else host
-    shown = shown if port == usual_port else f"{shown}:{port}"
-    problem = f"host {quote(shown)} is not one of --allowed-hosts"
-    message = f"{field}: {problem}; use one of these, or ask the administrator to add it"
+    problem = f"host {quote(authority(host, port, usual_port))} is not in --allowed-hosts"
+    message = f"{field}: {problem}; use an allowed host, or ask the administrator to add it"
     raise BundleError(Reason.INSECURE_REFUSED, message)
 
 

@@ -1,9 +1,9 @@
-"""Whether a server keeps up: it has to begin its answer in time, and to send at a minimum rate from then on.
+"""Whether a call of a source may continue: until its deadline, while its servers respond in time and fast enough.
 
-The rate is measured over all answers of one call together, so that many short ones gain nothing, and over the time in
-which we wait for bytes, not that in which we work on them. A server that sends nothing at all is too slow, too.
+The rate is measured over all responses of a call together, so that many short ones gain nothing, and only while the
+call waits for bytes, not while it processes them. A server that sends nothing is too slow, too.
 
-Not here: the time that a call has in all (deadline.py), and ending a connection (connections.py).
+Not here: cutting connections (connections.py, transport.py), and killing git (git/process.py).
 """
 
 from __future__ import annotations
@@ -11,17 +11,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from api.plugins import KIBIBYTE, Network
+from api.errors import BundleError
+from api.plugins import KIBIBYTE, Access, Network
+from api.v1alpha2.conditions import Reason
 
 RATE_SECONDS = 30.0
-"""Over which the rate is measured."""
+"""Period over which the rate is measured."""
+TIMED_OUT = "it timed out"
+
+
+def check_deadline(access: Access) -> None:
+    """Check that a call has not been canceled, and that its deadline has not passed.
+
+    Raises: BundleError (Unreachable).
+    """
+    if access.cancelled.is_set():
+        raise BundleError(Reason.UNREACHABLE, f"{access.path}: canceled: the result is no longer needed")
+    if time.monotonic() >= access.deadline:
+        raise BundleError(Reason.UNREACHABLE, f"{access.path}: timed out; will be retried automatically")
+
+
+def too_slow(bytes_per_second: int) -> str:
+    """Return what is wrong with a server below the minimum rate."""
+    return f"it sends less than {bytes_per_second // KIBIBYTE} KiB/s"
 
 
 class Pace:
-    """Of the servers that one call of a source talks to. One thread reads, another one may look at `problem`.
+    """How fast the servers of one call respond. One thread reads, another may call `problem`.
 
     Args:
-        network: how long a server may be silent, and how fast it has to be.
+        network: how long a server may be silent, and its minimum rate.
         clock: monotonic seconds.
     """
 
@@ -33,30 +52,30 @@ class Pace:
         self._problem = ""
 
     def ask(self) -> None:
-        """Note that an answer is awaited."""
+        """Start waiting for a response."""
         self._asked = self._clock()
 
     def answered(self) -> None:
-        """Note that the header of an answer is there, or will not come."""
+        """Stop waiting for a response: its header has arrived, or the request has failed."""
         self._asked = None
 
     def begin_read(self) -> None:
-        """Note that bytes of a body are awaited."""
+        """Start waiting for bytes of a body."""
         self._reading = self._clock()
 
     def end_read(self, count: int) -> None:
-        """Note how many bytes have come."""
+        """Count the bytes that have arrived."""
         self._bytes += count
         if self.problem():
             return
         if self._reading is not None:
-            spent, self._reading = self._clock() - self._reading, None  # never both, for whoever looks meanwhile
+            spent, self._reading = self._clock() - self._reading, None  # another thread must never count both
             self._spent += spent
         if self._spent >= RATE_SECONDS:
             self._spent, self._bytes = 0.0, 0
 
     def problem(self) -> str:
-        """Return what is wrong with the servers; '' if they keep up. What was wrong once stays so."""
+        """Return what is wrong with the servers; '' if they are fast enough. The first problem is final."""
         if not self._problem:
             self._problem = self._find_problem(self._clock())
         return self._problem
@@ -64,8 +83,6 @@ class Pace:
     def _find_problem(self, now: float) -> str:
         asked, reading = self._asked, self._reading
         if asked is not None and now - asked >= self._silent_seconds:
-            return "it does not answer in time"
+            return TIMED_OUT
         spent = self._spent + (now - reading if reading is not None else 0.0)
-        if spent >= RATE_SECONDS and self._bytes < self._rate * spent:
-            return f"it sends less than {self._rate // KIBIBYTE} KiB a second"
-        return ""
+        return too_slow(self._rate) if spent >= RATE_SECONDS and self._bytes < self._rate * spent else ""

@@ -1,12 +1,12 @@
-"""HTTP to sources: the one place where requests is used, and where its errors and those of urllib3 end.
+"""HTTP to sources: the only user of requests.
 
-Invariants: no call outlives `Access.deadline`, and none goes on with a server that is silent or too slow, whatever it
-sends in whichever phase; nothing is read beyond its cap, nothing is decoded; nothing comes from the environment (no
-netrc, no proxy); `Authorization` goes to the origin that it is for. Messages name host and status, never a URL, and
-nothing of a place that only a redirect has named.
+Invariants: no call outlives `Access.deadline`, or continues with a server that is silent or too slow in any phase;
+nothing is read beyond its limit, nothing is decoded; nothing is taken from the environment (no netrc, no proxy);
+`Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL, and nothing about
+the target of a redirect.
 
-Not here: which addresses may be talked to (connections.py), which redirects are followed (redirects.py), how slow is
-too slow (pace.py), what the answers mean (image/registry.py), tokens (image/tokens.py). Name resolution has the
+Not here: which addresses are allowed (connections.py), which redirects are followed (redirects.py), how slow is too
+slow (pace.py), the meaning of responses (image/registry.py), tokens (image/tokens.py). Name resolution has the
 resolver's own timeout.
 """
 
@@ -36,8 +36,7 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools
-from controller.sources.deadline import check_deadline
-from controller.sources.pace import Pace
+from controller.sources.pace import Pace, check_deadline
 from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
 from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
 
@@ -45,37 +44,26 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
 _CONNECT_SECONDS = 5.0
-_TICK = 0.1  # seconds between two looks at the deadline, the cancel token and the pace
+_TICK = 0.1  # seconds between two checks of the deadline, the cancel token and the pace
 _ATTEMPTS = 3
-_LONGEST_WAIT = 5.0  # seconds; what takes longer is the work queue's to wait for
+_LONGEST_WAIT = 5.0  # seconds; the work queue waits for longer
 _REDIRECTS = 5
 _HEADER_BYTES = 32 * 1024
-_DISCARDED_BYTES = 64 * 1024  # of a body that nobody wants, read so that the connection can be used again
+_DISCARDED_BYTES = 64 * 1024  # of an unused body, read so that the connection can be reused
 
 _REDIRECT_STATUS = (301, 302, 303, 307, 308)
 _TRANSIENT_STATUS = (408, 429)
-
-
-def is_certificate_data(pem: str) -> bool:
-    """Return whether text is a bundle of PEM certificates, or '' for the usual ones."""
-    if not pem:
-        return True
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)  # a default one would load its own
-    except (ssl.SSLError, ValueError):
-        return False
-    return True
 
 
 class Transport:
     """The connections of one call of a source; not shared between threads.
 
     Args:
-        access: deadline, cancel token, and the field path that messages begin with.
+        access: deadline, cancel token, and the field path that starts messages.
         certificate_data: PEM bundle to trust instead of the system's and certifi's; '' for those.
-        verify: whether certificates are verified at all; if not, then plain http may be spoken to any address.
-        loopback: whether loopback addresses may be talked to, as far as `access.network` admits them. To be given for a
-            source that names one: then no redirect or name of another leads there.
+        verify: whether certificates are verified; if not, plain http is allowed to any address.
+        loopback: whether loopback addresses are allowed, as far as `access.network` allows them. Only for a source that
+            names one: then no redirect or name of another source leads there.
     """
 
     def __init__(
@@ -104,7 +92,7 @@ class Transport:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._watcher.join()
-        for response in self._responses:  # those that nobody read to the end, too
+        for response in self._responses:  # including those not read to the end
             response.close()
         self._session.close()
         self._guard.close()
@@ -112,21 +100,21 @@ class Transport:
     def send(
         self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, named: str = ""
     ) -> Response:
-        """Send a request and return the answer, its body not read yet.
+        """Send a request and return the response, with its body still unread.
 
-        Redirects are followed as redirects.py says, unless there is a body, which nobody else is to see; transient
+        Redirects are followed according to redirects.py, except with a body, which no other server may see; transient
         failures are retried for a few seconds.
 
         Args:
             method: of the request.
-            url: to be asked.
+            url: of the request.
             headers: of the request.
             body: of a POST.
-            named: URL that the user named, if that is another one: of what happens elsewhere nothing is told.
+            named: URL that the user named, if it is another one: messages reveal nothing about other origins.
 
-        Raises: BundleError (Unreachable, with what Retry-After asked for; TLSVerificationFailed; InsecureRefused;
-            InvalidReference; UnsupportedContent for an encoded body); ElsewhereError, whatever it is, if it did not
-            happen at the origin that was named.
+        Raises: BundleError (Unreachable, with the delay of Retry-After; TLSVerificationFailed; InsecureRefused;
+            InvalidReference; UnsupportedContent for an encoded body); ElsewhereError for any failure at an origin that
+            was not named.
         """
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._is_worth_retrying),
@@ -201,14 +189,14 @@ class Transport:
             raise
 
     def read(self, raw: requests.Response, size: int) -> bytes:
-        """Return what the server sends next of a body.
+        """Return the next bytes of a body, as soon as there are some.
 
         Raises: those of `LIBRARY_ERRORS`.
         """
         data: bytes | None = b""
         self._pace.begin_read()
         try:
-            # read1, for read waits until all `size` bytes have come, at whatever pace
+            # Not read, which waits for all `size` bytes at any pace.
             data = raw.raw.read1(size, decode_content=False)
         finally:
             self._pace.end_read(len(data or b""))
@@ -217,13 +205,16 @@ class Transport:
     # the watcher
 
     def _watch(self) -> None:
-        """Cut the connections once the call must not go on: whoever waits for a server then learns why by `check`."""
+        """Cut the connections once the call must end: reading from a server then fails, and `check` says why."""
         while not self._done.wait(_TICK):
             if self._access.cancelled.is_set() or time.monotonic() >= self._access.deadline or self._pace.problem():
                 self._guard.cut()
 
     def check(self, place: Place) -> None:
-        """Raise BundleError (Unreachable) once the call must not go on with a place."""
+        """Check that the call may continue.
+
+        Raises: BundleError (Unreachable).
+        """
         check_deadline(self._access)
         if problem := self._pace.problem():
             raise place.show(unreachable(place.subject, place.host, problem))
@@ -231,7 +222,7 @@ class Transport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A request, and what led to it."""
+    """A request, and the URL that led to it."""
 
     method: str
     url: str
@@ -242,7 +233,7 @@ class _Request:
 
 
 def _shown(error: BundleError, place: Place) -> BundleError:
-    """Return an error as the user may see it; whoever reads the log may see all of it."""
+    """Return an error as the user may see it; the log may contain all of it."""
     if place.is_elsewhere:
         log.debug("redirected request failed", extra={"host": place.host, "problem": error.message})
     return place.show(error)
@@ -253,24 +244,24 @@ def _without_authorization(request: _Request) -> Mapping[str, str]:
 
 
 def _check_answer(response: Response) -> None:
-    """Refuse what no caller can use.
+    """Refuse responses that no caller can use.
 
     Raises: BundleError (Unreachable, UnsupportedContent).
     """
     subject, host, status, headers = response.place.subject, response.place.host, response.status, response.headers
     if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         wait = read_retry_after(headers.get("Retry-After", ""), time.time())
-        raise unreachable(subject, host, f"it answers with status {status}", wait)
+        raise unreachable(subject, host, f"it returned status {status}", wait)
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
-        problem = f"the header of its answer is over {describe_bytes(_HEADER_BYTES)}"
+        problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
         raise unreachable(subject, host, problem)
     if headers.get("Content-Encoding", "identity").lower() != "identity":
-        message = f"{subject}: {quote(host)} encodes what was asked for as it is; correct it there"
+        message = f"{subject}: {quote(host)} uses a content encoding that was not requested; turn it off on that server"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
 
 
 class Response:
-    """An answer: `status`, `headers` (any case), the `place` and the `url` that gave it, and the body to read."""
+    """A response: `status`, `headers` (any case), its `place` and `url`, and the body to read."""
 
     def __init__(self, raw: requests.Response, transport: Transport, place: Place) -> None:
         self.status = raw.status_code
@@ -282,13 +273,13 @@ class Response:
 
     @property
     def host(self) -> str:
-        """Host and port as they were named, for messages."""
+        """Host and port that the user named, for messages."""
         return self.place.host
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes as soon as there are some; nothing at the end.
+        """Return at most `size` bytes, as soon as there are some; nothing at the end.
 
-        Raises: BundleError (Unreachable), also if the body ends before its Content-Length.
+        Raises: BundleError (Unreachable), also if the body is shorter than its Content-Length.
         """
         self._transport.check(self.place)
         try:
@@ -309,13 +300,13 @@ class Response:
         while data := self.read(_CHUNK):
             body += data
             if len(body) > limit:
-                message = f"{self.place.subject}: an answer of {quote(self.host)} is over {describe_bytes(limit)}"
-                raise BundleError(Reason.CONTENT_REJECTED, message)
+                problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
+                raise BundleError(Reason.CONTENT_REJECTED, f"{self.place.subject}: {problem}; check that server")
         self.close()
         return bytes(body)
 
     def discard(self) -> None:
-        """Be done with a body that is not wanted, so that its connection serves again if that is cheap."""
+        """Close a response without using its body; keep the connection for reuse if that is cheap."""
         length = read_count(self.headers.get("Content-Length", ""), _DISCARDED_BYTES + 1)
         if length is not None and (self._is_head or length <= _DISCARDED_BYTES):
             with suppress(BundleError):
@@ -324,7 +315,7 @@ class Response:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._raw.close()
 
 
@@ -354,13 +345,13 @@ def _context(certificate_data: str, *, verify: bool) -> ssl.SSLContext:
 
 @cache
 def _default_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()  # the system's, where an administrator adds his own
+    context = ssl.create_default_context()  # the system's, to which administrators add their own
     context.load_verify_locations(requests.utils.DEFAULT_CA_BUNDLE_PATH)  # slim images have none
     return context
 
 
 class _Session(requests.Session):
-    """A session that leaves redirects alone: told not to follow one, requests still reads all of its body."""
+    """A session that ignores redirects: requests reads the whole body of one even if it must not follow it."""
 
     def resolve_redirects(self, *_: Any, **__: Any) -> Iterator[requests.Response]:
         """Yield nothing."""
@@ -368,20 +359,22 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """requests' adapter with our pools and TLS context, and nothing of requests' own certificates."""
+    """An adapter with guarded pools and our TLS context, without requests' own certificates."""
 
     def __init__(self, guard: Guard, context: ssl.SSLContext) -> None:
         self._guard, self._context = guard, context
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **_: Any) -> None:
+        """Create the guarded pools."""
         self.poolmanager = GuardedPools(
             self._guard, num_pools=connections, maxsize=maxsize, block=block, ssl_context=self._context
         )
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:  # noqa: ARG002
+        """Return what selects a pool: scheme, host and port, and none of requests' TLS options."""
         parts = urlsplit(request.url)
         return {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}, {}
 
     def cert_verify(self, *_: Any) -> None:
-        """Do nothing: the context says it all."""
+        """Do nothing: the TLS context decides."""

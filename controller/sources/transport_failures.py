@@ -1,7 +1,7 @@
-"""What requests, and what is below it, complain of, and the error of ours for it.
+"""Translates the errors of requests and the libraries below it.
 
-Their texts are never used: they hold URLs, ports and object addresses. Not here: what may be told of a place to which a
-redirect led (redirects.py).
+Their texts are never used: they contain URLs, ports and object addresses. Not here: what messages may reveal about the
+target of a redirect (redirects.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import urllib3.util.ssl_match_hostname
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
+from controller.sources.pace import TIMED_OUT
 
 LIBRARY_ERRORS = (
     requests.RequestException,
@@ -26,7 +27,7 @@ LIBRARY_ERRORS = (
     http.client.HTTPException,
     OSError,
 )
-"""All that requests and what is below it raise."""
+"""Everything that requests and the libraries below it raise."""
 
 _UNUSABLE = (
     requests.exceptions.InvalidURL,
@@ -36,47 +37,47 @@ _UNUSABLE = (
     urllib3.exceptions.LocationValueError,
 )
 _NOT_VERIFIED = (ssl.SSLCertVerificationError, urllib3.util.ssl_match_hostname.CertificateError)
-_NO_TLS = "it does not speak TLS as it should"
-_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # OpenSSL 3.0, and from 3.5 on
+NOT_RESOLVED = "its name cannot be resolved"
+REFUSED = "it refuses the connection"
+NO_TLS = "the TLS handshake failed"
+CUT = "the connection was closed"
+_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # OpenSSL 3.0, and since 3.5
 _PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((urllib3.exceptions.NameResolutionError, socket.gaierror), "its name cannot be resolved"),
-    ((ConnectionRefusedError,), "it refuses the connection"),
-    ((ssl.SSLError, requests.exceptions.SSLError, urllib3.exceptions.SSLError), _NO_TLS),
-    ((TimeoutError, requests.exceptions.Timeout, urllib3.exceptions.TimeoutError), "it does not answer in time"),
+    ((urllib3.exceptions.NameResolutionError, socket.gaierror), NOT_RESOLVED),
+    ((ConnectionRefusedError,), REFUSED),
+    ((ssl.SSLError, requests.exceptions.SSLError, urllib3.exceptions.SSLError), NO_TLS),
+    ((TimeoutError, requests.exceptions.Timeout, urllib3.exceptions.TimeoutError), TIMED_OUT),
 )
 
 
 class PlainServerError(BundleError):
-    """A server was spoken to in TLS and answers in plain http."""
+    """A server responds to TLS in plain http."""
 
 
 def translate(error: BaseException, subject: str, host: str) -> BundleError:
-    """Return the error of ours for one of `LIBRARY_ERRORS`.
+    """Return the error for one of `LIBRARY_ERRORS`.
 
     Args:
-        error: the text of it is never used: it holds URLs, ports and object addresses.
-        subject: field path that the message begins with.
-        host: the one that was talked to.
+        error: its text is never used.
+        subject: field path that starts the message.
+        host: of the request.
     """
     causes = tuple(_causes(error))
     for cause in causes:
         if isinstance(cause, _NOT_VERIFIED):
             why = getattr(cause, "verify_message", "") or "it is for another name"
-            message = f"{subject}: the certificate of {quote(host)} cannot be verified: {why}; see to certificateData"
+            message = f"{subject}: cannot verify the certificate of {quote(host)}: {why}; check certificateData"
             return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") in _PLAIN_ANSWERS:
-            return PlainServerError(Reason.UNREACHABLE, unreachable(subject, host, _NO_TLS).message)
+            return PlainServerError(Reason.UNREACHABLE, unreachable(subject, host, NO_TLS).message)
     if isinstance(error, _UNUSABLE):
-        return BundleError(Reason.INVALID_REFERENCE, f"{subject}: {quote(host)} leads to an unusable URL; correct it")
-    problem = next(
-        (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes)),
-        "the connection was cut",
-    )
-    return unreachable(subject, host, problem)
+        return BundleError(Reason.INVALID_REFERENCE, f"{subject}: the URL of {quote(host)} is invalid; correct it")
+    matching = (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes))
+    return unreachable(subject, host, next(matching, CUT))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it was made from, by whichever way it keeps them."""
+    """Yield an error and all of its causes, however it keeps them."""
     waiting, seen = [error], set[int]()
     while waiting:
         current = waiting.pop(0)
@@ -89,15 +90,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def unreachable(subject: str, host: str, problem: str, retry_after: float | None = None) -> BundleError:
-    """Return the error for a host that does not do what it should."""
-    message = f"{subject}: {quote(host)} cannot be used: {problem}; check address and network"
+    """Return the error for a host that cannot be reached, or that fails."""
+    message = f"{subject}: cannot read from {quote(host)}: {problem}; check the address and the network"
     return BundleError(Reason.UNREACHABLE, message, retry_after=retry_after)
-
-
-def unverified(path: str) -> BundleError:
-    """Return the error for credentials that a server would get whose certificate is not verified."""
-    message = (
-        f"{path}.auth: credentials must not go over a connection that insecureSkipTLSVerify leaves unverified; use "
-        "https and certificateData"
-    )
-    return BundleError(Reason.INSECURE_REFUSED, message)

@@ -111,7 +111,7 @@ def test_what_an_inner_service_answers_is_not_told(tenants: Tenants, servers: Se
     deployed = apply(tenants, f"answers-{status}", source)
     found = deployed.wait_for("Unpacked", "False", "Unreachable")
     assert found["message"] == (
-        f'spec.sources[0].http.url: "{servers.secured.host}" redirects to an address that cannot be used; see to that '
+        f'spec.sources[0].http.url: "{servers.secured.host}" redirects to an address that cannot be used; check that '
         "server"
     )
 
@@ -202,6 +202,6 @@ def test_dripping_servers_are_given_up(tenants: Tenants, servers: Servers) -> No
 
     def are_given_up() -> bool:
         found = [each.conditions().get("Unpacked", {}) for each in dripping]
-        return all("sends less than 16 KiB a second" in each.get("message", "") for each in found)
+        return all("sends less than 16 KiB/s" in each.get("message", "") for each in found)
 
     tenants.world.wait(are_given_up, "both given up", DRIPPING_SECONDS)

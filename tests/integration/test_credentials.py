@@ -189,7 +189,7 @@ FAILURES = [
     Failure("an image without its Secret", "image", None, "SecretNotFound", ".image.auth: Secret"),
     Failure("a repository without its Secret", "git", None, "SecretNotFound", ".git.auth: Secret"),
     Failure("a file without its Secret", "http", None, "SecretNotFound", ".http.auth: Secret"),
-    Failure("a Secret of no use", "git", lambda _: {"x": "y"}, "SecretInvalid", "holds nothing that is of use here"),
+    Failure("a Secret of no use", "git", lambda _: {"x": "y"}, "SecretInvalid", "has no usable credentials"),
     Failure("a Secret without password", "http", lambda _: {"username": "x"}, "SecretInvalid", 'key "password"'),
     Failure("a wrong password for an image", "image", stranger, "Unauthorized", "spec.sources[0].image"),
     Failure("a wrong password for a repository", "git", stranger, "Unauthorized", "spec.sources[0].git"),

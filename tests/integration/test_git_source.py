@@ -189,7 +189,7 @@ def test_an_ambiguous_abbreviated_commit(forge: Forge, access: Access) -> None:
     prefix = forge.repository.make_ambiguous()
     error = failure(lambda: SOURCE.resolve(forge.parameters(prefix), access))
     assert error.reason is Reason.AMBIGUOUS_REFERENCE
-    assert error.message == f'{PATH}.ref: more than one commit begins with "{prefix}"; write more of it'
+    assert error.message == f'{PATH}.ref: more than one commit starts with "{prefix}"; use more digits'
 
 
 # servers that can do less
@@ -224,7 +224,7 @@ def test_a_wide_fetch_has_the_same_budget(tmp_path: Path, access: Access) -> Non
         limited = replace(access, limits=Limits(compressed_bytes=1_000_000))
         error = failure(lambda: fetch(forge.parameters(), limited))
         assert error.reason is Reason.CONTENT_REJECTED
-        assert "the repository brings more than the budget of 1000000 bytes" in error.message
+        assert "the repository exceeds the limit of 1000000 bytes" in error.message
         assert_nothing_left(access)
 
 
@@ -234,7 +234,7 @@ def test_a_wide_fetch_has_the_same_budget(tmp_path: Path, access: Access) -> Non
 @pytest.mark.parametrize(
     ("content", "reason", "told"),
     [
-        pytest.param(LFS, Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a pointer of Git LFS', id="a pointer of LFS"),
+        pytest.param(LFS, Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a Git LFS pointer', id="a pointer of LFS"),
         pytest.param((SUBMODULE, b"1" * 40), Reason.UNSUPPORTED_CONTENT, '"deploy/x" is a submodule', id="a submodule"),
         pytest.param(
             (LINK, b"../other/x"),
@@ -427,7 +427,7 @@ def test_no_credentials_over_plain_http(forge: Forge, access: Access) -> None:
     own = replace(access, credentials=Credentials(username="user", password=CANARY))
     error = failure(lambda: SOURCE.resolve(forge.parameters(), own))
     assert error.reason is Reason.INSECURE_REFUSED
-    assert "credentials must not go over plain http" in error.message
+    assert "credentials are not sent over plain http" in error.message
     assert not forge.server.requests
 
 
@@ -504,7 +504,7 @@ def test_a_key_with_a_passphrase(form: str, tmp_path: Path, access: Access) -> N
     own = replace(access, credentials=Credentials(ssh_private_key=key.read_text(), known_hosts="x"))
     error = failure(lambda: SOURCE.resolve({"repository": "git@localhost:repo.git"}, own))
     assert error.reason is Reason.SECRET_INVALID
-    assert "needs a passphrase" in error.message
+    assert "has a passphrase" in error.message
 
 
 def test_an_unknown_repository_over_ssh(ssh: GitSshServer, forge: Forge, access: Access) -> None:
@@ -556,7 +556,7 @@ def test_a_port_where_nobody_listens(forge: Forge, access: Access) -> None:
     parameters = forge.parameters() | {"repository": "http://127.0.0.1:1/repo.git"}
     error = failure(lambda: SOURCE.resolve(parameters, access))
     assert error.reason is Reason.UNREACHABLE
-    assert "it takes no connection" in error.message
+    assert "it refuses the connection" in error.message
 
 
 def test_the_deadline_ends_everything(forge: Forge, access: Access) -> None:
@@ -571,7 +571,7 @@ def test_the_deadline_ends_everything(forge: Forge, access: Access) -> None:
 def test_a_cancelled_call_ends(forge: Forge, access: Access) -> None:
     forge.server.faults = Faults(silent=True)
     threading.Timer(0.3, access.cancelled.set).start()
-    assert "not needed any more" in failure(lambda: SOURCE.resolve(forge.parameters(), access)).message
+    assert "no longer needed" in failure(lambda: SOURCE.resolve(forge.parameters(), access)).message
     assert_nothing_left(access)
 
 
@@ -588,7 +588,7 @@ def test_a_call_that_is_cancelled_while_a_file_is_read(forge: Forge, access: Acc
         while body.read(1000):
             pass
 
-    assert "not needed any more" in failure(read_on).message
+    assert "no longer needed" in failure(read_on).message
     entries.close()  # type: ignore[attr-defined]  # it is a generator
     assert_nothing_left(access)
 
@@ -726,7 +726,7 @@ def test_the_address_guard(host: str, forge: Forge, access: Access) -> None:
     own = replace(access, network=Network(allow_loopback=False))
     error = failure(lambda: SOURCE.resolve(parameters, own))
     assert error.reason is Reason.INSECURE_REFUSED
-    assert "its address is this machine's own" in error.message
+    assert "it is a loopback address" in error.message
     allowed = Network(allow_loopback=False, allowed_networks=("127.0.0.0/8", "::1/128"))
     assert SOURCE.resolve(parameters, replace(access, network=allowed)).digest == f"sha1:{forge.second}"
     assert len(forge.server.requests) == 2

@@ -474,14 +474,14 @@ def test_the_digest_of_private_content_opens_no_door(guarded: GuardedRegistry, p
 def test_credentials_never_go_over_plain_http(registry: LocalRegistry, place: Place) -> None:
     error = failure(place.client(registry.host, OWN).resolve)
     assert error.reason is Reason.INSECURE_REFUSED
-    assert error.message.startswith(f'{PATH}.auth: registry "{registry.host}" speaks plain http, over which no ')
+    assert error.message.startswith(f'{PATH}.auth: registry "{registry.host}" supports plain http only, over which no ')
 
 
 def test_credentials_never_go_to_a_registry_that_nobody_has_verified(guarded: GuardedRegistry, place: Place) -> None:
     before = len(guarded.requests)
     error = failure(place.client(guarded.host, OWN, certificateData="", insecureSkipTLSVerify=True).resolve)
     assert error.reason is Reason.INSECURE_REFUSED
-    assert f"{PATH}.auth: credentials must not go over a connection that insecureSkipTLSVerify" in error.message
+    assert f"{PATH}.auth: credentials are not sent if insecureSkipTLSVerify is set" in error.message
     assert len(guarded.requests) == before
 
 

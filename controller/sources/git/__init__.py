@@ -1,1 +1,1 @@
-"""Git repositories, by the git program in a guarded child. START HERE: `source`."""
+"""Git repositories, by git in a confined child process. START HERE: `source`."""

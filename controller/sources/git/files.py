@@ -1,7 +1,6 @@
-"""The files of a commit: what its trees list, and the bodies as one `git cat-file --batch` streams them.
+"""The files of a commit: the listing of its trees, and the bodies as one `git cat-file --batch` streams them.
 
-Names, sizes and links are as git has them; content/archive.py judges them. What would only stand for content (pointers
-of Git LFS) is refused here.
+content/archive.py checks names, sizes and links. Git LFS pointers, which only stand for content, are refused here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from controller.sources.git.process import Child, GitRunner
 
 FOLDER, LINK, SUBMODULE = "040000", "120000", "160000"
 _EXECUTABLE = "100755"
-FILES = ("100644", _EXECUTABLE, "100664")  # the last one is of the oldest gits
+FILES = ("100644", _EXECUTABLE, "100664")  # the last one was written by the oldest versions of git
 
 _CHUNK = 64 * 1024
 # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md: shorter than 1024 bytes, in this order.
@@ -31,7 +30,7 @@ _LFS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What a tree says about a path."""
+    """A path in a tree."""
 
     path: str
     mode: str
@@ -40,7 +39,7 @@ class Item:
 
 
 def parse_listing(listing: bytes) -> list[Item]:
-    """Read what `ls-tree -z` writes; names that are not UTF-8 keep their bytes, for the writer to refuse."""
+    """Parse the output of `ls-tree -z`; names that are not UTF-8 keep their bytes, which the writer refuses."""
     items = []
     for line in listing.split(b"\0"):
         if line:
@@ -56,11 +55,11 @@ def read_items(
     """Yield an entry for each item, in their order.
 
     Args:
-        runner: of the folder that the objects are in.
+        runner: of the folder with the objects.
         items: files and links.
-        directory: that the items are in, for messages.
+        directory: of the items, for messages.
         access: of the call.
-        missing: raised for an object that is not there, also from the body of an entry.
+        missing: raised for a missing object, also by the body of an entry.
 
     Raises: GitFailed; BundleError (UnsupportedContent, `missing`, Unreachable at the deadline).
     """
@@ -74,7 +73,7 @@ def read_items(
 
 
 def _make_link(item: Item, body: _Body, access: Access) -> Entry:
-    # One byte over the budget is enough for the writer to refuse it.
+    # One byte over the limit is enough for the writer to refuse it.
     target = body.read(access.limits.path_bytes + 1)
     return Entry(path=item.path, kind=EntryKind.SYMBOLIC_LINK, target=os.fsdecode(target))
 
@@ -83,14 +82,14 @@ def _make_file(item: Item, body: _Body, directory: str, access: Access) -> Entry
     head = body.read(_LFS_BYTES) if body.size < _LFS_BYTES else b""
     if _LFS.match(head):
         path = quote(f"{directory}/{item.path}".lstrip("/"))
-        message = f"{path} is a pointer of Git LFS, whose file is not fetched; keep the file itself in the repository"
-        raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{access.path}: {message}")
+        problem = f"{path} is a Git LFS pointer, which is not supported; store the file itself in the repository"
+        raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{access.path}: {problem}")
     body.put_back(head)
     return Entry(path=item.path, size=body.size, data=body, executable=item.mode == _EXECUTABLE)
 
 
 class _Body:
-    """One object in what `cat-file --batch` writes: a line about it, the bytes, a line end.
+    """One object in the output of `cat-file --batch`: a header line, the bytes, a line end.
 
     Attributes:
         size: bytes.
@@ -105,13 +104,13 @@ class _Body:
         self.size = self._left = int(size)
 
     def put_back(self, head: bytes) -> None:
-        """Give back what was read so far, to be read again."""
+        """Return bytes that were read, to be read again."""
         self._head = head
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; nothing at the end. Valid until the next entry is asked for.
+        """Return at most `size` bytes; nothing at the end. Valid until the next entry is requested.
 
-        Raises: BundleError, if git has ended before the object did.
+        Raises: BundleError if the output ends before the object does.
         """
         if self._head:
             found, self._head = self._head[:size], self._head[size:]
@@ -121,7 +120,7 @@ class _Body:
         return found
 
     def finish(self) -> None:
-        """Read what nobody wanted, and the line end after it."""
+        """Skip the rest, and the line end after it."""
         self._head = b""
         while self.read(_CHUNK):
             pass

@@ -1,8 +1,8 @@
 """One commit of a repository, as objects in a bare folder: fetched, listed and read, never checked out.
 
-Without a work tree there are no hooks, filters, line ends, links or names that could do anything. First the commit is
-asked for alone, and of a `directory` only the files that are below it; a server that does not hand out commits, or
-files, by their name is asked for more: the commit with everything, then all branches and tags. Budgets are the same.
+Without a work tree, no hook, filter, line end, link or name can do harm. First the commit alone is fetched, and of a
+`directory` only the files below it; from a server that does not serve commits or files by name, more: the commit with
+everything, then all branches and tags. The limits are the same.
 
 Not here: reaching the server (connection.py), and reading the files (files.py).
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from api.errors import BundleError
 from api.plugins import Access, Entry
 from api.v1alpha2.conditions import Reason
-from controller.content.limits import Rejection, quote
+from controller.content.limits import Rejection, quote, too_many_entries
 from controller.sources.git.connection import Connection
 from controller.sources.git.failures import NotServedError, check_served, translate
 from controller.sources.git.files import FILES, FOLDER, LINK, SUBMODULE, Item, parse_listing, read_items
@@ -28,19 +28,19 @@ _SHA256_DIGITS = 64
 
 
 class Objects:
-    """The objects of one repository that were fetched so far, in a folder of the scratch folder.
+    """The fetched objects of one repository, in a folder of the scratch folder.
 
     Args:
         repository: that the user named; messages name no other.
-        connection: how git reaches it, wherever it is by now.
+        connection: how git reaches it, possibly after a redirect.
         access: of the call.
-        place: what may be told of failures there.
+        place: decides what messages reveal.
     """
 
     def __init__(self, repository: Repository, connection: Connection, access: Access, place: Place) -> None:
         self._repository, self._access, self._place = repository, access, place
         folder = self._folder = access.scratch.resolve() / "repository"
-        # Git would fetch what is missing one by one, were it let.
+        # Without network: git would fetch missing objects one by one.
         self._local = GitRunner(access, folder)
         self._remote = GitRunner(
             access,
@@ -55,25 +55,25 @@ class Objects:
     # fetching
 
     def list_refs(self, *names: str) -> dict[str, str]:
-        """Ask the server for refs by their full names. Returns: name to object name, also of others that it has.
+        """Return refs of the server, by full name, with their object names; the server may add others.
 
         Raises: BundleError.
         """
         self._folder.mkdir(exist_ok=True)
         output = self._run(self._remote, "ls-remote", "--quiet", *names)
-        lines = output.decode(errors="surrogateescape").split("\n")  # splitlines knows characters that refs may have
+        lines = output.decode(errors="surrogateescape").split("\n")  # splitlines splits at characters allowed in refs
         found = (line.partition("\t") for line in lines)
         return {name: commit for commit, _, name in found if FULL_COMMIT.fullmatch(commit)}
 
     def fetch_commits(self) -> None:
-        """Fetch the commits of all branches and tags, without their trees where the server can do that.
+        """Fetch the commits of all branches and tags, without their trees if the server supports that.
 
         Raises: BundleError.
         """
         self._fetch_tips("--filter=tree:0")
 
     def _fetch_tips(self, *options: str) -> None:
-        # By the names of the objects, for each ref that git notes would be a file of its own.
+        # By object names: each ref would become a file.
         found = self.list_refs("--heads", "--tags", "origin")
         tips = sorted({commit for name, commit in found.items() if not name.endswith(PEELED)})
         self._begin(len(tips[0]) if tips else 0)
@@ -81,7 +81,10 @@ class Objects:
             self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=tips)
 
     def find_commits(self, prefix: str) -> list[str]:
-        """Return the fetched commits whose names begin so."""
+        """Return the fetched commits whose names start with a prefix.
+
+        Raises: BundleError.
+        """
         names = self._run(self._local, "rev-parse", f"--disambiguate={prefix}").decode().split()
         if not names:
             return []
@@ -89,7 +92,7 @@ class Objects:
         return [line.split()[1] for line in described.decode().splitlines() if line.startswith("commit ")]
 
     def fetch_directory(self, commit: str, directory: str) -> list[Item]:
-        """Fetch the files of one commit below a directory, and return what is there in path order.
+        """Fetch the files of one commit below a directory, and return them in path order.
 
         Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected, and those of
             the connection).
@@ -148,22 +151,19 @@ class Objects:
         return self._place.show(translate(failed.complaint, self._repository, self._access.path))
 
     def _gone(self, commit: str) -> BundleError:
-        """A branch that was moved by force loses its commits as soon as the server collects them."""
-        message = (
-            f"{self._access.path}.ref: {quote(self._repository.authority)} does not have commit {quote(commit)}, or not"
-            " any more; push it again, correct ref, or ask for a new resolution"
-        )
-        return BundleError(Reason.PINNED_CONTENT_GONE, message)
+        """Return the error for a missing commit: after a force push, servers collect the old ones."""
+        problem = f"{quote(self._repository.authority)} does not have commit {quote(commit)}"
+        remedy = "push it again, correct ref, or request a new resolution"
+        return BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.ref: {problem}; {remedy}")
 
     # listing
 
     def _list(self, commit: str, directory: str) -> list[Item]:
-        # Never `ls-tree -l`: it would need every file for its size.
+        # Never `ls-tree -l`, which needs every file for its size.
         tree = self._find_tree(commit, directory) if directory else commit
         items = parse_listing(self._run(self._local, "ls-tree", "-r", "-z", "--full-tree", tree))
         if len(items) > self._access.limits.entries:
-            budget = self._access.limits.entries
-            raise Rejection(f"there are more entries than the budget of {budget}; leave some out").at(self._access.path)
+            raise too_many_entries(self._access.limits).at(self._access.path)
         for item in items:
             if item.mode == SUBMODULE:
                 raise self._submodule(f"{directory}/{item.path}".lstrip("/"))
@@ -176,30 +176,26 @@ class Objects:
         if not found or found[0].mode != FOLDER:
             if found and found[0].mode == SUBMODULE:
                 raise self._submodule(directory)
-            problem = "is not a directory" if found else "does not exist"
-            message = (
-                f"{self._access.path}.directory: {quote(directory)} {problem} in commit {quote(commit)}; correct it"
-            )
+            problem = f"{'is not a directory' if found else 'does not exist'} in commit {quote(commit)}"
+            message = f"{self._access.path}.directory: {quote(directory)} {problem}; correct it"
             raise BundleError(Reason.DIRECTORY_NOT_FOUND, message)
         return found[0].name
 
     def _submodule(self, path: str) -> BundleError:
-        message = (
-            f"{self._access.path}: {quote(path)} is a submodule, which is not followed; add its repository as another "
-            "source, or choose a directory without it"
-        )
-        return BundleError(Reason.UNSUPPORTED_CONTENT, message)
+        problem = f"{quote(path)} is a submodule, which is not supported"
+        remedy = "add its repository as another source, or use a directory without it"
+        return BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}: {problem}; {remedy}")
 
     # reading
 
     def read(self, items: Sequence[Item], directory: str) -> Iterator[Entry]:
-        """Yield entries in the order of `items`, from one git that streams them.
+        """Yield entries in the order of `items`, streamed by one git.
 
         Args:
             items: of `fetch_directory`.
-            directory: that they are in, for messages.
+            directory: of the items, for messages.
 
-        Raises: BundleError (UnsupportedContent for a pointer of Git LFS, DigestMismatch for what is missing).
+        Raises: BundleError (UnsupportedContent for a Git LFS pointer, DigestMismatch for a missing object).
         """
         host = quote(self._repository.authority)
         message = f"{self._access.path}: {host} did not send all objects of the commit; repair the repository"

@@ -1,7 +1,7 @@
-"""Whether a git child that talks to a server gets on: its folder has to grow at the minimum rate, or it has to compute.
+"""Whether a git child that talks to a server makes progress: its folder must grow at the minimum rate, or it computes.
 
-Git bounds the pace by itself over http only (`http.lowSpeedLimit`); over ssh nothing else does. Resolving deltas writes
-little and may take long, so processor time counts as progress.
+Git limits the pace itself over http only (`http.lowSpeedLimit`), not over ssh. Resolving deltas writes little and may
+take long, so processor time counts as progress.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from api.plugins import KIBIBYTE, Network
-from controller.sources.pace import RATE_SECONDS
+from api.plugins import Network
+from controller.sources.pace import RATE_SECONDS, too_slow
 
 _COMPUTING_SECONDS = 1.0
-"""Processor time within `RATE_SECONDS` that a child which only waits for a server does not come near."""
-# Of /proc/PID/stat, behind the name of the program (proc_pid_stat(5)).
+"""Processor time within `RATE_SECONDS` that a child needs far less of while it waits for a server."""
+# Fields of /proc/PID/stat after the name of the program (proc_pid_stat(5)).
 _SESSION, _TIMES = 3, slice(11, 15)
 
 
 class GitPace:
-    """Of one child.
+    """The progress of one child.
 
     Args:
-        session: whose processes they are.
-        network: how long a server may be silent, and how fast it has to be.
+        session: of the child's processes.
+        network: how long a server may be silent, and its minimum rate.
         clock: monotonic seconds.
         computed: processor time of a session so far, in seconds.
     """
@@ -40,16 +40,12 @@ class GitPace:
     ) -> None:
         self._session, self._network, self._clock = session, network, clock
         self._computed = computed or processor_seconds
-        self._begun = self._since = clock()
+        self._started = self._since = clock()
         self._first: int | None = None
         self._size, self._spent = 0, 0.0
 
     def problem(self, size: int) -> str:
-        """Return what is wrong with the server; '' if it keeps up.
-
-        Args:
-            size: of the folder in bytes.
-        """
+        """Return what is wrong with the server, given the size of the folder in bytes; '' if it is fast enough."""
         now = self._clock()
         if self._first is None:
             self._first = self._size = size
@@ -61,16 +57,16 @@ class GitPace:
         if size - self._size >= rate * elapsed or spent - self._spent >= _COMPUTING_SECONDS:
             self._since, self._size, self._spent = now, size, spent
             return ""
-        if size <= self._first and now - self._begun < self._network.idle_seconds:
-            return ""  # nothing has come yet
-        return f"it sends less than {rate // KIBIBYTE} KiB a second"
+        if size <= self._first and now - self._started < self._network.idle_seconds:
+            return ""  # nothing has arrived yet
+        return too_slow(rate)
 
 
 def processor_seconds(session: int) -> float:
-    """Return the processor time that the processes of a session have used, and those that they have waited for."""
+    """Return the processor time used by the processes of a session, and by the children that they have waited for."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # it has exited
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[_SESSION]) == session:
                 ticks += sum(map(int, fields[_TIMES]))

@@ -1,13 +1,12 @@
-"""One git child at a time: what it may see, how much it may use, and how it ends.
+"""Runs git as a confined child process.
 
-Invariants: a child gets PATH and what is named here, nothing else of our environment; settings and credentials go
-through the environment, never through argv; no hook, prompt, configuration file or further transport; it is in a
-session of its own, whose whole process group is killed at the deadline, on cancel, over budget, and once it has ended;
-its memory, its files and its output are bounded. It sees no files but those of the scratch folder, and of the network
-one TCP port, or nothing.
+Invariants: a child gets PATH and the variables set here, nothing else of our environment; settings and credentials are
+passed in the environment, never in argv; no hook, prompt, configuration file or other transport; it has a session of
+its own, whose process group is killed at the deadline, on cancel, over a limit, and when git has exited; its memory,
+files and output are bounded. It sees no files except the scratch folder's, and of the network one TCP port, or nothing.
 
-GitPython serves for starting the child only: its own timeout needs pgrep or ps, and leaves git-remote-https behind
-without them. Not here: what git is asked (objects.py, source.py), and what its complaints mean (failures.py).
+GitPython only starts the child: its own timeout needs pgrep or ps, and leaves git-remote-https behind without them. Not
+here: the commands (objects.py), and the meaning of their errors (failures.py).
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
 from controller.processes.confinement import View, confined, programs, start_confined
 from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
-from controller.sources.deadline import check_deadline
 from controller.sources.git.pace import GitPace
+from controller.sources.pace import check_deadline
 
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails where there is none
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # importing git runs git, and fails without it
 import git
 
-_COMPLAINT_BYTES = 64 * 1024  # of stderr that is kept, from its end
+_COMPLAINT_BYTES = 64 * 1024  # of stderr, from its end
 OUTPUT_BYTES = 64 * MEBIBYTE
-"""What `Child.read_all` takes at most."""
-_NOT_STARTED = (126, 127)  # of prlimit(1) and env(1): git could not be started
+"""Limit of `Child.read_all`."""
+_NOT_STARTED = (126, 127)  # exit statuses of prlimit(1) and env(1) if git could not be started
 
 _KEPT = ("PATH",)
 _ENVIRONMENT: Mapping[str, str] = {
@@ -55,7 +54,7 @@ _ENVIRONMENT: Mapping[str, str] = {
 _CONFIG: Mapping[str, str] = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
-    "core.bigFileThreshold": "1m",  # above it blobs are streamed, not held
+    "core.bigFileThreshold": "1m",  # larger blobs are streamed, not held in memory
     "core.packedGitWindowSize": "16m",
     "credential.helper": "",
     "fetch.negotiationAlgorithm": "noop",
@@ -68,7 +67,7 @@ _CONFIG: Mapping[str, str] = {
     "protocol.version": "2",
     "submodule.recurse": "false",
     "transfer.fsckObjects": "true",
-    # What old tools wrote into honest histories, and what means nothing without a work tree.
+    # Written by old tools into honest histories, or harmless without a work tree.
     "fetch.fsck.badTimezone": "ignore",
     "fetch.fsck.missingSpaceBeforeDate": "ignore",
     "fetch.fsck.zeroPaddedFilemode": "ignore",
@@ -76,7 +75,7 @@ _CONFIG: Mapping[str, str] = {
 
 
 class GitFailed(Exception):  # noqa: N818 - it is what happened; failures.py makes an error of it
-    """Git ended with a status other than 0; `complaint` is its standard error, which no message may quote."""
+    """Git exited with a status other than 0; `complaint` is its standard error, which no message may quote."""
 
     def __init__(self, complaint: str) -> None:
         super().__init__("git failed")
@@ -88,12 +87,12 @@ class GitRunner:
 
     Args:
         access: deadline, cancel token, budget and progress.
-        folder: of the repository, which `init` makes; watched for its size.
-        protocols: that a child may speak; '' for children that have no business on the network.
-        config: further settings.
-        environment: further variables.
-        port: of TCP, that a child may connect to; 0: it has no business on the network.
-        program: of our own making, that git may start.
+        folder: of the repository, created by `init`; its size is limited.
+        protocols: that a child may use; '' without network.
+        config: additional settings.
+        environment: additional variables.
+        port: TCP port that a child may connect to; 0 without network.
+        program: the only other program that git may start.
     """
 
     def __init__(
@@ -123,20 +122,20 @@ class GitRunner:
             self._environment[f"GIT_CONFIG_VALUE_{index}"] = value
 
     def run(self, *arguments: str, lines: Sequence[str] = ()) -> bytes:
-        """Run git to its end and return what it wrote.
+        """Run git and return its output.
 
         Args:
-            arguments: fixed words, and values that were checked; no secrets.
+            arguments: fixed words and checked values; no secrets.
             lines: of its standard input.
 
-        Raises: GitFailed; BundleError (Unreachable at the deadline, ContentRejected over a budget).
+        Raises: GitFailed; BundleError (Unreachable at the deadline, ContentRejected over a limit).
         """
         with self.start(*arguments, lines=lines) as child:
             return child.read_all()
 
     @contextmanager
     def start(self, *arguments: str, lines: Sequence[str] = ()) -> Iterator[Child]:
-        """Start git, to be read from; whatever happens, nothing of it is left when the block ends.
+        """Start git, to read its output; no process is left when the block ends.
 
         Raises: as `run`, also at the end of the block.
         """
@@ -155,18 +154,18 @@ class GitRunner:
             yield cast("BinaryIO", file)
 
     def _spawn(self, arguments: Sequence[str], source: BinaryIO | None) -> Child:
-        # GitPython adds to os.environ and cannot take away; only names are in argv.
+        # GitPython can add to os.environ, but not remove from it; only names are in argv.
         dropped = [f"--unset={name}" for name in os.environ if name not in (*_KEPT, *self._environment)]
         files = self._access.limits.compressed_bytes
         command = confined(["env", *dropped, "git", *arguments], fsize=files, data=self._access.limits.program_bytes)
 
-        def start() -> git.Git.AutoInterrupt:
+        def _start() -> git.Git.AutoInterrupt:
             return git.Git(self._folder).execute(
                 command, env=self._environment, istream=source, as_process=True, start_new_session=True
             )
 
         required = self._access.confinement_required
-        running = start_confined(start, self._view(), self._access.path, required=required)
+        running = start_confined(_start, self._view(), self._access.path, required=required)
         return Child(running, self._access, self._folder, talks=self._talks)
 
     def _view(self) -> View:
@@ -176,10 +175,10 @@ class GitRunner:
 
 
 class Child:
-    """A running git, and the thread that watches over it. A context manager, which ends it.
+    """A running git, and the thread that watches it. A context manager, which ends it.
 
     Attributes:
-        stopped: why the watcher has killed it, in which case its output is cut short; None otherwise.
+        stopped: why the watcher has killed it, so that its output is truncated; None otherwise.
     """
 
     def __init__(self, running: git.Git.AutoInterrupt, access: Access, folder: Path, *, talks: bool) -> None:
@@ -201,7 +200,7 @@ class Child:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the child and all of its group; a failure of its own is raised if there is none yet."""
+        """End the child and its group; raise its failure unless the block has failed already."""
         if kind is not None:
             self._group.kill()
         self._group.await_end()
@@ -213,7 +212,7 @@ class Child:
             self._judge(status)
 
     def read(self, size: int, /) -> bytes:
-        """Return `size` bytes of what git writes, fewer at its end."""
+        """Return `size` bytes of the output, fewer at its end."""
         return self._output.read(size)
 
     def read_line(self) -> bytes:
@@ -221,22 +220,21 @@ class Child:
         return self._output.readline(CHUNK)
 
     def read_all(self) -> bytes:
-        """Return all that git writes.
+        """Return the whole output.
 
         Raises: BundleError (ContentRejected over `OUTPUT_BYTES`).
         """
         found = self._output.read(OUTPUT_BYTES + 1)
         if len(found) > OUTPUT_BYTES:
-            budget = describe_bytes(OUTPUT_BYTES)
-            message = f"{self._access.path}: the repository lists more than {budget} of names; use a smaller one"
-            raise BundleError(Reason.CONTENT_REJECTED, message)
+            problem = f"the names in the repository exceed the limit of {describe_bytes(OUTPUT_BYTES)}"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}: {problem}; use a smaller repository")
         return found
 
     def _judge(self, status: int) -> None:
         if self.stopped:
             raise self.stopped
         if status in _NOT_STARTED:
-            raise RuntimeError("git cannot be started; install git beside the controller")
+            raise RuntimeError("cannot start git; install git next to the controller")
         self._check_size()
         if status:
             raise GitFailed(self._complaint.decode(errors="replace"))
@@ -249,7 +247,7 @@ class Child:
             self._check()
 
     def _take_complaint(self, data: bytes) -> None:
-        """Keep the end of what git complains of."""
+        """Keep the end of standard error."""
         self._complaint += data
         del self._complaint[:-_COMPLAINT_BYTES]
 
@@ -259,29 +257,28 @@ class Child:
         try:
             check_deadline(self._access)
             self._check_pace(self._check_size())
-        except Exception as error:  # noqa: BLE001 - without its watcher the child must not go on, whatever it was
+        except Exception as error:  # noqa: BLE001 - whatever it is, the child must not continue without its watcher
             self.stopped = error
             self._group.kill()
 
     def _check_pace(self, size: int) -> None:
         if self._pace and (problem := self._pace.problem(size)):
-            message = f"{self._access.path}.repository: its server cannot be used: {problem}; check address and network"
-            raise BundleError(Reason.UNREACHABLE, message)
+            message = f"cannot read from the server: {problem}; check the address and the network"
+            raise BundleError(Reason.UNREACHABLE, f"{self._access.path}.repository: {message}")
 
     def _check_size(self) -> int:
-        size, budget = folder_bytes(self._folder), self._access.limits.compressed_bytes
+        size, limit = folder_bytes(self._folder), self._access.limits.compressed_bytes
         self._access.progress(size, 0)
-        if size >= budget:
+        if size >= limit:
             message = (
-                f"{self._access.path}: the repository brings more than the budget of {describe_bytes(budget)}; "
-                "make it smaller, or let the administrator raise the budget"
+                f"{self._access.path}: the repository exceeds the limit of {describe_bytes(limit)}; make it smaller"
             )
             raise BundleError(Reason.CONTENT_REJECTED, message)
         return size
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes of all files below a folder, which others may change meanwhile."""
+    """Return the bytes of all files below a folder, which may change meanwhile."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:

@@ -1,9 +1,9 @@
-"""Where the server of a repository redirects to: found by our own transport, which judges every address on the way.
+"""Follows the redirect of a repository with our own transport, which checks every address on the way.
 
-Git itself follows nothing: it would connect wherever it is sent, and take an extra header along. A forge redirects from
-/repo to /repo.git, or from where a repository was; so its answer is asked for once more, and git is given the address
-that it leads to, judged and pinned like one of the spec. Plain http, and a connection that is not verified, are not
-followed; credentials go to no other origin. Of another origin nothing is told but that it cannot be used.
+Git itself follows none: it would connect to any address, and send an extra header there. Forges redirect from /repo to
+/repo.git, or after a repository has moved; so the request is repeated by the transport, and git gets the final address,
+checked and pinned like one of the spec. Redirects over plain http or unverified connections are not followed, and
+credentials are sent to no other origin. Messages reveal nothing about other origins.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from dataclasses import replace
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Access, Credentials
+from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
-from controller.sources.git.connection import Connection, authority_of, connect, header_of
+from controller.sources.git.connection import Connection, connect
 from controller.sources.git.failures import NOT_FOLLOWED
 from controller.sources.git.reference import HTTPS, Repository, parse_repository
 from controller.sources.redirects import Place, place_of
 from controller.sources.transport import Transport
+from controller.sources.trust import authorization_of, certificates_of
 
 _QUERY = "/info/refs?service=git-upload-pack"
 
 
 def follow(repository: Repository, parameters: Mapping[str, Any], access: Access) -> tuple[Connection, Place]:
-    """Return how git reaches where a repository's server redirects to, and what may be told of that place.
+    """Return how git reaches the target of a repository's redirect, and its place for messages.
 
     Raises: BundleError (InsecureRefused, and those of the transport and of `connect`).
     """
-    refused = BundleError(
-        Reason.INSECURE_REFUSED, f"{access.path}.repository: {quote(repository.authority)} {NOT_FOLLOWED}"
-    )
+    message = f"{access.path}.repository: {quote(repository.authority)} {NOT_FOLLOWED}"
+    refused = BundleError(Reason.INSECURE_REFUSED, message)
     if repository.scheme != HTTPS or parameters.get("insecureSkipTLSVerify"):
         raise refused
-    # An address that the spec does not name leads nowhere on this machine; a host that is allowed may name others.
+    # Loopback only if the spec names it; an allowed host may redirect to any host.
     own = access.network.allow_loopback and repository.is_loopback
     guarded = replace(access, network=replace(access.network, allow_loopback=own, allowed_hosts=()))
-    header = header_of(repository, access.credentials or Credentials(), access)
+    header = authorization_of(access, repository.user)
     url = _ask(repository, parameters, guarded, header)
     place = place_of(f"{access.path}.repository", repository.url, url)
     try:
@@ -54,8 +54,8 @@ def follow(repository: Repository, parameters: Mapping[str, Any], access: Access
 
 
 def _ask(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
-    """Ask what git asks first. Returns: the URL that has answered in the end."""
-    authority, told = authority_of(parameters, access), replace(access, path=f"{access.path}.repository")
-    with Transport(told, certificate_data=authority, loopback=repository.is_loopback) as transport:
+    """Send git's first request; return the URL that responds in the end."""
+    certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
+    with Transport(named, certificate_data=certificates, loopback=repository.is_loopback) as transport:
         headers = {"Authorization": header} if header else {}
         return transport.send("GET", repository.url.rstrip("/") + _QUERY, headers).url

@@ -1,7 +1,7 @@
 """Git repositories: a ref is found with ls-remote, one commit is fetched shallowly, nothing is ever checked out.
 
-Not here: running git (process.py), reaching a repository (connection.py), or where its server redirects to
-(redirect.py), objects (objects.py).
+Not here: running git (process.py), reaching a repository (connection.py), following redirects (redirect.py), and
+objects (objects.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controller.sources.git.reference import (
     parse_repository,
 )
 from controller.sources.redirects import Place
-from controller.sources.transport import is_certificate_data
+from controller.sources.trust import certificate_problems
 
 Found = TypeVar("Found")
 
@@ -39,13 +39,13 @@ class GitSource:
     """The kind `git`. Parameters: repository, ref, directory, insecureSkipTLSVerify, certificateData."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
-        """Return what is wrong with the parameters, each beginning with its field path below `path`."""
+        """Return what is wrong with the parameters, each with its field path below `path`."""
         problems = []
         repository, ref, directory = parameters.get("repository", ""), _ref(parameters), _directory(parameters)
         try:
             parse_repository(repository)
         except ValueError as error:
-            # Not quoted where it holds a password.
+            # Not quoted if it may contain a password.
             problems.append(f"{path}.repository: {'the URL' if '@' in repository else quote(repository)} {error}")
         try:
             check_ref(ref)
@@ -53,12 +53,10 @@ class GitSource:
             problems.append(f"{path}.ref: {quote(ref)} {error}")
         if not _is_directory(directory):
             problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
-        if not is_certificate_data(parameters.get("certificateData", "")):
-            problems.append(f"{path}.certificateData: not a bundle of PEM certificates; correct it")
-        return problems
+        return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return repository and ref; `directory` is a part of what they name."""
+        """Return repository and ref; `directory` does not change what they name."""
         return {"repository": parse_repository(parameters["repository"]).normal, "ref": _ref(parameters)}
 
     def origin(self, parameters: Mapping[str, Any]) -> str:
@@ -66,7 +64,7 @@ class GitSource:
         return parse_repository(parameters["repository"]).normal
 
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
-        """Ask the repository what the ref names now; for a full commit, whether it answers this caller at all.
+        """Resolve the ref to its commit now; for a full commit, only check that this caller may read the repository.
 
         Returns: pinned as `repository@commit`, digest as `sha1:commit` or `sha256:commit`.
         Raises: BundleError (NotFound, AmbiguousReference, Unauthorized, Unreachable, TLSVerificationFailed,
@@ -78,7 +76,7 @@ class GitSource:
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
-        """Return repository, directory and commit: who may read one repository may not read another's commits."""
+        """Return repository, directory and commit: access to one repository gives no access to commits of another."""
         normal = parse_repository(parameters["repository"]).normal
         return f"{normal}|{_directory(parameters)}|{resolution.digest}"
 
@@ -119,14 +117,14 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> Repository:
 
 def _commit(resolution: Resolution, access: Access) -> str:
     commit = resolution.digest.partition(":")[2]
-    if not FULL_COMMIT.fullmatch(commit):  # a status that somebody else wrote
-        message = f"{access.path}.ref: the recorded digest {quote(resolution.digest)} is none; ask for a new resolution"
-        raise BundleError(Reason.INVALID_REFERENCE, message)
+    if not FULL_COMMIT.fullmatch(commit):  # another client has written the status
+        problem = f"{quote(resolution.digest)} in status is not the digest of a commit; request a new resolution"
+        raise BundleError(Reason.INVALID_REFERENCE, f"{access.path}.ref: {problem}")
     return commit
 
 
 def _reach(parameters: Mapping[str, Any], access: Access, work: Callable[[Objects], Found]) -> Found:
-    """Do some work with a repository, and once more with the one that its server redirects to, if it does."""
+    """Do some work with a repository; if its server redirects, do it again with the target."""
     repository = _parse(parameters, access)
     place = Place(subject=f"{access.path}.repository", host=repository.authority)
     try:
@@ -143,7 +141,7 @@ def _find_commit(objects: Objects, ref: str, access: Access) -> str:
 
 
 def _names(ref: str) -> list[str]:
-    """Return what to ask for, never all refs."""
+    """Return the refs to list, never all."""
     return [name + suffix for name in candidates(ref) for suffix in ("", PEELED)]
 
 
@@ -154,12 +152,12 @@ def _choose(refs: Mapping[str, str], ref: str) -> str:
 
 
 def _find_short(objects: Objects, ref: str, access: Access) -> str:
-    """Return the commit that begins so: servers tell refs only, so the commits have to be fetched."""
+    """Return the commit with an abbreviated name: servers list refs only, so all commits are fetched."""
     if SHORT_COMMIT.fullmatch(ref):
         objects.fetch_commits()
         commits = objects.find_commits(ref)
         if len(commits) > 1:
-            message = f"{access.path}.ref: more than one commit begins with {quote(ref)}; write more of it"
+            message = f"{access.path}.ref: more than one commit starts with {quote(ref)}; use more digits"
             raise BundleError(Reason.AMBIGUOUS_REFERENCE, message)
         if commits:
             return commits[0]

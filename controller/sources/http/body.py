@@ -1,6 +1,6 @@
-"""What a body is: an archive by its first bytes, or one file of manifests by the name in its URL.
+"""The entries of a body: an archive by its first bytes, otherwise one file of manifests by its name in the URL.
 
-Not here: reading archives (content/tar.py, content/zip.py), and checking and writing what is in them.
+Not here: reading archives (content/tar.py, content/zip.py), and checking and writing entries (content/archive.py).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a name is that of a single file, if the body is no archive."""
+    """Return whether a body that is not an archive is accepted under a name."""
     return name.lower().endswith(_SUFFIXES)
 
 
 def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) -> Iterator[Entry]:
-    """Yield what a body brings.
+    """Yield the entries of a body.
 
     Args:
-        file: the body, at its beginning.
+        file: the body, at its start.
         size: of the body.
-        name: of the file, if the body is no archive.
-        strip: how many leading path elements to drop from the names in an archive.
-        limits: for the readers, and for what is dropped.
+        name: of the file, if the body is not an archive.
+        strip: how many leading path elements to remove from the names in an archive.
+        limits: for the readers, and for dropped entries.
 
-    Raises: Rejection and Unsupported of the readers; Unsupported for what is neither archive nor manifests.
+    Raises: Rejection and Unsupported of the readers; Unsupported for a body that is neither archive nor manifests.
     """
     head = file.read(_HEAD_BYTES)
     file.seek(0)
@@ -45,24 +45,24 @@ def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) 
         yield Entry(path=name, size=size, data=file)
     else:
         raise Unsupported(
-            f"{quote(name)} is neither a tar archive (plain, or compressed by gzip or zstd) nor a zip archive, nor "
-            "named .yaml, .yml or .json; publish it as one of these"
+            f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
+            ".yml or .json; publish it as one of these"
         )
 
 
 def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
-    """Drop leading elements from names, as `tar --strip-components` does; what is left without a name is left out.
+    """Remove leading elements from names, as `tar --strip-components` does; drop entries without a name left.
 
     Args:
-        entries: their names may be anything.
-        count: of elements; also "." counts for one. Targets of hard links are names, those of symbolic links are not.
-        limits: what is left out is charged, too.
+        entries: with any names.
+        count: of elements; "." counts as one. Targets of hard links are names, too, those of symbolic links are not.
+        limits: charged for dropped entries, too.
 
-    Raises: Rejection for a name that no archive may have, in whatever part of it; whatever `entries` raises.
+    Raises: Rejection for a name that is not allowed, even in a removed part; whatever `entries` raises.
     """
     budget = Budget(limits)
     for entry in entries:
-        check_path(entry.path, limits)  # before it is cut: what is dropped must not hide a ".."
+        check_path(entry.path, limits)  # before elements are removed, which may contain ".."
         path = _without(entry.path, count)
         target = entry.target
         if entry.kind is EntryKind.HARD_LINK and count:

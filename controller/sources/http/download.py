@@ -1,9 +1,9 @@
-"""One file by http: asked for conditionally, streamed into a spool, and continued where a connection was cut.
+"""Downloads one file over http: conditionally, into a spool, and resumed after a cut connection.
 
-Invariants: nothing beyond the compressed budget is written; a body is continued only by a range of the same
-representation (If-Range with a strong entity tag), else it begins anew. RFC 9110, sections 8.8 and 13 to 15.
+Invariants: nothing beyond the compressed limit is written; a download is resumed only by a range of the same
+representation (If-Range with a strong entity tag), otherwise restarted. RFC 9110, sections 8.8 and 13 to 15.
 
-Not here: retries of what cannot be reached, redirects, encodings and deadlines (transport.py).
+Not here: retries of unreachable servers, redirects, encodings and deadlines (transport.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.sources.http.address import Address
 from controller.sources.transport import Response, Transport
 
 _CHUNK = 64 * 1024
-_CUTS = 3  # in a row without progress; then it is the work queue's to try again
+_CUTS = 3  # in a row without progress; then the work queue retries
 _PROGRESS = MEBIBYTE
 
 _ENTITY_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,500}"')
@@ -38,30 +38,32 @@ _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of asking for a file."""
+    """The result of requesting a file."""
 
     is_unchanged: bool
-    """Since the validator that was sent; then there is no body."""
+    """Whether the file still matches the validator that was sent; then there is no body."""
     validator: str
-    """Of this answer; '' for none."""
+    """Of this response; '' for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Which representation a spool holds the beginning of."""
+    """The representation that a spool contains the start of."""
 
     tag: str = ""
-    """Its entity tag, if that is strong."""
+    """Its entity tag, if strong."""
     total: int = 0
-    """Its size in bytes; 0: not known."""
+    """Its size in bytes; 0 if unknown."""
 
 
 class Download:
     """One file, for one call of the source.
 
     Args:
-        transport: the way there.
-        headers: that carry credentials.
+        transport: sends the requests.
+        address: of the file.
+        headers: carry credentials.
+        access: path, limits and progress.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 
@@ -73,9 +75,9 @@ class Download:
         self._part = _Part()
 
     def ask(self, validator: str) -> Answer:
-        """Ask whether the file is there for this caller, and leave its body alone.
+        """Check that the server has the file for this caller, without reading the body.
 
-        By GET: HEAD is not answered everywhere, and a presigned URL is for one method.
+        By GET: not every server supports HEAD, and a presigned URL is for one method.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
@@ -84,16 +86,14 @@ class Download:
         return _answer(response)
 
     def fetch(self, spool: Spool, validator: str = "") -> Answer:
-        """Bring the whole file into a spool, unless it has not changed.
+        """Download the whole file into a spool, unless it still matches a validator.
 
-        Raises: BundleError (`missing`, Unauthorized, Unreachable, ContentRejected over the budget, StorageFull, …).
+        Raises: BundleError (`missing`, Unauthorized, Unreachable, ContentRejected over the limit, StorageFull, …).
         """
         furthest = cuts = 0
         while True:
             response = self._send(self._continuation(spool) or _condition(validator))
-            if response.status == HTTPStatus.NOT_MODIFIED:
-                return _answer(response)
-            cut = self._receive(response, spool)
+            cut = None if response.status == HTTPStatus.NOT_MODIFIED else self._receive(response, spool)
             if cut is None:
                 return _answer(response)
             cuts = 0 if spool.size >= furthest + _PROGRESS else cuts + 1
@@ -118,26 +118,25 @@ class Download:
             return response.place.unusable()
         host, path, subject = quote(response.host), quote(self._address.path), self._access.path
         if response.status in _GONE:
-            remedy = "correct url, or put the file there"
+            remedy = "correct url, or publish the file"
             if self._missing is Reason.PINNED_CONTENT_GONE:
-                remedy = f"put the file back, or correct url and ask for it anew by {names.RECONCILE_REQUESTED_AT}"
+                remedy = f"restore the file, or correct url and set annotation {names.RECONCILE_REQUESTED_AT}"
             return BundleError(self._missing, f"{subject}.url: {host} does not have {path}; {remedy}")
         if response.status in _REFUSED:
-            message = f"{subject}.url: {host} does not give {path} to this caller; see to auth"
-            return BundleError(Reason.UNAUTHORIZED, message)
-        message = f"{subject}.url: {host} answers with status {response.status} when asked for {path}"
-        return BundleError(Reason.UNREACHABLE, f"{message}; check url")
+            return BundleError(Reason.UNAUTHORIZED, f"{subject}.url: {host} denies access to {path}; check auth")
+        message = f"{subject}.url: {host} returned status {response.status} for {path}; check url"
+        return BundleError(Reason.UNREACHABLE, message)
 
     # parts
 
     def _continuation(self, spool: Spool) -> Mapping[str, str]:
-        """Return the headers that ask for the rest only; none if there is no beginning to rely on."""
+        """Return the headers that request the rest only; none if the download cannot be resumed."""
         if not (spool.size and self._part.tag):
             return {}
         return {"Range": f"bytes={spool.size}-", "If-Range": self._part.tag}
 
     def _receive(self, response: Response, spool: Spool) -> BundleError | None:
-        """Append a body; return what cut it short."""
+        """Append a body; return the error that cut it short."""
         try:
             self._align(response, spool)
             while data := response.read(_CHUNK):
@@ -153,9 +152,9 @@ class Download:
         return None
 
     def _align(self, response: Response, spool: Spool) -> None:
-        """Note which representation comes, and begin anew unless it is the rest of what is there.
+        """Note the representation of a response, and restart the spool unless it is the rest of the present one.
 
-        Raises: BundleError (Unreachable for a part that was not asked for; ContentRejected).
+        Raises: BundleError (Unreachable for a part that was not requested; ContentRejected).
         """
         if response.status == HTTPStatus.OK:
             spool.restart()
@@ -165,10 +164,8 @@ class Download:
             self._check_size(response, total)
         elif not self._is_rest(response, spool):
             self._part = _Part()
-            message = (
-                f"{self._access.path}.url: {quote(response.host)} does not continue what was cut; try another server"
-            )
-            raise BundleError(Reason.UNREACHABLE, message)
+            problem = f"{quote(response.host)} does not resume an interrupted download"
+            raise BundleError(Reason.UNREACHABLE, f"{self._access.path}.url: {problem}; use another server")
 
     def _is_rest(self, response: Response, spool: Spool) -> bool:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -179,10 +176,10 @@ class Download:
         return int(found[1]) == spool.size and found[2] in totals and response.headers.get("ETag", "") in tags
 
     def _check_size(self, response: Response, size: int) -> None:
-        budget = self._access.limits.compressed_bytes
-        if size > budget:
-            message = f"what {quote(response.host)} sends is over the budget of {describe_bytes(budget)}"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.url: {message}; make it smaller")
+        limit = self._access.limits.compressed_bytes
+        if size > limit:
+            problem = f"the file at {quote(response.host)} exceeds the limit of {describe_bytes(limit)}"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.url: {problem}; make it smaller")
 
 
 # validators
@@ -199,11 +196,11 @@ def _answer(response: Response) -> Answer:
 
 
 def _validator(response: Response) -> str:
-    """Return the entity tag, else the time of the last change, as it stands in the header; '' if neither is usable."""
+    """Return the entity tag, else the time of the last change, as the header has it; '' if neither is usable."""
     tag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
     if _ENTITY_TAG.fullmatch(tag):
         return tag
-    # The parser takes anything behind a date, and this goes into status and into the next request.
+    # The parser accepts anything after a date, but this is written to status and sent with the next request.
     return date if _DATE.fullmatch(date) and email.utils.parsedate(date) else ""
 
 

@@ -1,7 +1,7 @@
-"""Where an image reference leads: to the registry that it names, or to the mirror that is asked instead.
+"""The repository that an image reference is fetched from: at the registry that it names, or at a mirror.
 
-Pure. A mirror is the administrator's choice (`Network.registry_mirrors`); what is pinned keeps the name that the user
-wrote, since digests are the same everywhere.
+Pure. The administrator configures mirrors (`Network.registry_mirrors`); pins keep the name that the user wrote, since
+digests are the same everywhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, is_loopback
+from controller.sources.hosts import is_loopback
+from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +32,16 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the host is this machine by name, where plain http is spoken without being asked for."""
+        """Whether the host is this machine by name, to which plain http is the default."""
         return is_loopback(self.host_name)
 
 
 def find_endpoint(reference: ImageReference, mirrors: Mapping[str, str]) -> Endpoint:
-    """Return where to ask for what a reference names.
+    """Return the repository to fetch a reference from.
 
     Args:
-        reference: its tag and digest do not matter.
-        mirrors: registry host to host and optional path; Docker Hub by any of its names.
+        reference: its tag and digest are ignored.
+        mirrors: registry host to mirror host and optional path; Docker Hub by any of its names.
     """
     mirror = _mirror_of(reference.registry, mirrors)
     if not mirror:

@@ -1,9 +1,9 @@
-"""Which of many registry credentials are for one repository: the rules by which the kubelet matches pull secrets.
+"""Which registry credentials are for a repository, by the rules of the kubelet for pull secrets.
 
 Pure. The rules, and their oddities: `BasicDockerKeyring` and `URLsMatch` in k8s.io/kubernetes/pkg/credentialprovider,
 keyring.go. Hosts match element by element with wildcards, ports only exactly, and paths as plain prefixes (so
-`quay.io/foo` serves `quay.io/foobar`, too); the most specific comes first, and all that match are tried, so that
-credentials can be rotated.
+`quay.io/foo` also matches `quay.io/foobar`); all that match are tried, the most specific first, so that credentials
+can be rotated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PORT = re.compile(r":(\d*)$")
 
 
 def find_credentials(entries: Iterable[RegistryCredentials], name: str) -> tuple[RegistryCredentials, ...]:
-    """Return the entries for a repository, the most specific first, and those of equal rank as they came.
+    """Return the entries for a repository, the most specific first, otherwise in their order.
 
     Args:
         entries: of one or more Secrets.
@@ -33,7 +33,7 @@ def find_credentials(entries: Iterable[RegistryCredentials], name: str) -> tuple
 
 
 def _normal_key(registry: str) -> str:
-    """Return host and path prefix as Kubernetes compares them, Docker Hub by the one name that references have."""
+    """Return host and path prefix as Kubernetes compares them, with the name of Docker Hub that references have."""
     host, path = _split(_SCHEME.sub("", registry, count=1))
     path = _API_VERSION.sub("", path)
     return (HUB if host in HUB_NAMES else host) + ("" if path == "/" else path)
@@ -51,7 +51,7 @@ def _matches(key: str, name: str) -> bool:
 
 
 def _matches_element(element: str, pattern: str) -> bool:
-    return element == pattern or fnmatchcase(element, pattern)  # the former for addresses of IPv6, in brackets
+    return element == pattern or fnmatchcase(element, pattern)  # equality for IPv6 addresses in brackets
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""What becomes of each layer: of an image it is unpacked; of another artifact it is a file, an archive or a chart.
+"""How each layer is read: of an image as a layer; of another artifact as a file, an archive or a chart.
 
-The manifest's config tells an image from another artifact, since `oras push` gives files the media types of layers.
-Files are named by the annotation `org.opencontainers.image.title`, as oras names them; folders that oras has packed,
-and archives of Flux, are unpacked; a chart of Helm keeps the name that `helm package` gave it.
+The manifest's config distinguishes images from other artifacts, since `oras push` gives files the media types of
+layers. The annotation `org.opencontainers.image.title` names files, as in oras; folders packed by oras and archives of
+Flux are unpacked; a Helm chart keeps the name that `helm package` gave it.
 
 Not here: reading them (source.py).
 """
@@ -40,34 +40,34 @@ _IMAGE_LAYERS = frozenset(
 _CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _PROVENANCE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 _FLUX = "application/vnd.cncf.flux.content.v1.tar+gzip"
-_EMPTY = "application/vnd.oci.empty.v1+json"  # stands where a list must not be empty
+_EMPTY = "application/vnd.oci.empty.v1+json"  # the placeholder in a list that must not be empty
 _TITLE = "org.opencontainers.image.title"
 _UNPACK = "io.deis.oras.content.unpack"
 
 
 class Role(Enum):
-    """What a layer is."""
+    """How a layer is read."""
 
     LAYER = "layer of an image"
-    """An archive with whiteouts."""
+    """As an archive with whiteouts."""
     ARCHIVE = "archive"
     FILE = "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A layer that is to be read."""
+    """A layer to read."""
 
     descriptor: Descriptor
     role: Role
     name: str = ""
     """Of a file; '' for a chart without a title, which the config names."""
     suffix: str = ""
-    """Behind the name that the config gives."""
+    """Of the name in the config."""
 
 
 def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
-    """Return the layers of an image or artifact that are to be read, in order.
+    """Return the layers of an image or artifact to read, in order.
 
     Raises: BundleError (UnsupportedContent; ContentRejected for two files of one name).
     """
@@ -76,7 +76,7 @@ def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
     names = Counter(layer.name for layer in layers if layer.name)
     for name, count in names.items():
         if count > 1:
-            message = f"{path}.ref: {count} layers are called {quote(name)}; give them different titles"
+            message = f"{path}.ref: {count} layers have the title {quote(name)}; give them different titles"
             raise BundleError(Reason.CONTENT_REJECTED, message)
     return layers
 
@@ -88,11 +88,11 @@ def _plan(image: Image, *, is_image: bool, path: str) -> Iterator[Layer]:
         layer = _image_layer(descriptor) if is_image else _artifact_layer(descriptor)
         layer = layer or _chart_layer(descriptor)
         if layer is None:
-            what = f"layer {index} is of media type {quote(descriptor.media_type)}"
-            remedy = "push it as tar, tar+gzip or tar+zstd, not encrypted and not foreign"
-            if not is_image:
-                remedy = f"push it with the annotation {_TITLE}, which names the file"
-            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {what}; {remedy}")
+            problem = f"layer {index} has the unsupported media type {quote(descriptor.media_type)}"
+            remedy = f"push it with the annotation {_TITLE}, which names the file"
+            if is_image:
+                remedy = "push it as tar, tar+gzip or tar+zstd, neither encrypted nor foreign"
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {problem}; {remedy}")
         yield layer
 
 
@@ -115,7 +115,7 @@ def _chart_layer(descriptor: Descriptor) -> Layer | None:
 
 
 class _Chart(BaseModel):
-    """What Helm writes as the config of a chart: its Chart.yaml."""
+    """The config of a chart, which is its Chart.yaml."""
 
     name: str
     version: str
@@ -128,8 +128,8 @@ def name_chart(config: bytes, path: str) -> str:
     """Return `<name>-<version>`, as `helm package` names a chart.
 
     Args:
-        config: of the artifact; its digest was verified.
-        path: of the source in the spec; messages begin with it.
+        config: of the artifact, verified.
+        path: of the source in the spec; starts messages.
 
     Raises: BundleError (UnsupportedContent).
     """
@@ -138,8 +138,8 @@ def name_chart(config: bytes, path: str) -> str:
         chart = _Chart.model_validate_json(config)
         name = f"{chart.name}-{chart.version}"
     except ValidationError:
-        pass  # refused below, like a name that would be a path
+        pass  # refused below, like a name that is a path
     if not _CHART_NAME.fullmatch(name):
-        message = f"{path}.ref: the config of the chart has no name and version; push it by helm push"
+        message = f"{path}.ref: the config of the chart has no valid name and version; push the chart by helm push"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
     return name

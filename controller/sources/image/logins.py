@@ -1,15 +1,14 @@
-"""Logging in at a registry: nothing is said before it asks, then one set of credentials after the other is tried.
+"""Logging in to a registry: anonymous until it sends a challenge, then with one set of credentials after another.
 
-Invariants: credentials and tokens go to the registry's own host or to its token server, never over plain http; each
-request is repeated at most once for each set of credentials, and once more when a login has expired meanwhile (which
-some registries tell by 400 or 403 instead of 401).
+Invariants: credentials and tokens are sent to the registry's own host or to its token server, never over plain http;
+each request is repeated at most once per set of credentials, and once more if a login has expired meanwhile (which some
+registries report by 400 or 403 instead of 401).
 
-Not here: which token servers may be asked (tokens.py), which entries of a Secret are for a repository (keyring.py).
+Not here: which token servers are trusted (tokens.py), which entries of a Secret are for a repository (keyring.py).
 """
 
 from __future__ import annotations
 
-import base64
 from collections import deque
 from collections.abc import Mapping
 
@@ -19,14 +18,15 @@ from controller.sources.image.endpoint import Endpoint
 from controller.sources.image.keyring import find_credentials
 from controller.sources.image.tokens import TokenServer
 from controller.sources.transport import Response
+from controller.sources.trust import basic
 
 _REFUSALS = (400, 401, 403)
 
 
 def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> tuple[RegistryCredentials, ...]:
-    """Return what may be tried at an endpoint, best first.
+    """Return the credentials for an endpoint, the best first.
 
-    A user name and a password are for the registry that the spec names, and so not for its mirror.
+    A user name and password are for the registry that the spec names, not for its mirror.
     """
     if credentials is None:
         return ()
@@ -38,11 +38,11 @@ def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> t
 
 
 class Login:
-    """What one registry is told about who asks, for one call of the source.
+    """The login at one registry, for one call of the source.
 
     Args:
-        server: gives tokens.
-        candidates: to be tried in this order; none: anonymously.
+        server: issues tokens.
+        candidates: to try in this order; none: anonymous.
     """
 
     def __init__(self, server: TokenServer, candidates: tuple[RegistryCredentials, ...]) -> None:
@@ -55,15 +55,15 @@ class Login:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The header that says who asks; empty before the first challenge."""
+        """The header that authenticates; empty before the first challenge."""
         return {"Authorization": self._authorization} if self._authorization else {}
 
     def accept(self) -> None:
-        """Note that the registry takes what it was told."""
+        """Note that the registry has accepted the login."""
         self._accepted = True
 
     def answer(self, refusal: Response) -> bool:
-        """Return whether there is something else to say, now in `headers`, to a registry that has refused.
+        """Log in again after a refusal; return whether there was another way, now in `headers`.
 
         Raises: BundleError (InsecureRefused, Unreachable).
         """
@@ -71,7 +71,7 @@ class Login:
         if refusal.status not in _REFUSALS or not self._challenges:
             return False
         if self._authorization and not self._accepted:
-            self._candidates.popleft()  # what was accepted has expired, and is fetched anew
+            self._candidates.popleft()  # an accepted login has expired, and is renewed instead
         self._accepted = False
         return self._log_in()
 
@@ -90,5 +90,5 @@ class Login:
             token = self._server.request(bearer, candidate)
             return f"Bearer {token}" if token else ""
         if "basic" in by_scheme and candidate and candidate.password:
-            return "Basic " + base64.b64encode(f"{candidate.username}:{candidate.password}".encode()).decode()
+            return basic(candidate.username, candidate.password)
         return ""

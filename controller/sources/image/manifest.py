@@ -1,8 +1,8 @@
-"""Manifests and indexes of OCI and Docker v2: what they may be, and the choice among platforms.
+"""Manifests and indexes of OCI and Docker v2, and the choice of a platform.
 
 Pure. Formats: image-spec manifest.md and image-index.md; distribution's manifest-v2-2.md.
 
-Not here: what becomes of the layers (layers.py).
+Not here: how layers are read (layers.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 _MANIFESTS, _INDEXES = (_OCI_MANIFEST, _DOCKER_MANIFEST), (_OCI_INDEX, _DOCKER_LIST)
 
 ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
-"""For the header of that name."""
+"""The header of that name."""
 
-_ATTESTATION = "unknown"  # as BuildKit writes the platform of what is not an image
+_ATTESTATION = "unknown"  # BuildKit's platform for entries that are not images
 
 
 class _Document(BaseModel):
@@ -36,7 +36,7 @@ class _Document(BaseModel):
 
 
 class Platform(_Document):
-    """What an entry of an index runs on."""
+    """The platform of an entry of an index."""
 
     os: str = ""
     architecture: str = ""
@@ -46,13 +46,13 @@ class Platform(_Document):
         return "/".join(part for part in (self.os, self.architecture, self.variant) if part)
 
     def serves(self, wanted: str) -> bool:
-        """Return whether this is the platform `os/architecture[/variant]`; a variant counts only if one is wanted."""
-        wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, written or not
+        """Return whether this is the platform `os/architecture[/variant]`; without a wanted variant, any will do."""
+        wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, often omitted
         return wanted in (str(self).replace("arm64/v8", "arm64"), f"{self.os}/{self.architecture}")
 
 
 def _texts(found: Any) -> dict[str, str]:
-    """Keep what is text: few annotations mean something here, and the others are no reason to refuse an image."""
+    """Keep text values only: other annotations are no reason to refuse an image."""
     pairs = found.items() if isinstance(found, dict) else ()
     return {key: value for key, value in pairs if isinstance(value, str)}
 
@@ -71,14 +71,14 @@ class _Manifest(_Document):
     schema_version: int = Field(default=0, alias="schemaVersion")
     media_type: str = Field(default="", alias="mediaType")
     config: Descriptor | None = None
-    # Without FailFast a manifest of a million empty descriptors would be two million errors.
+    # Without FailFast, a million empty descriptors would produce two million errors.
     layers: Annotated[tuple[Descriptor, ...] | None, FailFast()] = None
     manifests: Annotated[tuple[Descriptor, ...] | None, FailFast()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """The layers of an image or of another artifact, the lowest first."""
+    """The layers of an image or another artifact, the lowest first."""
 
     layers: tuple[Descriptor, ...]
     config: Descriptor | None = None
@@ -97,24 +97,23 @@ class Index:
 
 
 def parse_manifest(data: bytes, path: str) -> Image | Index:
-    """Read a manifest or an index.
+    """Parse a manifest or an index.
 
     Args:
-        data: the document; its digest was verified.
-        path: of the source in the spec; messages begin with it.
+        data: the document, verified.
+        path: of the source in the spec; starts messages.
 
     Raises: BundleError (UnsupportedContent).
     """
     try:
         document = _Manifest.model_validate_json(data)
     except ValidationError as error:
-        where = (
-            ".".join(str(part) for part in error.errors(include_input=False, include_url=False)[0]["loc"]) or "document"
-        )
-        raise _unsupported(path, f"the manifest is not a valid one, at {quote(where)}; push the image again") from None
+        location = error.errors(include_input=False, include_url=False)[0]["loc"]
+        field = ".".join(map(str, location)) or "document"
+        raise _unsupported(path, f"the manifest is invalid at {quote(field)}; push the image again") from None
     if document.schema_version != 2:  # noqa: PLR2004 - the version of every format above
         raise _unsupported(path, "the manifest has a schema version other than 2; push the image in OCI format")
-    if (document.layers is None) == (document.manifests is None):  # both: read differently by different readers
+    if (document.layers is None) == (document.manifests is None):  # readers differ on a document with both
         raise _unsupported(path, "the manifest must have either layers or manifests; push the image again")
     _check_type(document, path)
     if document.manifests is not None:
@@ -125,7 +124,8 @@ def parse_manifest(data: bytes, path: str) -> Image | Index:
 def _check_type(document: _Manifest, path: str) -> None:
     admitted = _MANIFESTS if document.manifests is None else _INDEXES
     if document.media_type and document.media_type not in admitted:
-        raise _unsupported(path, f"manifest of media type {quote(document.media_type)}; push an image in OCI format")
+        problem = f"the manifest has the unsupported media type {quote(document.media_type)}"
+        raise _unsupported(path, f"{problem}; push an image in OCI format")
 
 
 def check_size(image: Image, limits: Limits, path: str) -> None:
@@ -134,15 +134,14 @@ def check_size(image: Image, limits: Limits, path: str) -> None:
     Raises: BundleError (ContentRejected).
     """
     if image.size > limits.compressed_bytes:
-        budget = describe_bytes(limits.compressed_bytes)
-        message = f"{path}.ref: the layers are over the budget of {budget}; make the image smaller"
-        raise BundleError(Reason.CONTENT_REJECTED, message)
+        problem = f"the layers exceed the limit of {describe_bytes(limits.compressed_bytes)}"
+        raise BundleError(Reason.CONTENT_REJECTED, f"{path}.ref: {problem}; make the image smaller")
 
 
 def choose(index: Index, platform: str, path: str) -> Descriptor:
-    """Return the entry of an index for a platform; a sole entry that names none serves all.
+    """Return the entry of an index for a platform; a single entry without a platform is for all.
 
-    Raises: BundleError (PlatformNotFound) that lists what there is.
+    Raises: BundleError (PlatformNotFound, which lists the platforms).
     """
     images = [entry for entry in index.manifests if entry.platform is None or entry.platform.os != _ATTESTATION]
     serving = [entry for entry in images if entry.platform is not None and entry.platform.serves(platform)]
@@ -156,8 +155,8 @@ def choose(index: Index, platform: str, path: str) -> Descriptor:
 def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
     names = sorted({quote(str(entry.platform)) for entry in images if entry.platform})
     if not names:
-        return "the index has no image that names its platform; push it again"
-    return f"the index has no image for {quote(platform)}, only for {', '.join(names[:20])}; choose one of these"
+        return "the index has no image with a platform; push it again"
+    return f"the index has no image for {quote(platform)}, only for {', '.join(names[:20])}; use one of these"
 
 
 def _unsupported(path: str, problem: str) -> BundleError:

@@ -1,17 +1,16 @@
 """Image references: the grammar of distribution/reference, and Docker's short names.
 
-Pure. Why not `oras.container.Container`: its expression takes `localhost/foo` for a repository of Docker Hub and lets
-spaces, upper case and any digest pass.
+Pure. Why not `oras.container.Container`: its expression takes `localhost/foo` for a repository of Docker Hub, and
+accepts spaces, upper case and any digest.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-"""The one algorithm that every registry has."""
+"""The only algorithm that every registry supports."""
 
 _HOST = re.compile(
     r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:]+\])"
@@ -22,20 +21,20 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _NAME_LENGTH = 255
 
 HUB = "docker.io"
-"""The registry where a reference names none; the normal form of all its names."""
+"""The default registry; the normal form of all its names."""
 HUB_HOST = "registry-1.docker.io"
-"""The host that serves it."""
+"""The host of the default registry."""
 HUB_NAMES = (HUB, "index.docker.io", HUB_HOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageReference:
-    """An image reference, taken apart."""
+    """The parts of an image reference."""
 
     name: str
-    """Registry and repository as they were written."""
+    """Registry and repository as written."""
     registry: str
-    """Normal form: `docker.io` where none was written."""
+    """Normal form: `docker.io` by default."""
     repository: str
     """Normal form: `library/nginx` for `nginx`."""
     tag: str = ""
@@ -43,35 +42,25 @@ class ImageReference:
 
     @property
     def host(self) -> str:
-        """Host and optional port to talk to."""
+        """Host and optional port to connect to."""
         return HUB_HOST if self.registry == HUB else self.registry
 
     @property
     def target(self) -> str:
-        """What the registry is asked for: the digest if there is one, for then the tag says nothing."""
+        """The digest if there is one, otherwise the tag."""
         return self.digest or self.tag
 
     @property
     def normal(self) -> str:
-        """The one spelling of what is named."""
+        """The reference in normal form."""
         separator = "@" if self.digest else ":"
         return f"{self.registry}/{self.repository}{separator}{self.target}"
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine's own, without asking anybody."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def parse_reference(text: str) -> ImageReference:
-    """Take an image reference apart.
+    """Parse an image reference.
 
-    Raises: ValueError, whose text says what is wrong and how it should be.
+    Raises: ValueError with the problem and the remedy.
     """
     rest, at, digest = text.partition("@")
     if at and not DIGEST.fullmatch(digest):
@@ -94,7 +83,7 @@ def _split_tag(text: str) -> tuple[str, str | None]:
 
 
 def _split_registry(name: str) -> tuple[str, str]:
-    """Tell the registry from the repository as Docker does: it has a dot or a port, or is localhost."""
+    """Separate registry and repository as Docker does: a registry has a dot or a port, or is localhost."""
     head, slash, rest = name.partition("/")
     if not slash or not ("." in head or ":" in head or head == "localhost" or head != head.lower()):
         head, rest = HUB, name
@@ -105,10 +94,10 @@ def _split_registry(name: str) -> tuple[str, str]:
 
 def _check(registry: str, repository: str, tag: str | None) -> None:
     if not _HOST.fullmatch(registry):
-        raise ValueError("has a registry that is not a host name; write host[:port]/repository[:tag]")
+        raise ValueError("has an invalid registry; use host[:port]/repository[:tag]")
     if not all(_ELEMENT.fullmatch(element) for element in repository.split("/")):
-        raise ValueError("has a repository that is not made of lower case letters, digits and . _ - /; correct it")
+        raise ValueError("has a repository with other than lower-case letters, digits and . _ - /; correct it")
     if len(repository) > _NAME_LENGTH:
-        raise ValueError(f"has a repository of more than {_NAME_LENGTH} characters; shorten it")
+        raise ValueError(f"has a repository longer than {_NAME_LENGTH} characters; shorten it")
     if tag is not None and not _TAG.fullmatch(tag):
-        raise ValueError("has a tag that is not one of at most 128 letters, digits and . _ -; correct it")
+        raise ValueError("has a tag that is not 1 to 128 letters, digits and . _ -; correct it")

@@ -1,8 +1,6 @@
 """The read side of the distribution API: manifests and blobs by digest, verified while they stream.
 
-Credentials never go over plain http: with some, only https is spoken.
-
-Not here: what manifests mean (manifest.py), and logging in (logins.py). The API:
+With credentials, only https is used. Not here: parsing manifests (manifest.py), and logging in (logins.py). The API:
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md.
 """
 
@@ -15,7 +13,7 @@ from api.errors import BundleError
 from api.plugins import MEBIBYTE
 from api.v1alpha2.conditions import Reason
 from controller.content.digests import digest_of
-from controller.content.limits import quote
+from controller.content.limits import describe_bytes, quote
 from controller.sources.image.endpoint import Endpoint
 from controller.sources.image.logins import Login
 from controller.sources.image.manifest import ACCEPT, Descriptor
@@ -23,7 +21,7 @@ from controller.sources.image.reference import DIGEST
 from controller.sources.transport import Response, Transport
 from controller.sources.transport_failures import PlainServerError
 
-_MANIFEST_BYTES = 4 * MEBIBYTE  # what registries must take at least, and most take at most
+_MANIFEST_BYTES = 4 * MEBIBYTE  # the minimum that registries must accept, and the maximum of most
 _CHUNK = 64 * 1024
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _METHOD_NOT_ALLOWED = 200, 401, 403, 404, 405
 
@@ -32,12 +30,12 @@ class Registry:
     """One repository of one registry, for one call of the source.
 
     Args:
-        transport: the way there.
+        transport: sends the requests.
         endpoint: registry and repository.
-        login: says who asks.
-        schemes: to be tried in this order: https, http, or both. A server that speaks plain http is then taken at its
-            word, unless there are credentials.
-        path: of the source in the spec; messages begin with it.
+        login: authenticates.
+        schemes: to try in this order: https, http, or both. With both, a server without TLS gets plain http, unless
+            there are credentials.
+        path: of the source in the spec; starts messages.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 
@@ -55,7 +53,7 @@ class Registry:
         self._schemes, self._path, self._missing = schemes, path, missing
 
     def resolve(self, target: str) -> str:
-        """Return the digest that a tag names now, or a digest itself if the registry has it for this caller.
+        """Return the digest that a tag names now; of a digest, check that the registry has it for this caller.
 
         Raises: BundleError (NotFound, Unauthorized, Unreachable, InsecureRefused, …).
         """
@@ -69,7 +67,7 @@ class Registry:
         return digest if DIGEST.fullmatch(digest) else digest_of(self.read_manifest(target))
 
     def read_manifest(self, target: str) -> bytes:
-        """Return a manifest or index; what a digest names is verified.
+        """Return a manifest or index, verified if `target` is a digest.
 
         Raises: BundleError (`missing`, DigestMismatch, ContentRejected over 4 MiB, Unauthorized, Unreachable, …).
         """
@@ -79,7 +77,7 @@ class Registry:
         return data
 
     def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None] = lambda _: None) -> Blob:
-        """Return a blob to read; `advance` is called with the bytes that came.
+        """Return a blob to read; `advance` is called with the number of bytes of each read.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
@@ -87,7 +85,7 @@ class Registry:
 
     def _request(self, method: str, kind: str, name: str, *, also: int = _OK) -> Response:
         response = self._send(method, kind, name)
-        # A refusal by another host, to which a redirect led, is none of ours to answer.
+        # A refusal after a redirect to another host is final: the credentials are not for it.
         while response.status not in (_OK, also) and not response.place.is_elsewhere:
             response.discard()
             if not self._login.answer(response):
@@ -114,41 +112,35 @@ class Registry:
         url = f"{scheme}://{self._endpoint.host}/v2/{self._endpoint.repository}/{kind}/{name}"
         return self._transport.send(method, url, {"Accept": ACCEPT, **self._login.headers})
 
-    # what went wrong
+    # failures
 
     def _credentials_refused(self) -> BundleError:
-        message = (
-            f"{self._path}.auth: registry {quote(self._endpoint.host)} speaks plain http, over which no credentials "
-            "are sent; serve it by https, or take auth out"
-        )
+        problem = f"registry {quote(self._endpoint.host)} supports plain http only, over which no credentials are sent"
+        message = f"{self._path}.auth: {problem}; serve it over https, or remove auth"
         return BundleError(Reason.INSECURE_REFUSED, message)
 
     def _failure(self, response: Response, kind: str, name: str) -> BundleError:
-        word = {"blobs": "blob"}.get(kind, "manifest" if DIGEST.fullmatch(name) else "tag")
-        what = f"{word} {quote(name)}"
         if response.place.is_elsewhere:
             return response.place.unusable()
-        where = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
+        word = {"blobs": "blob"}.get(kind, "manifest" if DIGEST.fullmatch(name) else "tag")
+        item = f"{word} {quote(name)}"
+        repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND:
             remedy = f"; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
             if self._missing is Reason.PINNED_CONTENT_GONE:
-                remedy = " any more; push it again, or ask for a new resolution"
-            return BundleError(self._missing, f"{self._path}.ref: {where} has no {what}{remedy}")
+                remedy = " any more; push it again, or request a new resolution"
+            return BundleError(self._missing, f"{self._path}.ref: {repository} has no {item}{remedy}")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
-            return BundleError(Reason.UNAUTHORIZED, self._unauthorized(where))
-        problem = f"answers with status {response.status} when asked for {what}; check the address"
-        return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {where} {problem}")
-
-    def _unauthorized(self, where: str) -> str:
-        if self._login.has_credentials:
-            problem = "cannot be read with these credentials, or is not there; correct the Secret, or its rights there"
-            return f"{self._path}.auth: {where} {problem}"
-        problem = "is not for everybody, or is not there; correct the name, or name a Secret with credentials for it"
-        return f"{self._path}.auth: {where} {problem}"
+            problem = "requires credentials, or does not exist; correct the name, or set a Secret with credentials"
+            if self._login.has_credentials:
+                problem = "denies access with these credentials, or does not exist; correct the Secret or its rights"
+            return BundleError(Reason.UNAUTHORIZED, f"{self._path}.auth: {repository} {problem}")
+        problem = f"returned status {response.status} for {item}; check the address"
+        return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {repository} {problem}")
 
 
 class Blob:
-    """A blob, counted and hashed while it is read."""
+    """A blob, hashed while it is read."""
 
     def __init__(self, response: Response, descriptor: Descriptor, path: str, advance: Callable[[int], None]) -> None:
         self._response, self._descriptor, self._path, self._advance = response, descriptor, path, advance
@@ -157,7 +149,7 @@ class Blob:
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes; nothing at the end.
 
-        Raises: BundleError (Unreachable; DigestMismatch as soon as there are more bytes than there should be).
+        Raises: BundleError (Unreachable; DigestMismatch if there are too many bytes).
         """
         data = self._response.read(size)
         self._count += len(data)
@@ -168,7 +160,7 @@ class Blob:
         return data
 
     def verify(self) -> None:
-        """Read what is left and compare size and digest; nothing of a blob may be used before.
+        """Read the rest and verify size and digest; no part of a blob may be used before.
 
         Raises: BundleError (DigestMismatch, Unreachable).
         """
@@ -183,19 +175,17 @@ class Blob:
         Raises: BundleError (ContentRejected over `limit` bytes, DigestMismatch, Unreachable).
         """
         if self._descriptor.size > limit:
-            message = f"{self._path}.ref: blob {quote(self._descriptor.digest)} is over {limit} bytes; make it smaller"
-            raise BundleError(Reason.CONTENT_REJECTED, message)
-        parts = []
-        while data := self.read(_CHUNK):
-            parts.append(data)
+            problem = f"blob {quote(self._descriptor.digest)} exceeds the limit of {describe_bytes(limit)}"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._path}.ref: {problem}; make it smaller")
+        data = b"".join(iter(lambda: self.read(_CHUNK), b""))
         self.verify()
-        return b"".join(parts)
+        return data
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._response.close()
 
 
 def _mismatch(path: str, digest: str) -> BundleError:
-    message = f"{path}.ref: what the registry has for {quote(digest)} is something else; find out who changed it"
+    message = f"{path}.ref: the registry returned other content for {quote(digest)}; find out who changed it"
     return BundleError(Reason.DIGEST_MISMATCH, message)

@@ -1,9 +1,9 @@
-"""Images and other OCI artifacts: a tag is resolved by one HEAD, and the layers of exactly that digest are streamed.
+"""Images and other OCI artifacts: one HEAD resolves a tag, and the layers of exactly that digest are streamed.
 
-Https is spoken; plain http to loopback registries where neither a certificate nor credentials are given, and, where
-insecureSkipTLSVerify is set, to those that do not speak TLS. Credentials go over verified https only.
+Https is the default; plain http is used for loopback registries without certificates and credentials, and, if
+insecureSkipTLSVerify is set, for registries without TLS. Credentials are sent over verified https only.
 
-Not here: the protocol (registry.py), logging in (logins.py), what manifests and layers mean (manifest.py, layers.py).
+Not here: the protocol (registry.py), logging in (logins.py), manifests and layers (manifest.py, layers.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from api.plugins import MEBIBYTE, Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
-from controller.sources.hosts import check_host
+from controller.sources.hosts import PORTS, check_host
 from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.image.logins import Login, choose_credentials
@@ -28,44 +28,40 @@ from controller.sources.image.manifest import Image, Index, check_size, choose, 
 from controller.sources.image.reference import ImageReference, parse_reference
 from controller.sources.image.registry import Blob, Registry
 from controller.sources.image.tokens import TokenServer
-from controller.sources.transport import Transport, is_certificate_data
-from controller.sources.transport_failures import unverified
+from controller.sources.transport import Transport
+from controller.sources.trust import certificate_problems, certificates_of, check_secure
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
 _CHART_CONFIG_BYTES = MEBIBYTE
-_HTTPS_PORT = 443
 
 
 class ImageSource:
     """The kind `image`. Parameters: ref, platform, insecureSkipTLSVerify, certificateData."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
-        """Return what is wrong with the parameters, each beginning with its field path below `path`."""
+        """Return what is wrong with the parameters, each with its field path below `path`."""
         problems = []
         try:
             parse_reference(parameters.get("ref", ""))
         except ValueError as error:
             problems.append(f"{path}.ref: image reference {quote(parameters.get('ref', ''))} {error}")
         if not _PLATFORM.fullmatch(_platform(parameters)):
-            problems.append(
-                f"{path}.platform: {quote(_platform(parameters))} is not os/architecture[/variant]; correct it"
-            )
-        if not is_certificate_data(parameters.get("certificateData", "")):
-            problems.append(f"{path}.certificateData: not a bundle of PEM certificates; correct it")
-        return problems
+            problem = f"{quote(_platform(parameters))} is not os/architecture[/variant]"
+            problems.append(f"{path}.platform: {problem}; correct it")
+        return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the reference in normal form, and the platform."""
         return {"ref": parse_reference(parameters["ref"]).normal, "platform": _platform(parameters)}
 
     def origin(self, parameters: Mapping[str, Any]) -> str:
-        """Return registry and repository as they are named: a mirror that is asked instead is the administrator's."""
+        """Return registry and repository as named, even if a mirror of the administrator is used."""
         reference = parse_reference(parameters["ref"])
         return f"{reference.registry}/{reference.repository}"
 
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
-        """Ask the registry what the reference names now; for a digest, whether it has it for this caller.
+        """Return the digest that the reference names now; of a digest, check that this caller may read it.
 
         Raises: BundleError (NotFound, Unauthorized, Unreachable, TLSVerificationFailed, InsecureRefused,
             InvalidReference).
@@ -76,11 +72,11 @@ class ImageSource:
         return Resolution(pinned=f"{reference.name}@{digest}", digest=digest)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
-        """Return digest and platform: an index has other content for another platform."""
+        """Return digest and platform: the content of an index depends on the platform."""
         return f"{resolution.digest}|{_platform(parameters)}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
-        """Yield the entries of all layers, the lowest first; each layer is verified when its last entry was taken.
+        """Yield the entries of all layers, the lowest first; each layer is verified after its last entry.
 
         Raises: BundleError (PinnedContentGone, DigestMismatch, PlatformNotFound, UnsupportedContent, ContentRejected,
             and those of `resolve`).
@@ -99,40 +95,37 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access) 
         chosen = choose(document, platform, access.path)
         document = parse_manifest(registry.read_manifest(chosen.digest), access.path)
     if isinstance(document, Index):
-        message = f"{access.path}.ref: the index holds another index; push the images into one"
+        message = f"{access.path}.ref: the index contains another index; push the images into one"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
     return document
 
 
 def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:
-    """Return the layers with the name of the chart, which takes a look at the config, where they need one."""
+    """Return the layers with the name of the chart, read from the config, if one of them needs it."""
     if not any(layer.suffix for layer in layers):
         return layers
-    name = name_chart(_read_config(image, registry), access.path)
+    config = b""
+    if image.config is not None:
+        with closing(registry.open_blob(image.config)) as blob:
+            config = blob.read_all(_CHART_CONFIG_BYTES)
+    name = name_chart(config, access.path)
     return tuple(replace(layer, name=layer.name or name + layer.suffix) for layer in layers)
-
-
-def _read_config(image: Image, registry: Registry) -> bytes:
-    if image.config is None:
-        return b""
-    with closing(registry.open_blob(image.config)) as blob:
-        return blob.read_all(_CHART_CONFIG_BYTES)
 
 
 def _read_layers(registry: Registry, layers: tuple[Layer, ...], access: Access) -> Iterator[Entry]:
     done, total = 0, sum(layer.descriptor.size for layer in layers)
 
-    def advance(count: int) -> None:
+    def _advance(count: int) -> None:
         nonlocal done
         done += count
         access.progress(done, total)
 
     for number, layer in enumerate(layers):
-        with closing(registry.open_blob(layer.descriptor, advance)) as blob:
+        with closing(registry.open_blob(layer.descriptor, _advance)) as blob:
             try:
                 yield from _entries(layer, number, blob, access)
-            except Rejection as rejection:  # of the reader, or thrown in by the writer
-                blob.verify()  # if it is not what its digest says, then that is the news
+            except Rejection as rejection:  # by the reader, or thrown by the writer
+                blob.verify()  # a wrong digest explains it
                 raise rejection.at(access.path) from None
             blob.verify()
 
@@ -156,22 +149,20 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> ImageReference:
 def _connected(
     parameters: Mapping[str, Any], reference: ImageReference, access: Access, *, missing: Reason
 ) -> Iterator[Registry]:
-    """Hand out the repository that a reference names, for one call."""
-    credentials = access.credentials
+    """Provide the repository that a reference names, for one call."""
     _check_registry(reference, access)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
-    certificates = parameters.get("certificateData") or (credentials.certificate_authority if credentials else "")
-    verify = not parameters.get("insecureSkipTLSVerify", False)
-    connection = Transport(
+    certificates = certificates_of(parameters, access)
+    verify = not parameters.get("insecureSkipTLSVerify")
+    candidates = choose_credentials(access.credentials, endpoint)
+    if candidates:
+        check_secure(access.path, plain=False, verify=verify)
+    with Transport(
         replace(access, path=f"{access.path}.ref"),
         certificate_data=certificates,
         verify=verify,
         loopback=endpoint.is_loopback,
-    )
-    candidates = choose_credentials(credentials, endpoint)
-    if candidates and not verify:
-        raise unverified(access.path)
-    with connection as transport:
+    ) as transport:
         yield Registry(
             transport,
             endpoint,
@@ -183,9 +174,8 @@ def _connected(
 
 
 def _check_registry(reference: ImageReference, access: Access) -> None:
-    parts = urlsplit(f"//{reference.registry}")
-    port = parts.port or _HTTPS_PORT
-    check_host(f"{access.path}.ref", parts.hostname or "", port, _HTTPS_PORT, access.network)
+    parts, usual = urlsplit(f"//{reference.registry}"), PORTS["https"]
+    check_host(f"{access.path}.ref", parts.hostname or "", parts.port or usual, usual, access.network)
 
 
 def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """Bearer tokens of registries: anonymous, by user name and password, by identity token.
 
-The first two exchanges are oras', which is given no session of requests but one that goes through the transport, so
-that deadline, caps and address guard hold for token servers, too; it reads no configuration and runs no credential
-helper. A token server must belong to the registry by name; one that is to see credentials more strictly so, and by
-https. What does not speak verified https must be the registry's own host and port: the registry chooses the address,
-and gets what is found there as a token. So nothing is told of what another address answers, either.
+oras implements the first two exchanges, with a session that uses the transport, so that deadline, limits and address
+checks apply to token servers, too; it reads no configuration and runs no credential helper. A token server must belong
+to the registry by name; for credentials the rule is stricter, and requires https. Without verified https it must be the
+registry's own host and port: the registry chooses the address, and gets what is found there as a token. For the same
+reason, messages reveal nothing about responses of other addresses.
 
 The exchanges: https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/.
 """
@@ -37,7 +37,7 @@ _CLIENT = "rukpak"
 _OK = 200
 
 _PAIRS = {"registry-1.docker.io": ("auth.docker.io",), "registry.gitlab.com": ("gitlab.com",)}
-"""Registries and the token servers that are known to be theirs."""
+"""Registries and their known token servers."""
 
 _SHARED = (
     "amazonaws.com",
@@ -53,28 +53,28 @@ _SHARED = (
     "sslip.io",
     "windows.net",
 )
-"""Domains below which everybody can have a name."""
+"""Domains below which anyone can register a name."""
 _SECOND_LEVEL = re.compile(r"(?:ac|co|com|edu|go|gob|gov|gouv|gv|ltd|me|mil|ne|net|nom|or|org|plc|sch)\.[a-z]{2}")
 
 
 class TokenServer:
-    """The token servers that one registry sends to.
+    """The token servers that one registry names.
 
     Args:
-        transport: the way there.
+        transport: sends the requests.
         endpoint: the registry.
-        path: of the source in the spec; messages begin with it.
+        path: of the source in the spec; starts messages.
         verify: whether the transport verifies certificates.
     """
 
     def __init__(self, transport: Transport, endpoint: Endpoint, path: str, *, verify: bool) -> None:
-        oras.logger.logger.log_handler.clear()  # it writes to stderr by itself, answers of token servers included
+        oras.logger.logger.log_handler.clear()  # it logs to stderr, including responses of token servers
         self._transport, self._endpoint, self._path, self._verify = transport, endpoint, path, verify
 
     def request(self, challenge: Challenge, credentials: RegistryCredentials | None) -> str:
-        """Return a token for what a challenge asks for; '' if it names no server, or that gives none.
+        """Return a token for a challenge; '' if it names no server, or the server issues none.
 
-        Raises: BundleError (InsecureRefused, Unreachable, ContentRejected for an endless answer).
+        Raises: BundleError (InsecureRefused, Unreachable, ContentRejected for an endless response).
         """
         asked = self._asked(challenge)
         if not asked["realm"]:
@@ -85,7 +85,9 @@ class TokenServer:
                 return self._refresh(asked, credentials.identity_token)
             return self._exchange(asked, credentials)
         except ElsewhereError as error:
-            raise self._refused(error.reason, "an address that cannot be used; see to the registry") from None
+            raise self._refused(
+                error.reason, "a token server at an address that cannot be used; check the registry"
+            ) from None
 
     def _asked(self, challenge: Challenge) -> dict[str, str]:
         scope = f"repository:{self._endpoint.repository}:pull"
@@ -95,7 +97,7 @@ class TokenServer:
     def _exchange(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
         exchange = oras.auth.TokenAuth()
         exchange.session = _Session(self._send)
-        exchange._tls_verify = True  # noqa: SLF001 - oras passes it on, and our session knows better
+        exchange._tls_verify = True  # noqa: SLF001 - oras passes it on, and our session ignores it
         header = oras.auth.utils.authHeader(asked)
         if credentials is None:
             return str(exchange.request_anonymous_token(header) or "")
@@ -103,7 +105,7 @@ class TokenServer:
         return str(exchange.request_token(header) or "")
 
     def _refresh(self, asked: Mapping[str, str], identity_token: str) -> str:
-        """Get a token for an identity token, which oras cannot (OAuth 2.0, RFC 6749, section 6)."""
+        """Exchange an identity token, which oras does not support (OAuth 2.0, RFC 6749, section 6)."""
         form = {
             "grant_type": "refresh_token",
             "service": asked["service"],
@@ -124,27 +126,28 @@ class TokenServer:
     def _check(self, realm: str, *, is_secret: bool) -> None:
         scheme, host, authority = _split_realm(realm)
         if is_secret and scheme == "http":
-            problem = "by plain http, over which no credentials are sent; let it name an https address"
+            problem = " over plain http, to which no credentials are sent; configure https there"
         elif scheme not in ("https", "http") or not is_related(host, self._endpoint.host_name, is_secret=is_secret):
-            problem = "which does not belong to it by name; use another registry"
+            problem = ", which does not belong to it by name; use another registry"
         elif authority != self._endpoint.host and (scheme == "http" or not self._verify):
-            problem = "which is not verified, and another address; use https and certificateData"
+            problem = " at another address without verified https; use https and certificateData"
         else:
             return
-        raise self._refused(Reason.INSECURE_REFUSED, f"{quote(host)}, {problem}")
+        raise self._refused(Reason.INSECURE_REFUSED, f"token server {quote(host)}{problem}")
 
-    def _refused(self, reason: Reason, where: str) -> BundleError:
+    def _refused(self, reason: Reason, problem: str) -> BundleError:
         registry = quote(self._endpoint.host)
-        return BundleError(reason, f"{self._path}.ref: registry {registry} sends for a token to {where}")
+        return BundleError(reason, f"{self._path}.ref: registry {registry} uses {problem}")
 
 
 class _Session:
-    """As much of a session of requests as oras uses for a token."""
+    """The part of a session of requests that oras uses for a token."""
 
     def __init__(self, send: Callable[[str, str, Mapping[str, str]], _Answer]) -> None:
         self._send = send
 
     def get(self, realm: str, *, headers: Mapping[str, str], **options: Any) -> _Answer:
+        """Send a GET request, with no header but `Authorization`. Raises: as the transport."""
         own = {name: value for name, value in headers.items() if name == "Authorization"}
         return self.request("GET", realm, headers=own, **options)
 
@@ -157,27 +160,30 @@ class _Session:
         headers: Mapping[str, str] | None = None,
         verify: bool,  # noqa: ARG002 - oras' signature
     ) -> _Answer:
+        """Send a request with parameters. Raises: as the transport."""
         separator = "&" if urlsplit(realm).query else "?"
         return self._send(method, f"{realm}{separator}{urlencode(params)}", headers or {})
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """As much of a response of requests as oras uses for a token."""
+    """The part of a response of requests that oras uses for a token."""
 
     status_code: int
     body: bytes
 
     @classmethod
     def of(cls, response: Response) -> _Answer:
+        """Read a response. Raises: BundleError (ContentRejected over the limit, Unreachable)."""
         return cls(response.status, response.read_all(_ANSWER_BYTES))
 
     @property
     def text(self) -> str:
-        """Nothing: oras would log it."""
+        """Nothing, since oras would log it."""
         return ""
 
     def json(self) -> dict[str, str]:
+        """Return the texts of the body that can be tokens."""
         try:
             document = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -187,7 +193,7 @@ class _Answer:
 
 
 def _split_realm(realm: str) -> tuple[str, str, str]:
-    """Return scheme, host, and host with port of a realm; nothing for what is no plain URL."""
+    """Return scheme, host, and host with port of a realm; nothing for an invalid URL, or one with a user."""
     try:
         url = urlsplit(realm)
     except ValueError:
@@ -198,13 +204,13 @@ def _split_realm(realm: str) -> tuple[str, str, str]:
 def is_related(host: str, registry: str, *, is_secret: bool) -> bool:
     """Return whether a token server belongs to a registry by name: the same host, a known pair, or the same parent.
 
-    So `auth.docker.io` for `registry-1.docker.io`, and `gitlab.example.com` for `registry.example.com`.
+    Examples: `auth.docker.io` for `registry-1.docker.io`, `gitlab.example.com` for `registry.example.com`.
 
     Args:
         host: of the token server, without port.
         registry: host of the registry, without port.
-        is_secret: whether it is to see credentials. Then a parent that is known or looks like a place where everybody
-            can have a name does not count. (A registry that means ill could ask for them itself.)
+        is_secret: whether it gets credentials. Then a parent below which anyone may register names does not count. (A
+            malicious registry could request them itself.)
     """
     if host == registry or host in _PAIRS.get(registry, ()):
         return True

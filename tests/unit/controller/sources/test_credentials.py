@@ -118,28 +118,28 @@ def test_what_a_docker_configuration_says(entries: Any, expect: list[RegistryCre
     assert list(parse_secret(old, "image", PATH).registries) == expect
 
 
-NOT_DOCKER = 'key ".dockerconfigjson" is not a Docker configuration; make it by kubectl create secret'
+NOT_DOCKER = 'key ".dockerconfigjson" is not a Docker configuration; create it by kubectl create secret'
 DEFECTS = [
     (
         "nothing of use",
         "image",
         secret(identity=CANARY),
-        "holds nothing that is of use here; give it type kubernetes.io",
+        "has no usable credentials; add type kubernetes.io",
     ),
     (
         "no data",
         "git",
         {"metadata": {"name": "auth", "namespace": "foo"}},
-        "holds nothing that is of use here; give it keys",
+        "has no usable credentials; add keys",
     ),
-    ("no data for a plug-in", "a.b/c", secret(), "holds nothing that is of use here; give it credentials"),
-    ("a pull secret for git", "git", docker({"quay.io": BASIC}), "holds nothing that is of use here"),
+    ("no data for a plug-in", "a.b/c", secret(), "has no usable credentials; add credentials"),
+    ("a pull secret for git", "git", docker({"quay.io": BASIC}), "has no usable credentials"),
     ("no password", "git", secret(username=CANARY), 'key "password" is missing; add it'),
     ("no user", "git", secret(password=CANARY), 'key "username" is missing; add it'),
-    ("a colon in the user", "git", secret(username=f"{CANARY}:", password="p"), 'key "username" has a colon'),
-    ("two lines", "http", secret(username="u", password=f"{CANARY}\nX: y"), 'key "password" holds a line break'),
-    ("a token of two words", "http", secret(bearerToken=f"{CANARY} b"), 'key "bearerToken" holds what no token has'),
-    ("a token that is not ASCII", "http", secret(bearerToken=f"{CANARY}ü"), 'key "bearerToken" holds what no token'),
+    ("a colon in the user", "git", secret(username=f"{CANARY}:", password="p"), 'key "username" contains a colon'),
+    ("two lines", "http", secret(username="u", password=f"{CANARY}\nX: y"), 'key "password" contains a line break'),
+    ("a token of two words", "http", secret(bearerToken=f"{CANARY} b"), 'key "bearerToken" contains a blank'),
+    ("a token that is not ASCII", "http", secret(bearerToken=f"{CANARY}ü"), 'key "bearerToken" contains a blank'),
     (
         "a password in another encoding",
         "git",

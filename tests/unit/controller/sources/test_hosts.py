@@ -9,7 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Network
 from api.v1alpha2.conditions import Reason
-from controller.sources.hosts import check_host, parse_pattern
+from controller.sources.hosts import check_host, is_loopback, parse_pattern
 
 CASES = [  # pattern, host, port, whether it is allowed
     ("example.com", "example.com", 443, True), ("example.com", "EXAMPLE.com", 443, True),
@@ -50,7 +50,7 @@ def test_what_is_refused_is_named_with_the_option(host: str, port: int, shown: s
     assert error is not None
     assert error.reason is Reason.INSECURE_REFUSED
     assert error.message == (
-        f'spec.url: host "{shown}" is not one of --allowed-hosts; use one of these, or ask the administrator to add it'
+        f'spec.url: host "{shown}" is not in --allowed-hosts; use an allowed host, or ask the administrator to add it'
     )
 
 
@@ -66,3 +66,12 @@ BAD = ["", "*", "*.", "https://example.com", "example.com/a", "a@b", "a b", "exa
 def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"is not a host like|Port out of range"):
         parse_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("host", "expect"),
+    [("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost.example.com", False),
+     ("127.0.0.1.example.com", False), ("10.0.0.1", False), ("2130706433", False), ("quay.io", False)],
+)  # fmt: skip
+def test_what_is_this_machine_by_name(host: str, expect: bool) -> None:
+    assert is_loopback(host) is expect

@@ -125,7 +125,7 @@ def test_a_header_goes_to_its_host_and_over_no_redirect(credentials: Credentials
 @pytest.mark.usefixtures("names")
 @pytest.mark.parametrize("url", ["https://h/x", "git@h:x", "ssh://h:2222/x"])
 def test_a_host_that_is_not_allowed_is_refused(url: str, access: Access) -> None:
-    with pytest.raises(BundleError, match=r'spec.git.repository: host "h(:2222)?" is not one of --allowed-hosts'):
+    with pytest.raises(BundleError, match=r'spec.git.repository: host "h(:2222)?" is not in --allowed-hosts'):
         connected(url, replace(access, network=Network(allowed_hosts=("example.com",))), KEY)
     connected(url, replace(access, network=Network(allowed_hosts=("h", "h:2222"))), KEY)
 

@@ -12,25 +12,25 @@ REPOSITORY = parse_repository("https://example.org:8443/x")
 HOST = "https://example.org:8443/x/"
 
 COMPLAINTS = [
-    (f"fatal: unable to access '{HOST}': Could not resolve host: example.org", Reason.UNREACHABLE),
+    (f"fatal: unable to access '{HOST}': Could not resolve host: example.org", "its name cannot be resolved"),
     (
         f"fatal: unable to access '{HOST}': Failed to connect to x port 1 after 0 ms: Connection refused",
-        "no connection",
+        "refuses the connection",
     ),
-    (f"fatal: unable to access '{HOST}': Couldn't connect to server", "no connection"),
-    (f"fatal: unable to access '{HOST}': Operation timed out after 1 ms", "answer in time"),
-    (f"fatal: unable to access '{HOST}': Operation too slow. Less than 1000 bytes/sec", "answer in time"),
-    ("ssh: connect to host h port 22: Connection timed out", "answer in time"),
-    ("Timeout, server h not responding.", "answer in time"),
-    (f"fatal: unable to access '{HOST}': The requested URL returned error: 429", "fewer requests"),
-    (f"fatal: unable to access '{HOST}': The requested URL returned error: 502", "failure of its own"),
-    ("error: RPC failed; curl 18 transfer closed with outstanding read data remaining", "was cut"),
-    ("fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF", "was cut"),
-    ("fatal: something that nobody knows yet", "was cut"),
+    (f"fatal: unable to access '{HOST}': Couldn't connect to server", "refuses the connection"),
+    (f"fatal: unable to access '{HOST}': Operation timed out after 1 ms", "it timed out"),
+    (f"fatal: unable to access '{HOST}': Operation too slow. Less than 1000 bytes/sec", "it timed out"),
+    ("ssh: connect to host h port 22: Connection timed out", "it timed out"),
+    ("Timeout, server h not responding.", "it timed out"),
+    (f"fatal: unable to access '{HOST}': The requested URL returned error: 429", "limits the rate of requests"),
+    (f"fatal: unable to access '{HOST}': The requested URL returned error: 502", "returned a server error"),
+    ("error: RPC failed; curl 18 transfer closed with outstanding read data remaining", "was closed"),
+    ("fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF", "was closed"),
+    ("fatal: something that nobody knows yet", "was closed"),
     ("server certificate verification failed. CAfile: none CRLfile: none", Reason.TLS_VERIFICATION_FAILED),
     ("SSL certificate problem: self-signed certificate", Reason.TLS_VERIFICATION_FAILED),
     ("SSL: no alternative certificate subject name matches target host name 'h'", Reason.TLS_VERIFICATION_FAILED),
-    ("gnutls_handshake() failed: An unexpected TLS packet was received.", "speak TLS"),
+    ("gnutls_handshake() failed: An unexpected TLS packet was received.", "the TLS handshake failed"),
     (f"fatal: could not read Username for '{HOST}': terminal prompts disabled", Reason.UNAUTHORIZED),
     (f"fatal: Authentication failed for '{HOST}'", Reason.UNAUTHORIZED),
     ("The requested URL returned error: 403", Reason.UNAUTHORIZED),
@@ -59,11 +59,13 @@ COMPLAINTS = [
 @pytest.mark.parametrize(("complaint", "expected"), COMPLAINTS, ids=[row[0][-70:] for row in COMPLAINTS])
 def test_complaints(complaint: str, expected: Reason | str) -> None:
     error = translate(complaint, REPOSITORY, "spec.sources[0].git")
-    assert error.message.startswith('spec.sources[0].git.repository: "example.org:8443" ')
+    subject = "spec.sources[0].git.repository: "
     if isinstance(expected, Reason):
         assert error.reason is expected
+        assert error.message.startswith(f'{subject}"example.org:8443" ')
     else:
         assert error.reason is Reason.UNREACHABLE
+        assert error.message.startswith(f'{subject}cannot read from "example.org:8443": ')
         assert expected in error.message
 
 

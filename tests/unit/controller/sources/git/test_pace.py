@@ -19,7 +19,7 @@ from tests.support.clock import Clock
 class Case:
     name: str
     growth: float = 0
-    """KiB a second, from the beginning on."""
+    """KiB/s, from the beginning on."""
     starts: float = 0
     """Seconds until it grows."""
     computing: float = 0
@@ -61,7 +61,7 @@ def test_the_limits_are_the_administrators() -> None:
     clock.now += 30
     assert pace.problem(30 * 2048) == ""
     clock.now += 30
-    assert pace.problem(60 * 2048 - 1) == "it sends less than 2 KiB a second"
+    assert pace.problem(60 * 2048 - 1) == "it sends less than 2 KiB/s"
 
 
 def test_the_processor_time_of_a_session() -> None:

@@ -108,7 +108,7 @@ def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch
     network = Network(idle_seconds=0.3)
     runner = GitRunner(replace(access, network=network), access.scratch / "repository", protocols="ssh", config=SHELL)
     started = time.monotonic()
-    with pytest.raises(BundleError, match="it sends less than 16 KiB a second") as caught:
+    with pytest.raises(BundleError, match="it sends less than 16 KiB/s") as caught:
         runner.run("program", "exec sleep 60")
     assert caught.value.reason is Reason.UNREACHABLE
     assert time.monotonic() - started < 20
@@ -141,7 +141,7 @@ def test_the_folder_has_a_budget(where: str, access: Access) -> None:
     with pytest.raises(BundleError) as caught:
         shell(access, command[where])
     assert caught.value.reason is Reason.CONTENT_REJECTED
-    assert "more than the budget of 1000000 bytes" in caught.value.message
+    assert "the repository exceeds the limit of 1000000 bytes" in caught.value.message
     assert git_process.folder_bytes(folder) <= 1_200_000
 
 

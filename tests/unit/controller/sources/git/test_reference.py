@@ -91,7 +91,7 @@ def test_what_is_no_repository(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["https://me:secret@h/x", "https://:secret@h/x", "ssh://git:secret@h/x"])
 def test_a_password_in_a_url(text: str) -> None:
-    with pytest.raises(ValueError, match="must not hold a password; name a Secret in auth") as caught:
+    with pytest.raises(ValueError, match="must not contain a password; use a Secret in auth") as caught:
         parse_repository(text)
     assert "secret@" not in str(caught.value)
 

@@ -28,7 +28,7 @@ def test_it_is_found_by_its_kind() -> None:
     [
         ({}, None),
         ({"repository": "file:///x"}, '.repository: "file:///x" is not https://host/path'),
-        ({"repository": "https://me:secret@h/x"}, ".repository: the URL must not hold a password"),
+        ({"repository": "https://me:secret@h/x"}, ".repository: the URL must not contain a password"),
         ({"ref": "--upload-pack=x"}, '.ref: "--upload-pack=x" is an option'),
         ({"directory": "../x"}, '.directory: "../x" is not a relative path'),
         ({"directory": "x/"}, '.directory: "x/" is not a relative path'),

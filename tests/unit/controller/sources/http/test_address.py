@@ -31,7 +31,7 @@ REFUSED = [
     ("https:///a", "not a URL"), ("file:///etc/passwd", "not a URL"), ("https://[::1/a", "not a URL"),
     ("https://a:x/b", "not a URL"),
     ("https://a/b c", "not a URL"), ("https://a/b\nc", "not a URL"), ("https://a\\b/c", "not a URL"),
-    ("https://user:canary@a/b", "name a Secret in auth"), ("https://canary@a/b", "name a Secret in auth"),
+    ("https://user:canary@a/b", "use a Secret in auth"), ("https://canary@a/b", "use a Secret in auth"),
 ]  # fmt: skip
 
 

@@ -62,14 +62,14 @@ def test_layers_keep_their_order_and_what_stands_for_nothing_is_left_out() -> No
 
 
 UNSUPPORTED = [
-    ("a foreign layer", IMAGE, "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "not foreign"),
+    ("a foreign layer", IMAGE, "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "nor foreign"),
     (
         "one that is not distributed",
         IMAGE,
         "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
-        "not foreign",
+        "nor foreign",
     ),
-    ("an encrypted one", IMAGE, "application/vnd.oci.image.layer.v1.tar+gzip+encrypted", "not encrypted"),
+    ("an encrypted one", IMAGE, "application/vnd.oci.image.layer.v1.tar+gzip+encrypted", "neither encrypted"),
     ("no type", IMAGE, "", "push it as tar"),
     ("a file without a name", "a/b", "text/plain", "push it with the annotation org.opencontainers.image.title"),
 ]
@@ -82,12 +82,12 @@ def test_what_cannot_be_read(config: str, media_type: str, message: str) -> None
     with pytest.raises(BundleError) as caught:
         plan(config, (TAR, {TITLE: "x"}), (media_type, None))
     assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
-    assert caught.value.message.startswith(f'{PATH}.ref: layer 1 is of media type "{media_type}"; ')
+    assert caught.value.message.startswith(f'{PATH}.ref: layer 1 has the unsupported media type "{media_type}"; ')
     assert message in caught.value.message
 
 
 def test_two_files_of_one_name_are_refused() -> None:
-    with pytest.raises(BundleError, match='2 layers are called "x"; give them different titles') as caught:
+    with pytest.raises(BundleError, match='2 layers have the title "x"; give them different titles') as caught:
         plan("a/b", (TAR, {TITLE: "x"}), (TAR, {TITLE: "x"}))
     assert caught.value.reason is Reason.CONTENT_REJECTED
 
@@ -111,7 +111,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_chart_without_a_name_is_refused(config: bytes) -> None:
-    with pytest.raises(BundleError, match="the config of the chart has no name and version") as caught:
+    with pytest.raises(BundleError, match="the config of the chart has no valid name and version") as caught:
         name_chart(config, PATH)
     assert caught.value.reason is Reason.UNSUPPORTED_CONTENT
 

@@ -102,7 +102,7 @@ def test_a_wrong_password_is_said_once(registry: FaultyRegistry, access: Access)
         resolve(registry, access)
     assert caught.value.reason is Reason.UNAUTHORIZED
     assert said(registry) == ["", basic("u", "p")]
-    assert "cannot be read with these credentials, or is not there; correct the Secret" in caught.value.message
+    assert "denies access with these credentials, or does not exist; correct the Secret" in caught.value.message
 
 
 def test_an_identity_token_is_posted_to_the_token_server_alone(registry: FaultyRegistry, access: Access) -> None:
@@ -164,16 +164,16 @@ def test_a_registry_that_asks_in_plain_http_is_not_told(access: Access) -> None:
     with FaultyRegistry() as registry:
         registry.add_image("v1", *LAYERS)
         registry.logins = {"u": "p"}
-        with pytest.raises(BundleError, match="speaks plain http, over which no credentials are sent") as caught:
+        with pytest.raises(BundleError, match="supports plain http only, over which no credentials are sent") as caught:
             resolve(registry, access)
         assert caught.value.reason is Reason.INSECURE_REFUSED
         assert basic("u", "p") not in said(registry)
 
 
 FOREIGN = [
-    ("another host", "https://{other}/token", 'sends for a token to "localhost", which does not belong to it'),
-    ("plain http", "http://{host}/token", 'sends for a token to "127.0.0.1", by plain http, over which no credentials'),
-    ("another user", "https://a:b@{host}/token", 'sends for a token to "", which does not belong to it'),
+    ("another host", "https://{other}/token", 'uses token server "localhost", which does not belong to it'),
+    ("plain http", "http://{host}/token", 'uses token server "127.0.0.1" over plain http, to which no credentials'),
+    ("another user", "https://a:b@{host}/token", 'uses token server "", which does not belong to it'),
 ]
 
 
@@ -215,7 +215,7 @@ def test_a_refusal_where_blobs_are_redirected_to_is_no_challenge_and_not_told(
         assert said(other) == [""]
     assert caught.value.reason is Reason.UNREACHABLE
     assert caught.value.message == (
-        f'{PATH}.ref: "{registry.host}" redirects to an address that cannot be used; see to that server'
+        f'{PATH}.ref: "{registry.host}" redirects to an address that cannot be used; check that server'
     )
 
 
@@ -232,15 +232,15 @@ def test_what_another_token_server_answers_is_not_told(
         assert other.requests
     assert caught.value.reason is Reason.UNREACHABLE
     assert caught.value.message == (
-        f'{PATH}.ref: registry "{registry.host}" sends for a token to an address that cannot be used; '
-        "see to the registry"
+        f'{PATH}.ref: registry "{registry.host}" uses a token server at an address that cannot be used; '
+        "check the registry"
     )
 
 
 def test_an_unverified_registry_gets_no_credentials(registry: FaultyRegistry, access: Access) -> None:
     registry.logins = {"u": "p"}
     parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
-    with pytest.raises(BundleError, match="insecureSkipTLSVerify leaves unverified") as caught:
+    with pytest.raises(BundleError, match="credentials are not sent if insecureSkipTLSVerify is set") as caught:
         SOURCE.resolve(parameters, access)
     assert caught.value.reason is Reason.INSECURE_REFUSED
     assert registry.requests == []
@@ -253,7 +253,7 @@ def test_an_unverified_registry_names_no_other_place_for_tokens(
     with FaultyRegistry(authority.server_context()) as other:
         registry.wants_token, registry.realm = True, f"https://{other.host}/token"
         parameters = {"ref": f"{registry.host}/bundle:v1", "insecureSkipTLSVerify": True}
-        with pytest.raises(BundleError, match="not verified, and another address") as caught:
+        with pytest.raises(BundleError, match="at another address without verified https") as caught:
             SOURCE.resolve(parameters, replace(access, credentials=None))
         assert other.requests == []
     assert caught.value.reason is Reason.INSECURE_REFUSED

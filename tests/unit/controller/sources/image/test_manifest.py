@@ -138,17 +138,17 @@ def test_which_image_is_taken(platforms: tuple[str, ...], wanted: str, expect: i
     assert choose(index_of(*platforms), wanted, PATH).digest == f"sha256:{expect:064}"
 
 
-NO_PLATFORM = "the index has no image that names its platform; push it again"
+NO_PLATFORM = "the index has no image with a platform; push it again"
 NOT_FOUND = [
     (
         "an index without the platform",
         ("linux/s390x", "linux/arm64"),
-        'the index has no image for "linux/amd64", only for "linux/arm64", "linux/s390x"; choose one of these',
+        'the index has no image for "linux/amd64", only for "linux/arm64", "linux/s390x"; use one of these',
     ),
     (
         "a sole one of another platform",
         ("linux/arm64", "unknown/unknown"),
-        'the index has no image for "linux/amd64", only for "linux/arm64"; choose one of these',
+        'the index has no image for "linux/amd64", only for "linux/arm64"; use one of these',
     ),
     ("two that name no platform", ("", ""), NO_PLATFORM),
     ("an empty index", (), NO_PLATFORM),
@@ -166,6 +166,6 @@ def test_when_no_image_is_taken(platforms: tuple[str, ...], message: str) -> Non
 def test_layers_that_are_too_large_together() -> None:
     image = parse_manifest(document(layers=[layer(size=600), layer(size=600)]), PATH)
     assert isinstance(image, Image)
-    with pytest.raises(BundleError, match="over the budget of 1000 bytes") as caught:
+    with pytest.raises(BundleError, match="the layers exceed the limit of 1000 bytes") as caught:
         check_size(image, Limits(compressed_bytes=1000), PATH)
     assert caught.value.reason is Reason.CONTENT_REJECTED

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.sources.image.reference import is_loopback, parse_reference
+from controller.sources.image.reference import parse_reference
 
 DIGEST = "sha256:" + "a1" * 32
 
@@ -72,12 +72,3 @@ def test_any_text_is_a_reference_with_one_normal_form_or_refused(text: str) -> N
     except ValueError:
         return
     assert parse_reference(normal).normal == normal
-
-
-@pytest.mark.parametrize(
-    ("host", "expect"),
-    [("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost.example.com", False),
-     ("127.0.0.1.example.com", False), ("10.0.0.1", False), ("2130706433", False), ("quay.io", False)],
-)  # fmt: skip
-def test_what_is_this_machine_by_name(host: str, expect: bool) -> None:
-    assert is_loopback(host) is expect

@@ -150,7 +150,7 @@ def test_a_registry_that_is_not_allowed_is_not_asked(registry: FaultyRegistry, a
     limited = replace(access, network=Network(allowed_hosts=("quay.io",)))
     error = failure(lambda: SOURCE.resolve(parameters(registry), limited))
     assert error.reason is Reason.INSECURE_REFUSED
-    assert f'.ref: host "{registry.host}" is not one of --allowed-hosts' in error.message
+    assert f'.ref: host "{registry.host}" is not in --allowed-hosts' in error.message
     assert registry.requests == []
 
 
@@ -180,8 +180,8 @@ def test_an_image_without_layers_has_no_entries(registry: FaultyRegistry, access
 
 RESOLVING = [
     ("a tag that is not there", Faults(status=404), Reason.NOT_FOUND, 'has no tag "v1"; push it, or correct the tag'),
-    ("a repository for others", Faults(status=403), Reason.UNAUTHORIZED, "is not for everybody, or is not there"),
-    ("a registry that wants a login", Faults(status=401), Reason.UNAUTHORIZED, "name a Secret with credentials for it"),
+    ("a repository for others", Faults(status=403), Reason.UNAUTHORIZED, "requires credentials, or does not exist"),
+    ("a registry that wants a login", Faults(status=401), Reason.UNAUTHORIZED, "set a Secret with credentials"),
     ("a registry that is ill", Faults(status=502), Reason.UNREACHABLE, "status 502"),
     ("one that wants us to wait", Faults(status=429, headers={"Retry-After": "60"}), Reason.UNREACHABLE, "status 429"),
     ("a registry that answers oddly", Faults(status=418), Reason.UNREACHABLE, "status 418"),
@@ -211,7 +211,7 @@ def test_a_registry_on_this_machine_may_be_forbidden(registry: FaultyRegistry, a
     access = replace(access, network=Network(allow_loopback=False))
     error = failure(lambda: SOURCE.resolve(parameters(registry), access))
     assert error.reason is Reason.INSECURE_REFUSED
-    assert error.message.startswith(f'{PATH}.ref: "127.0.0.1" must not be used: its address is this machine')
+    assert error.message.startswith(f'{PATH}.ref: the address of "127.0.0.1" is not allowed: it is a loopback address')
     assert registry.requests == []
 
 
@@ -345,7 +345,7 @@ def test_an_index_without_the_platform_lists_what_it_has(registry: FaultyRegistr
     assert error.reason is Reason.PLATFORM_NOT_FOUND
     assert error.message == (
         f'{PATH}.platform: the index has no image for "linux/amd64", only for "linux/arm64", "linux/s390x"; '
-        "choose one of these"
+        "use one of these"
     )
 
 
@@ -377,7 +377,7 @@ def test_a_fetch_that_nobody_waits_for_stops(registry: FaultyRegistry, access: A
     entries = SOURCE.fetch(parameters(registry), Resolution(pinned="", digest=digest), access)
     next(entries)
     access.cancelled.set()
-    assert "not needed any more" in failure(lambda: list(entries)).message
+    assert "no longer needed" in failure(lambda: list(entries)).message
 
 
 def test_no_thread_is_left_behind(registry: FaultyRegistry, access: Access) -> None:
