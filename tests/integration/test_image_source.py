@@ -498,4 +498,4 @@ def test_another_authority_is_not_trusted(
     pem = Authority.make(tmp_path / "other").pem if trusts == "another authority" else ""
     error = failure(place.client(by_password.host, OWN, certificateData=pem).resolve)
     assert error.reason is Reason.TLS_VERIFICATION_FAILED
-    assert error.message.startswith(f'{PATH}.ref: the certificate of "{by_password.host}" cannot be verified')
+    assert error.message.startswith(f'{PATH}.ref: cannot verify the certificate of "{by_password.host}"')
