@@ -4,7 +4,7 @@ The least of what is known counts: the limit of its control groups (version 2 an
 of the machine. Budgets are those of `api.plugins.Limits` from 1 GiB on, and smaller in proportion below that, so that a
 revision as large as they allow can still be made, and worked on, beside the process itself.
 
-Not here: who gets which part of it at what time (sharing/memory.py).
+Not here: who gets which part of it at what time (sharing/admission.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from api.plugins import MEBIBYTE, Limits
 from controller.build.revision import Size
 from controller.formats.budget import INLINE
-from controller.sharing.memory import Admission
+from controller.sharing.admission import Admission
 
 _BYTES_PER_BYTE = 4
 """Of memory, for a byte of text in an object that is held: characters beyond the basic plane."""

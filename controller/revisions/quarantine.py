@@ -8,7 +8,7 @@ The files are in the folder of the content store, which outlives a restart of th
 node may have more memory. Whoever is set aside is tried again when something that decides has changed: the spec, the
 annotation that asks for it, the release of the controller, the memory that it may use.
 
-Not here: what is prepared (build/builder.py), and what holds memory for it (sharing/memory.py).
+Not here: what is prepared (build/builder.py), and what holds memory for it (sharing/admission.py).
 """
 
 from __future__ import annotations

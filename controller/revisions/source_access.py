@@ -20,7 +20,7 @@ from controller.observe.named import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.revisions.service_accounts import tenant_of
-from controller.sharing.memory import Admission
+from controller.sharing.admission import Admission
 
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024

@@ -46,7 +46,7 @@ from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import Assistant, Attempt
 from controller.revisions.store import RevisionStore
-from controller.sharing.memory import Admission
+from controller.sharing.admission import Admission
 from controller.status.report import Requeue
 from controller.status.writer import StatusWriter
 from tests.support.deployments import manifest

@@ -10,7 +10,7 @@ from controller.content.store import ContentStore
 from controller.processes.memory_limit import MemoryLimit
 from controller.revisions.quarantine import Quarantine
 from controller.settings import Settings
-from controller.sharing.memory import Admission
+from controller.sharing.admission import Admission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from api import names
 from controller.build.revision import PackedRevision
 from controller.revisions import store as revisions
 from controller.revisions.store import RevisionStore
-from controller.sharing.memory import Admission
+from controller.sharing.admission import Admission
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
 

@@ -16,7 +16,7 @@ from controller.observe.named import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader, Seen
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.revisions.source_access import Assistant, Attempt
-from controller.sharing.memory import Admission
+from controller.sharing.admission import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
 
