@@ -9,7 +9,7 @@ from api.v1alpha2.types import BundleDeployment, ObjectMeta
 from controller.reconcile.context import Context
 from controller.reconcile.state import State, States
 from controller.retries import Retries
-from controller.revisions.service_accounts import AccountPolicy, tenant_of
+from controller.revisions.service_accounts import AccountPolicy
 
 
 class Contexts:
@@ -42,7 +42,6 @@ class Contexts:
         """
         deployment = self._policy.complete(deployment)
         state = self._states.of(deployment.metadata)
-        state.share = tenant_of(deployment)
         if self._states.begin_pass(state):
             self._retries.end_waits(deployment.metadata.name)
         return Context(deployment=deployment, state=state, now=self._now)

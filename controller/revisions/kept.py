@@ -43,7 +43,7 @@ class KeptRevisions:
             size = measure(packed.objects)
         except ValueError:
             return None
-        if self._large.enter(context.name, context.state.share, size):
+        if self._large.enter(context.name, context.share, size):
             context.state.packed[packed.digest] = packed
         return unpack_whole(packed)
 

@@ -18,7 +18,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
-from controller.revisions.account import Account, account_in
+from controller.revisions.account import Account
 from controller.revisions.identities import Identity, judge
 from controller.sharing.shares import share_of_accounts
 
@@ -27,16 +27,6 @@ OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_F
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN})
 RIGHTS_SECONDS = 0.5
 """How long the API server may go by old rights; a Role and its binding, made one after the other, are one pass."""
-
-
-def tenant_of(deployment: BundleDeployment) -> str:
-    """Return who shares with whom what there is for one tenant, as a message names it.
-
-    All BundleDeployments of a namespace that act as an account are one tenant; each of those with the controller's
-    rights, which no tenant has, is its own.
-    """
-    account = account_in(deployment.spec)
-    return f'namespace "{account.namespace}"' if account else f'BundleDeployment "{deployment.metadata.name}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from controller.build.context import BuildContext
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.revisions.service_accounts import tenant_of
 from controller.sharing.admission import Admission
+from controller.sharing.shares import share_of
 
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024
@@ -131,7 +131,7 @@ class Assistant:
             if attempt.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
-        subject, tenant = subject_of(deployment), tenant_of(deployment)
+        subject, tenant = subject_of(deployment), share_of(deployment)
 
         @contextmanager
         def room(size: int, cancelled: threading.Event) -> Iterator[None]:

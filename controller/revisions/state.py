@@ -29,8 +29,6 @@ class RevisionState:
     """Of those the large ones, as they are kept: they are dropped when a pass ends."""
     dropped: set[str] = field(default_factory=set)
     """The digests of those that were dropped, and are to be read again."""
-    share: str = ""
-    """See `service_accounts.tenant_of`."""
     before: dict[str, str] = field(default_factory=dict)
     """The revision that was installed before another was, while its objects may be left; empty: none."""
     kept: tuple[str, ...] | None = None

@@ -1,17 +1,12 @@
-"""Memory that is held before it is used: what renders, runs git or works on a large revision waits until there is room.
+"""Waiting for memory or places: rendering, git, helm and passes over large revisions wait until there is room.
 
-Sizes are estimates that are never too small (formats/budget.py). Shares take turns, each one's requests in their order.
-A share that holds some gets more only while more is free than it holds, so that there is room for whoever comes next,
-and while others wait no more than half. A single request that is larger waits until there is enough, and what comes
-later waits behind it, so that it gets its turn. Nobody polls: whoever is granted is called.
-
-Not here: what a share is (revisions/service_accounts.py), how large anything is.
+Sizes of memory are estimates that are never too small (formats/budget.py). Shares take turns (shares.py). No one polls:
+a request that is granted is called.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +14,10 @@ from dataclasses import dataclass
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
+from controller.sharing.shares import Turns
 
 CANCEL_SECONDS = 0.5
-"""Between two looks whether anybody still waits for what waits for memory."""
+"""Between two checks whether a request that waits was cancelled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +25,7 @@ class _Request:
     share: str
     size: int
     granted: Callable[[], None]
-    """Called when it holds its memory, on any thread."""
+    """Called when it is granted, on any thread."""
     holds: bool = False
 
 
@@ -37,59 +33,59 @@ class Admission:
     """Thread-safe.
 
     Args:
-        total: bytes that may be held at the same time.
+        total: bytes, or places, that may be held at the same time.
     """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self._lock = threading.Lock()
-        self._lines: OrderedDict[str, list[_Request]] = OrderedDict()
-        """By share, whose turn is next first: what waits."""
-        self._held: Counter[str] = Counter()
+        self._turns: Turns[_Request] = Turns(total)
         self._asked: dict[Hashable, _Request] = {}
 
     @property
     def held(self) -> int:
-        """Bytes that are held now."""
+        """What is held now."""
         with self._lock:
-            return self._held.total()
+            return self._turns.active
 
     @property
     def waiting(self) -> int:
         """How many requests wait."""
         with self._lock:
-            return sum(map(len, self._lines.values()))
+            return self._turns.waiting
 
     @contextmanager
     def room(self, share: str, size: int, cancelled: threading.Event) -> Iterator[None]:
-        """Hold memory for a block, once there is room. One block within another may wait for ever.
+        """Hold room for a block, once there is enough. A second block within it may wait forever.
 
         Args:
-            share: who waits.
-            size: bytes.
+            share: that pays for it.
+            size: bytes, or places.
             cancelled: ends the wait.
 
-        Raises: BundleError (RenderLimitExceeded for more than there ever is; RenderFailed where it was cancelled).
+        Raises: BundleError (RenderLimitExceeded if there is never enough memory; RenderFailed if it was cancelled).
         """
         if size > self.total:
-            problem = f"takes up to {describe_bytes(size)} of memory, and there are {describe_bytes(self.total)} for it"
+            problem = (
+                f"takes up to {describe_bytes(size)} of memory, more than the {describe_bytes(self.total)} available"
+            )
             remedy = "split the bundle, or give the controller more memory"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"making the revision {problem}; {remedy}")
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"rendering the bundle {problem}; {remedy}")
         event = threading.Event()
         request = _Request(share, size, event.set)
         self._add(request)
         try:
             while not event.wait(CANCEL_SECONDS):
                 if cancelled.is_set():
-                    raise BundleError(Reason.RENDER_FAILED, "stopped: the result is not needed any more")
+                    raise BundleError(Reason.RENDER_FAILED, "cancelled: the result is no longer needed")
             yield
         finally:
             self._remove(request)
 
     def ask(self, key: Hashable, share: str, size: int, granted: Callable[[], None]) -> bool:
-        """Return whether `key` holds memory, which it does from now on or from when `granted` is called.
+        """Return whether `key` holds room; if not, it does from when `granted` is called.
 
-        Whoever asks must `release` the key. What is larger than the total waits for all of it.
+        Callers must `release` the key. A size above the total waits for all of it.
         """
         with self._lock:
             request = self._asked.get(key)
@@ -99,7 +95,7 @@ class Admission:
         return request.holds
 
     def release(self, key: Hashable) -> None:
-        """Give back what a key holds, or waits for; nothing if it has not asked."""
+        """Give back what a key holds or waits for, if anything."""
         with self._lock:
             request = self._asked.pop(key, None)
         if request:
@@ -107,48 +103,24 @@ class Admission:
 
     def _add(self, request: _Request) -> None:
         with self._lock:
-            self._lines.setdefault(request.share, []).append(request)
+            self._turns.add(request.share, request, size=request.size)
         self._grant()
 
     def _remove(self, request: _Request) -> None:
         with self._lock:
             if request.holds:
-                self._held[request.share] -= request.size
-                self._held += Counter()  # forgets a share that holds nothing
+                self._turns.end(request.share, request.size)
             else:
-                self._leave_line(request)
+                self._turns.drop(request.share, request)
         self._grant()
 
     def _grant(self) -> None:
-        """Grant what may be granted, and tell so outside of the lock."""
+        """Grant what can be granted, and call it without the lock."""
         while request := self._next():
             request.granted()
 
     def _next(self) -> _Request | None:
         with self._lock:
-            free = self.total - self._held.total()
-            for share, line in self._lines.items():
-                request = line[0]
-                if self._has_enough(request, free):
-                    continue
-                if request.size > free:
-                    return None  # nobody overtakes it, or it would never have its turn
-                self._leave_line(request)
-                if share in self._lines:
-                    self._lines.move_to_end(share)
-                self._held[share] += request.size
+            if request := self._turns.begin():
                 request.holds = True
-                return request
-        return None
-
-    def _has_enough(self, request: _Request, free: int) -> bool:
-        """Whether a share has to leave the rest to others that wait, or come."""
-        held = self._held[request.share]
-        while_others_wait = len(self._lines) > 1 and held + request.size > self.total // 2
-        return held > 0 and (held >= free or while_others_wait)
-
-    def _leave_line(self, request: _Request) -> None:
-        line = self._lines[request.share]
-        line.remove(request)
-        if not line:
-            del self._lines[request.share]
+            return request

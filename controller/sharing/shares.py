@@ -1,12 +1,9 @@
-"""Fair shares: of what is limited no tenant gets so much that nothing is left for the next one.
+"""Fair shares: no tenant takes so much of a limited resource that nothing is left for the next one.
 
-A share is the install namespace of a BundleDeployment, apart for those with an account and those without one: whoever
-has rights in one namespace has one share, however many BundleDeployments he writes there. Of a number of places a share
-may hold as many as are left free: half of them alone, a third of them beside one other, and so on. One that holds
-none yet gets one as long as any is free.
+A share may take more of a resource only while more is free than it has taken: alone it gets half, with one other share
+a third, and so on. A share that has nothing yet gets some as long as any is free.
 
-Not here: what a place is. A thread that fetches is revisions/background.py's, a pass manager/queue.py's, a watch
-observe/object_follower.py's.
+Not here: threads that wait for their turn (admission.py), and what is shared.
 """
 
 from __future__ import annotations
@@ -20,62 +17,72 @@ Item = TypeVar("Item")
 
 
 def share_of(deployment: BundleDeployment) -> str:
-    """Return the share of a BundleDeployment that is completed with the account that counts.
+    """Return the share of a BundleDeployment that is completed with its default account, as messages name it.
 
-    Who may name an account in a namespace is guarded by policy; who may name none is an administrator. So nobody can
-    choose a share of somebody else, or a new one for each BundleDeployment.
+    A share is an install namespace, separately for BundleDeployments with and without an account: anyone with rights in
+    one namespace has one share, however many BundleDeployments they create. Admission policies guard who may name an
+    account of a namespace, and only administrators may name none. So no one can choose a share of another tenant. Those
+    without an account share by namespace, too: a share each would put every tenant behind hundreds of them.
     """
     spec = deployment.spec
     if spec.service_account_name:
         return share_of_accounts(spec.install_namespace or "")
-    return f"controller/{spec.install_namespace or deployment.status.install_namespace}"
+    return f'namespace "{spec.install_namespace or deployment.status.install_namespace}" (no serviceAccountName)'
 
 
 def share_of_accounts(namespace: str) -> str:
     """Return the share of the BundleDeployments that act as ServiceAccounts of a namespace."""
-    return f"account/{namespace}"
+    return f'namespace "{namespace}"'
 
 
 class Shares:
-    """Counts the places that each share holds. Not thread-safe: its user has a lock.
+    """Counts what each share has taken. Not thread-safe: its user needs a lock.
 
     Args:
-        places: how many there are; of a single one nothing can be left for others.
+        total: places, or bytes. A single place cannot be shared.
     """
 
-    def __init__(self, places: int) -> None:
-        self._places = places
-        self._held: Counter[str] = Counter()
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._taken: Counter[str] = Counter()
 
     @property
-    def held(self) -> int:
-        """How many places are taken."""
-        return self._held.total()
+    def taken(self) -> int:
+        """What all shares have taken."""
+        return self._taken.total()
 
-    def take(self, share: str) -> bool:
-        """Take a place if the share may have one more; returns whether it may."""
-        if self._held[share] >= self._places - self.held:
+    def allows(self, share: str, size: int = 1, *, others_wait: bool = False) -> bool:
+        """Whether a share may have more as soon as there is room: while others wait, at most half of the total."""
+        own = self._taken[share]
+        is_too_much = others_wait and own + size > (self.total + 1) // 2
+        return own == 0 or (own < self.total - self.taken and not is_too_much)
+
+    def take(self, share: str, size: int = 1, *, others_wait: bool = False) -> bool:
+        """Take some if there is room and the share may have more; returns whether it did."""
+        if size > self.total - self.taken or not self.allows(share, size, others_wait=others_wait):
             return False
-        self._held[share] += 1
+        self._taken[share] += size
         return True
 
-    def give_back(self, share: str) -> None:
-        """Free a place that was taken."""
-        self._held[share] -= 1
-        self._held += Counter()  # forgets a share that holds nothing
+    def give_back(self, share: str, size: int = 1) -> None:
+        """Free what a share has taken."""
+        self._taken[share] -= size
+        self._taken += Counter()  # forgets shares that have nothing
 
 
 class Turns(Generic[Item]):
-    """Items that wait for a place; shares take turns, one item each. Not thread-safe: its user has a lock.
+    """Items that wait for their turn: shares take turns, one item each. Not thread-safe: its user needs a lock.
+
+    An item that is too large for now is not overtaken, or it would never get its turn.
 
     Args:
-        places: items under way at the same time.
+        total: the sizes of all active items together.
     """
 
-    def __init__(self, places: int) -> None:
-        self._shares = Shares(places)
-        self._lines: OrderedDict[str, tuple[dict[Item, None], dict[Item, None]]] = OrderedDict()
-        """By share, whose turn is next first: what waits, and what waits behind all that."""
+    def __init__(self, total: int) -> None:
+        self._shares = Shares(total)
+        self._lines: OrderedDict[str, tuple[dict[Item, int], dict[Item, int]]] = OrderedDict()
+        """The sizes of waiting items by share, next share first; the second dictionary waits behind the first."""
 
     @property
     def waiting(self) -> int:
@@ -84,42 +91,43 @@ class Turns(Generic[Item]):
 
     @property
     def active(self) -> int:
-        """How many items are under way."""
-        return self._shares.held
+        """The sizes of all active items together."""
+        return self._shares.taken
 
-    def add(self, share: str, item: Item, *, later: bool = False) -> None:
-        """Let an item wait for its turn; `later`: behind the others of its share."""
-        self._lines.setdefault(share, ({}, {}))[later][item] = None
+    def add(self, share: str, item: Item, *, size: int = 1, later: bool = False) -> None:
+        """Queue an item; `later`: behind all other items of its share."""
+        self._lines.setdefault(share, ({}, {}))[later][item] = size
 
     def drop(self, share: str, item: Item) -> None:
-        """Let an item wait no more; nothing if it does not."""
+        """Remove an item that waits, if it does."""
         if line := self._lines.get(share):
             for items in line:
                 items.pop(item, None)
             self._forget_if_empty(share)
 
     def clear(self) -> None:
-        """Let nothing wait any more."""
+        """Remove all items that wait."""
         self._lines.clear()
 
     def begin(self) -> Item | None:
-        """Return the item whose turn it is, which is under way from now on; None if none may begin."""
-        for share in self._lines:
-            if self._shares.take(share):
-                return self._next(share)
+        """Return the next item, which is active from now on; None if no item may start."""
+        others_wait = len(self._lines) > 1
+        for share, line in self._lines.items():
+            items = line[0] or line[1]
+            item, size = next(iter(items.items()))
+            if not self._shares.allows(share, size, others_wait=others_wait):
+                continue
+            if not self._shares.take(share, size, others_wait=others_wait):
+                return None
+            del items[item]
+            self._lines.move_to_end(share)
+            self._forget_if_empty(share)
+            return item
         return None
 
-    def end(self, share: str) -> None:
-        """Note that an item of a share is under way no more."""
-        self._shares.give_back(share)
-
-    def _next(self, share: str) -> Item:
-        items = next(items for items in self._lines[share] if items)
-        item = next(iter(items))
-        del items[item]
-        self._lines.move_to_end(share)
-        self._forget_if_empty(share)
-        return item
+    def end(self, share: str, size: int = 1) -> None:
+        """Note that an item of a share is no longer active."""
+        self._shares.give_back(share, size)
 
     def _forget_if_empty(self, share: str) -> None:
         if not any(self._lines[share]):

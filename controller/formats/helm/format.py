@@ -34,7 +34,7 @@ from controller.formats.helm.program import ProgramFinder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
 from controller.processes.memory_limit import RESERVED_BYTES
-from controller.sharing.places import Places
+from controller.sharing.admission import Admission
 
 LEAST_BYTES = 64 * MEBIBYTE
 """Memory that Helm needs for the smallest chart, with some margin."""
@@ -52,7 +52,7 @@ class HelmFormat:
 
     def __init__(self) -> None:
         self._finder = ProgramFinder()
-        self._places = Places(_AT_ONCE)
+        self._places = Admission(_AT_ONCE)
 
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return the problems of `spec.config`."""
@@ -108,9 +108,7 @@ class HelmFormat:
         return result.output
 
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> RunResult:
-        with self._places.place(means.tenant, means.cancelled) as is_our_turn:
-            if not is_our_turn:
-                raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
+        with self._places.room(means.tenant, 1, means.cancelled):
             helm = self._finder.find(means)
             return run_guarded([str(helm), *arguments], values, means, chart)
 

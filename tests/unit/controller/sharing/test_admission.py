@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -81,7 +81,9 @@ def test_what_never_fits_fails_at_once_and_says_what_to_do() -> None:
     with pytest.raises(BundleError) as caught, Admission(100 << 20).room("a", 101 << 20, GOES_ON):
         pass
     assert caught.value.reason is Reason.RENDER_LIMIT_EXCEEDED
-    assert "takes up to 101 MiB of memory, and there are 100 MiB for it; split the bundle, or" in caught.value.message
+    assert (
+        "takes up to 101 MiB of memory, more than the 100 MiB available; split the bundle, or" in caught.value.message
+    )
 
 
 def test_a_share_leaves_room_for_whoever_comes_next() -> None:
@@ -140,3 +142,25 @@ def test_a_pass_that_needs_more_than_there_is_runs_alone() -> None:
     assert line.ask("a0", 500)
     assert not line.ask("b0", 1)
     assert line.release("a0") == ["b0"]
+
+
+def test_of_places_a_share_that_takes_all_it_gets_leaves_some_to_another() -> None:
+    places = Admission(4)
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(places.room("ann", 1, GOES_ON))
+        with in_background(places, "ann", 1, GOES_ON) as more:
+            with places.room("ben", 1, GOES_ON):
+                assert places.held == 3
+            assert more == []
+            held.close()
+            wait_for(lambda: more == ["held"], SECONDS, "the place that was given back")
+
+
+def test_a_cancelled_wait_for_a_place_leaves_it_free() -> None:
+    places, cancelled = Admission(1), threading.Event()
+    with places.room("ann", 1, GOES_ON), in_background(places, "ben", 1, cancelled) as got:
+        cancelled.set()
+        wait_for(lambda: got == ["RenderFailed"], SECONDS, "the end of the wait")
+    with places.room("ben", 1, GOES_ON):
+        assert places.held == 1

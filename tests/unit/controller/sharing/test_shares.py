@@ -17,14 +17,19 @@ class Case(NamedTuple):
 
 
 ACCOUNT = {"serviceAccountName": "installer"}
+# fmt: off
 CASES = [
-    Case("with an account it is that of its namespace", {"installNamespace": "ann"} | ACCOUNT, "account/ann"),
-    Case("another account is no other share", {"installNamespace": "ann", "serviceAccountName": "b"}, "account/ann"),
-    Case("an administrator in that namespace has another", {"installNamespace": "ann"}, "controller/ann"),
-    Case("without a namespace all have one", {}, "controller/"),
-    Case("that of the bundle counts once it is known", {}, "controller/shop", {"installNamespace": "shop"}),
-    Case("but for no account", ACCOUNT, "account/", {"installNamespace": "shop"}),
+    Case("with an account it is that of its namespace", {"installNamespace": "ann"} | ACCOUNT, 'namespace "ann"'),
+    Case("another account is no other share", {"installNamespace": "ann", "serviceAccountName": "b"},
+         'namespace "ann"'),
+    Case("an administrator in that namespace has another", {"installNamespace": "ann"},
+         'namespace "ann" (no serviceAccountName)'),
+    Case("without a namespace all have one", {}, 'namespace "" (no serviceAccountName)'),
+    Case("that of the bundle counts once it is known", {}, 'namespace "shop" (no serviceAccountName)',
+         {"installNamespace": "shop"}),
+    Case("but for no account", ACCOUNT, 'namespace ""', {"installNamespace": "shop"}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -53,7 +58,7 @@ def test_a_place_that_was_given_back_is_free() -> None:
     assert [shares.take("ann"), shares.take("ann"), shares.take("ben")] == [True, False, True]
     shares.give_back("ben")
     shares.give_back("ann")
-    assert shares.held == 0
+    assert shares.taken == 0
     assert [shares.take("ben"), shares.take("ben")] == [True, False]
 
 
@@ -95,3 +100,15 @@ def test_what_was_dropped_has_no_turn() -> None:
     for _ in range(2):
         turns.drop("ANN", "a")
     assert (turns.begin(), turns.waiting) == (None, 0)
+
+
+def test_an_item_that_is_too_large_for_now_is_not_overtaken() -> None:
+    turns: Turns[str] = Turns(10)
+    turns.add("ANN", "a", size=4)
+    assert turns.begin() == "a"
+    turns.add("BEN", "large", size=8)
+    turns.add("CAT", "small", size=1)
+    assert turns.begin() is None
+    turns.end("ANN", 4)
+    assert [turns.begin(), turns.begin()] == ["large", "small"]
+    assert turns.active == 9
