@@ -102,7 +102,7 @@ class Manager:
     def _drain(self) -> None:
         self.workers.close()
         self.building.sweeper.stop()
-        self.building.preparations.stop()
+        self.building.background.stop()
         self.building.quarantine.end()
         self.applying.explainer.stop()
         self.cluster.watches.stop()

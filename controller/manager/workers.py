@@ -12,7 +12,7 @@ from controller.kube.client import ApiError
 from controller.manager.log import reconcile_id
 from controller.manager.queue import WorkQueue
 from controller.processes.supervision import Kind, Supervisor
-from controller.status.report import Requeue
+from controller.reconcile.requeue import Requeue
 
 log = logging.getLogger(__name__)
 

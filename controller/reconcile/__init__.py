@@ -7,7 +7,7 @@ it all in `status`.
     reconciler     find, plan, apply, report, write status
     context        one pass as a value, and what several of its parts ask
     state          what a pass remembers for the next one, and may lose
-    beginning      makes contexts of what is remembered
+    contexts       makes contexts of what is remembered
     search         finalizer, account, polls, and the revision that is wanted
     registration   records in status which account is used
     settled        nothing to do: all that is installed is as it was left

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 from controller.kube.client import ApiError
 from controller.observe.watches import Watches
-from controller.reconcile.beginning import Contexts
 from controller.reconcile.context import Context
+from controller.reconcile.contexts import Contexts
 from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.work import Planner
 from controller.reconcile.reporter import Reporter, awaits_change, stay_silent
-from controller.reconcile.requeue import Scheduler
+from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue, Scheduler
 from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.large import CrowdedError, LargeRevisions
 from controller.revisions.service_accounts import OF_RIGHTS, RIGHTS_SECONDS
-from controller.status.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
+from controller.status.report import Report
 
 log = logging.getLogger(__name__)
 

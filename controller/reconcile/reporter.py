@@ -10,9 +10,10 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from controller.apply.plan import Action
 from controller.kube.client import ApiError
 from controller.reconcile.context import Context
+from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
-from controller.status.report import NEVER, UNKNOWN_SECONDS, Report, Requeue
+from controller.status.report import Report
 from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
 

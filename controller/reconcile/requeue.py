@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.finder import Finder
-from controller.status.report import UNKNOWN_SECONDS, Report, Requeue
+from controller.status.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """When the next pass over a BundleDeployment runs if no event triggers one before."""
+
+    after: float | None = None
+    """Seconds; None: only an event triggers the next pass."""
+    failed: bool = False
+    """The pass was aborted: requeue with backoff, after `after` at the earliest."""
+    cause: str = field(default="", compare=False)
+    """Why, for the log."""
+
+
+NEVER = Requeue()
+UNKNOWN_SECONDS = 30.0
+"""Until the next pass while a kind is not listed yet: its first list triggers a pass sooner, and so does a change that
+may make the cluster serve it."""
 
 
 class Scheduler:

@@ -13,7 +13,7 @@ from controller.kube.discovery import Discovery
 from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.watches import Watches
-from controller.reconcile.beginning import Contexts
+from controller.reconcile.contexts import Contexts
 from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.deletion.mandate import Mandates
 from controller.reconcile.deletion.removing import TeardownRemover

@@ -53,7 +53,7 @@ class Counts:
     active: int
 
 
-class Preparations:
+class BackgroundWork:
     """Runs at most one piece of work of each purpose for each BundleDeployment.
 
     Args:

@@ -18,7 +18,7 @@ from controller.revisions.kept import KeptRevisions
 from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, make_request, resolve_ticket
 from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy
-from controller.revisions.source_access import Attempt
+from controller.revisions.source_access import SourceProgress
 from controller.revisions.state import RevisionContext
 from controller.status.report import Report
 from controller.status.summary import summarize
@@ -91,7 +91,7 @@ class Finder:
         if revision is None:
             work = self._maker.describe(context, BUILD if sources else RESOLVE)
             return Wanted(revision=self._kept.last_good(context), fetching=work, sources=sources)
-        context.state.attempt = Attempt()
+        context.state.source_progress = SourceProgress()
         return Wanted(revision=revision, current=True, sources=sources)
 
     def _instead(self, context: RevisionContext, failure: BundleError, sources: Sources | None = None) -> Wanted:
@@ -103,7 +103,7 @@ class Finder:
             self._policy.check(context.spec)
         except BundleError:
             self._maker.cancel(context)
-            context.state.attempt = Attempt()
+            context.state.source_progress = SourceProgress()
             raise
 
     def poll(self, context: RevisionContext) -> BundleDeployment:

@@ -19,8 +19,8 @@ from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision
 from controller.kube.discovery import Discovery
 from controller.retries import Retries
-from controller.revisions.background import Place, Preparations
-from controller.revisions.source_access import Assistant, Attempt
+from controller.revisions.background import BackgroundWork, Place
+from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.state import RevisionContext
 
 log = logging.getLogger(__name__)
@@ -41,12 +41,12 @@ class Maker:
         *,
         builder: Builder,
         discovery: Discovery,
-        preparations: Preparations,
-        assistant: Assistant,
+        background: BackgroundWork,
+        access: SourceAccess,
         retries: Retries,
     ) -> None:
         self._builder, self._discovery = builder, discovery
-        self._preparations, self._assistant, self._retries = preparations, assistant, retries
+        self._background, self._access, self._retries = background, access, retries
 
     def resolve(self, context: RevisionContext, known: Pins) -> Resolved | None:
         """Return what the sources are resolved to; None while they are being resolved.
@@ -61,7 +61,7 @@ class Maker:
             context,
             resolve_ticket(context),
             RESOLVE,
-            lambda cancelled, aid: self._resolve(context, known, cancelled, aid),
+            lambda cancelled, build_context: self._resolve(context, known, cancelled, build_context),
         )
 
     def build(
@@ -77,23 +77,26 @@ class Maker:
         Raises: BundleError.
         """
         return self._take(
-            context, build_ticket(request), BUILD, lambda cancelled, aid: self._build(request, kept, cancelled, aid)
+            context,
+            build_ticket(request),
+            BUILD,
+            lambda cancelled, build_context: self._build(request, kept, cancelled, build_context),
         )
 
     def describe(self, context: RevisionContext, purpose: str) -> str:
         """Return what is being done, for status."""
-        if self._preparations.waits(context.name, purpose):
+        if self._background.waits(context.name, purpose):
             return WAITING
-        text = context.state.attempt.text
+        text = context.state.source_progress.text
         return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
 
     def watch_secrets(self, context: RevisionContext) -> None:
         """Watch the Secrets that sources fail for."""
         # Not while sources are asked: that a Secret is not what they failed with is why, and would be told on and on.
-        if self._preparations.goes_on(context.name):
+        if self._background.goes_on(context.name):
             return
-        attempts = (context.state.attempt, context.state.poll.attempt)
-        self._assistant.watch_secrets(context.name, attempts, share=context.share)
+        progress = (context.state.source_progress, context.state.poll.progress)
+        self._access.watch_secrets(context.name, progress, share=context.share)
 
     def failed(self, context: RevisionContext, ticket: str, error: BundleError) -> BundleError:
         """Note a failure; returns it."""
@@ -112,31 +115,33 @@ class Maker:
 
     def cancel(self, context: RevisionContext) -> None:
         """Stop resolving and building; polls go on."""
-        self._preparations.cancel(context.name, *PURPOSES)
+        self._background.cancel(context.name, *PURPOSES)
 
     def forget(self, name: str) -> None:
         """Stop all that goes on for a BundleDeployment that needs no content any more."""
-        self._preparations.cancel(name)
-        self._assistant.watch_secrets(name, ())
+        self._background.cancel(name)
+        self._access.watch_secrets(name, ())
 
-    def _resolve(self, context: RevisionContext, known: Pins, cancelled: Event, aid: BuildContext) -> Resolved:
+    def _resolve(
+        self, context: RevisionContext, known: Pins, cancelled: Event, build_context: BuildContext
+    ) -> Resolved:
         """Resolve sources; for a first install, go on with what comes next before a pass asks for it."""
-        resolved = self._builder.resolve(context.spec, known, cancelled, aid)
+        resolved = self._builder.resolve(context.spec, known, cancelled, build_context)
         status = context.status
         if not (resolved.failure or status.revision or status.installed_revision or cancelled.is_set()):
             request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
-            self._preparations.begin(
+            self._background.begin(
                 context.name,
                 build_ticket(request),
-                lambda cancelled: self._build(request, (), cancelled, aid),
+                lambda cancelled: self._build(request, (), cancelled, build_context),
                 Place(share=context.share, purpose=BUILD),
             )
         return resolved
 
     def _build(
-        self, request: Request, kept: Sequence[Revision | PackedRevision], cancelled: Event, aid: BuildContext
+        self, request: Request, kept: Sequence[Revision | PackedRevision], cancelled: Event, build_context: BuildContext
     ) -> Revision | PackedRevision:
-        return self._builder.build(request, self._discovery.capabilities(), cancelled, aid, kept=kept)
+        return self._builder.build(request, self._discovery.capabilities(), cancelled, build_context, kept=kept)
 
     def _take(
         self,
@@ -152,12 +157,12 @@ class Maker:
         name, tried = context.name, _tried(context, ticket)
         if held := self._retries.holding(name, PREPARATION, tried):
             raise held
-        if context.state.attempt.ticket != context.spec_version:
-            context.state.attempt = Attempt(context.spec_version)
-        aid = self._assistant.aid(context.deployment, context.state.attempt)
+        if context.state.source_progress.ticket != context.spec_version:
+            context.state.source_progress = SourceProgress(context.spec_version)
+        build_context = self._access.build_context(context.deployment, context.state.source_progress)
         try:
             place = Place(share=context.share, purpose=purpose)
-            result = self._preparations.take(name, ticket, lambda cancelled: work(cancelled, aid), place)
+            result = self._background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
         except BundleError as error:
             raise self.failed(context, ticket, error) from None
         if result is None and (last := self._retries.last(name, PREPARATION, tried)):

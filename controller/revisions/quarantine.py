@@ -38,15 +38,15 @@ class Subject:
 
     name: str
     uid: str
-    wish: str
+    spec_version: str
     """Generation, and the annotation that asks for everything anew."""
 
 
 def subject_of(deployment: BundleDeployment) -> Subject:
     """Return what is prepared for a BundleDeployment."""
     metadata = deployment.metadata
-    wish = f"{metadata.generation} {metadata.annotations.get(names.RECONCILE_REQUESTED_AT, '')}"
-    return Subject(name=metadata.name, uid=metadata.uid, wish=wish)
+    spec_version = f"{metadata.generation} {metadata.annotations.get(names.RECONCILE_REQUESTED_AT, '')}"
+    return Subject(name=metadata.name, uid=metadata.uid, spec_version=spec_version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ class _Record:
 
     name: str
     uid: str
-    wish: str
+    spec_version: str
     circumstances: str
     alone: bool = False
     crashes: int = 0
 
     def is_about(self, subject: Subject, circumstances: str) -> bool:
         """Whether what crashed would be tried once more in the same way."""
-        return (self.uid, self.wish, self.circumstances) == (subject.uid, subject.wish, circumstances)
+        return (self.uid, self.spec_version, self.circumstances) == (subject.uid, subject.spec_version, circumstances)
 
 
 class Quarantine:
@@ -151,7 +151,9 @@ class Quarantine:
         return record if record and record.is_about(subject, self._circumstances) else None
 
     def _mark(self, subject: Subject) -> _Record:
-        return _Record(name=subject.name, uid=subject.uid, wish=subject.wish, circumstances=self._circumstances)
+        return _Record(
+            name=subject.name, uid=subject.uid, spec_version=subject.spec_version, circumstances=self._circumstances
+        )
 
     def _forgive(self, subject: Subject) -> None:
         """Drop a suspicion, unless it is a sure one: what is set aside was not tried."""
@@ -165,7 +167,7 @@ class Quarantine:
         sure = [mark for mark in marks if mark.alone] or (marks if len(marks) == 1 else [])
         for mark in sure or marks:
             before = self._records.get(mark.uid)
-            is_same = before and (before.wish, before.circumstances) == (mark.wish, mark.circumstances)
+            is_same = before and (before.spec_version, before.circumstances) == (mark.spec_version, mark.circumstances)
             known = before.crashes if before and is_same else 0
             record = replace(mark, alone=False, crashes=known + 1 if sure else max(known, 1))
             self._records[mark.uid] = record

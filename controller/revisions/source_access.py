@@ -1,6 +1,6 @@
 """What a pass gives to sources: credentials, and a place to say how far they are; and what it does when a Secret fails.
 
-The sources' side runs on the threads of the preparations. Of a Secret its name and version are kept, and nothing else.
+The sources' side runs on the threads of the background. Of a Secret its name and version are kept, and nothing else.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OF_SECRETS = frozenset(
 
 
 @dataclass(slots=True)
-class Attempt:
+class SourceProgress:
     """What one piece of work learns about the sources of a BundleDeployment; thread-safe.
 
     Attributes:
@@ -99,7 +99,7 @@ def _describe(index: int, done: int, total: int) -> str:
     return f"spec.sources[{index}]: {done // size}{of} {unit}"
 
 
-class Assistant:
+class SourceAccess:
     """Helps the sources of BundleDeployments.
 
     Args:
@@ -119,16 +119,16 @@ class Assistant:
         self._secrets, self._watches, self._wake = secrets, watches, wake
         self._admission, self._quarantine = admission, quarantine
 
-    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> BuildContext:
+    def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
         """Return what the sources of a BundleDeployment may use."""
 
         def read(index: int, source: Source) -> Credentials | None:
             return self._secrets.credentials(
-                deployment, index, source, lambda secret, version: attempt.note_secret(index, secret, version)
+                deployment, index, source, lambda secret, version: progress.note_secret(index, secret, version)
             )
 
         def report(index: int, done: int, total: int) -> None:
-            if attempt.advance(index, done, total):
+            if progress.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
         subject, tenant = subject_of(deployment), share_of(deployment)
@@ -144,15 +144,15 @@ class Assistant:
         return BuildContext(
             credentials=read,
             progress=report,
-            ended=attempt.note_end,
+            ended=progress.note_end,
             tenant=tenant,
             room=room,
             guard=lambda: self._quarantine.guard(subject),
         )
 
-    def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
+    def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
         """Watch the Secrets that the sources of a BundleDeployment fail for, and no others; a share pays for that."""
         secrets: dict[WatchedObject, str] = {}
-        for attempt in attempts:
-            secrets |= attempt.failing_secrets()
+        for progress in found:
+            secrets |= progress.failing_secrets()
         self._watches.watch(name, secrets, share=share)

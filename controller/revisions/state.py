@@ -14,8 +14,8 @@ from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.targets import TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision
-from controller.revisions.polling import PollMemory
-from controller.revisions.source_access import Attempt
+from controller.revisions.polling import PollState
+from controller.revisions.source_access import SourceProgress
 from controller.sharing.shares import share_of
 
 
@@ -35,8 +35,8 @@ class RevisionState:
     """Digests of the revisions that the store held when it was asked, or was known to hold; None: not known."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
     """By revision and what of the spec they depend on, while they are being worked on."""
-    poll: PollMemory = field(default_factory=PollMemory)
-    attempt: Attempt = field(default_factory=Attempt)
+    poll: PollState = field(default_factory=PollState)
+    source_progress: SourceProgress = field(default_factory=SourceProgress)
     """What is known of the sources that are being resolved or fetched."""
     resolved: tuple[str, Sources] | None = None
     """What the sources were last resolved to, and what for, until status has it."""

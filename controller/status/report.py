@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from api.errors import BundleError
 from api.v1alpha2.types import SourcePin
@@ -11,24 +11,6 @@ from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress
 from controller.observe.records import Record
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requeue:
-    """When the next pass over a BundleDeployment runs if no event triggers one before."""
-
-    after: float | None = None
-    """Seconds; None: only an event triggers the next pass."""
-    failed: bool = False
-    """The pass was aborted: requeue with backoff, after `after` at the earliest."""
-    cause: str = field(default="", compare=False)
-    """Why, for the log."""
-
-
-NEVER = Requeue()
-UNKNOWN_SECONDS = 30.0
-"""Until the next pass while a kind is not listed yet: its first list triggers a pass sooner, and so does a change that
-may make the cluster serve it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

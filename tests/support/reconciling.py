@@ -34,20 +34,20 @@ from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
 from controller.reconcile.context import Context
+from controller.reconcile.requeue import Requeue
 from controller.reconcile.state import State
 from controller.reconcile.wiring import Parts, make_reconciler
 from controller.retries import Retries
-from controller.revisions.background import Place, Preparations
+from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.making import Maker
 from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy, Accounts
-from controller.revisions.source_access import Assistant, Attempt
+from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.store import RevisionStore
 from controller.sharing.admission import Admission
-from controller.status.report import Requeue
 from controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches, Json
@@ -76,7 +76,7 @@ class Shelf:
         digest = revision_digest(objects, found := tuple(hooks))
         self.tags[tag], self.contents[digest], self.hooks[digest] = digest, list(objects), found
 
-    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: BuildContext) -> Resolved:
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, build_context: BuildContext) -> Resolved:
         found = [pin or self._pin(spec, index) for index, pin in enumerate(pins)]
         missing = next((source.image.ref for source, pin in zip(spec.sources, found, strict=True)
                         if pin is None and source.image), "")  # fmt: skip
@@ -103,7 +103,7 @@ class Shelf:
         request: Request,
         capabilities: Capabilities,
         cancelled: threading.Event,
-        aid: BuildContext,
+        build_context: BuildContext,
         *,
         kept: Sequence[Revision | PackedRevision] = (),
     ) -> Revision | PackedRevision:
@@ -123,7 +123,7 @@ class Shelf:
 
 
 class AtOnce:
-    """Stands for Preparations: work is done when it is asked for, unless it is `busy`."""
+    """Stands for BackgroundWork: work is done when it is asked for, unless it is `busy`."""
 
     def __init__(self) -> None:
         self.busy = False
@@ -152,16 +152,16 @@ class AtOnce:
 
 
 class Unaided:
-    """Stands for an Assistant: there are no Secrets, and nobody asks how far it is."""
+    """Stands for a SourceAccess: there are no Secrets, and nobody asks how far it is."""
 
     def __init__(self) -> None:
         self.looked = 0
         """How often Secrets were to be watched."""
 
-    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> BuildContext:
+    def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
         return BuildContext()
 
-    def watch_secrets(self, name: str, attempts: Iterable[Attempt], *, share: str = "") -> None:
+    def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
         self.looked += 1  # there are none
 
 
@@ -218,7 +218,7 @@ class World:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         self.watches = FakeWatches(self.cluster)
-        self.shelf, self.preparations, self.events = Shelf(), AtOnce(), Told()
+        self.shelf, self.background, self.events = Shelf(), AtOnce(), Told()
         self.policy, self.grants, self.contested, self.sweeps = AccountPolicy(), Grants(), Watched(), Asked()
         self.seconds = 0.0
         self.admission, self.woken = Admission(1 << 40), list[str]()
@@ -227,10 +227,10 @@ class World:
     def start(self) -> None:
         """Start a controller that remembers nothing."""
         client, discovery = self.cluster.client, self.cluster.discovery
-        preparations, builder = cast("Preparations", self.preparations), cast("Builder", self.shelf)
-        self.assistant = Unaided()
+        background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
+        self.access = Unaided()
         self.revision_store = RevisionStore(client, names.DEFAULT_NAMESPACE)
-        revisions, assistant = self.revision_store, cast("Assistant", self.assistant)
+        revisions, access = self.revision_store, cast("SourceAccess", self.access)
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
 
@@ -245,12 +245,12 @@ class World:
             maker=Maker(
                 builder=builder,
                 discovery=discovery,
-                preparations=preparations,
-                assistant=assistant,
+                background=background,
+                access=access,
                 retries=self.retries,
             ),
             kept=kept,
-            poller=Poller(builder, preparations, self.retries, assistant, clock=self.read_clock, now=self.read_clock),
+            poller=Poller(builder, background, self.retries, access, clock=self.read_clock, now=self.read_clock),
             policy=self.policy,
             writer=writer,
         )

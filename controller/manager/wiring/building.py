@@ -15,7 +15,7 @@ from controller.manager.wiring.cluster import Cluster
 from controller.manager.wiring.resources import Resources
 from controller.observe.named import NamedWatches
 from controller.processes.supervision import Kind
-from controller.revisions.background import Preparations
+from controller.revisions.background import BackgroundWork
 from controller.revisions.credentials import SecretReader
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
@@ -23,7 +23,7 @@ from controller.revisions.large import LargeRevisions
 from controller.revisions.making import Maker
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
-from controller.revisions.source_access import Assistant
+from controller.revisions.source_access import SourceAccess
 from controller.revisions.store import RevisionStore
 from controller.settings import Settings
 from controller.telemetry import Observer
@@ -35,7 +35,7 @@ class Building:
 
     finder: Finder
     kept: KeptRevisions
-    preparations: Preparations
+    background: BackgroundWork
     revisions: RevisionStore
     large: LargeRevisions
     sweeper: Sweeper
@@ -46,28 +46,28 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
     """Make the finder, and what works for it in the background."""
     dispatcher = cluster.dispatcher
     builder = _make_builder(settings, resources, observer)
-    preparations = Preparations(settings.fetch_workers, dispatcher.ended, dispatcher.progressed)
+    background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed)
     revisions = RevisionStore(cluster.client, settings.namespace, settings.revision_mebibytes << 20)
-    assistant = _make_assistant(settings, resources, cluster)
+    access = _make_assistant(settings, resources, cluster)
     large = LargeRevisions(resources.admission, resources.limits, dispatcher.ended)
     kept = KeptRevisions(revisions, large)
     finder = Finder(
         maker=Maker(
             builder=builder,
             discovery=cluster.discovery,
-            preparations=preparations,
-            assistant=assistant,
+            background=background,
+            access=access,
             retries=cluster.retries,
         ),
         kept=kept,
-        poller=Poller(builder, preparations, cluster.retries, assistant),
+        poller=Poller(builder, background, cluster.retries, access),
         policy=settings.accounts(),
         writer=cluster.writer,
     )
     return Building(
         finder=finder,
         kept=kept,
-        preparations=preparations,
+        background=background,
         revisions=revisions,
         large=large,
         sweeper=Sweeper(revisions.remove_orphans, partial(cluster.client.supervisor.note, Kind.OTHER, "sweep")),
@@ -92,8 +92,8 @@ def _make_builder(settings: Settings, resources: Resources, observer: Observer) 
     )
 
 
-def _make_assistant(settings: Settings, resources: Resources, cluster: Cluster) -> Assistant:
-    return Assistant(
+def _make_assistant(settings: Settings, resources: Resources, cluster: Cluster) -> SourceAccess:
+    return SourceAccess(
         SecretReader(cluster.client, settings.readable_namespaces()),
         NamedWatches(cluster.follower, cluster.dispatcher.secret_changed),
         cluster.dispatcher.ended,

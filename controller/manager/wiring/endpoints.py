@@ -36,7 +36,7 @@ def make_process_state(
         leading=leadership.elected.is_set,
         deployments=cluster.watches.outlines,
         store_bytes=resources.store.bytes_used,
-        preparations=building.preparations.counts,
+        preparations=building.background.counts,
         version=version("rukpak"),
         confinement=Mechanisms.found().counted(),
     )

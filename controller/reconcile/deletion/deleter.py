@@ -24,9 +24,10 @@ from controller.reconcile.deletion.mandate import Mandate, Mandates
 from controller.reconcile.deletion.removing import TeardownRemover, goes_by_itself
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
+from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue
 from controller.reconcile.strays import tell_strays
 from controller.status.notes import note_on_hindrance, notes_on_removals
-from controller.status.report import NEVER, UNKNOWN_SECONDS, Deletion, Requeue
+from controller.status.report import Deletion
 from controller.status.summary import summarize_deletion
 from controller.status.writer import StatusWriter
 

@@ -151,7 +151,7 @@ def test_or_at_once_when_somebody_asks(world: World) -> None:
 
 def test_nothing_is_applied_while_the_sources_are_asked_anew(world: World) -> None:
     install(world, hook("pre-install"))
-    world.preparations.busy = True
+    world.background.busy = True
     world.ask("now")
     for _ in range(3):
         world.reconcile()
@@ -161,12 +161,12 @@ def test_nothing_is_applied_while_the_sources_are_asked_anew(world: World) -> No
 def test_a_failed_hook_is_owed_while_and_after_the_sources_are_asked_anew(world: World) -> None:
     install(world, hook("post-install"))
     finish(world, status=FAILED)
-    world.preparations.busy = True
+    world.background.busy = True
     world.ask("now")
     for _ in range(3):
         world.reconcile()
     assert not world.deployment.status.installed_revision
-    world.preparations.busy = False
+    world.background.busy = False
     world.settle()
     assert installed(world) == "False WaitingForHook"
     finish(world)
@@ -192,12 +192,12 @@ def test_what_failed_after_an_upgrade_is_owed_while_the_sources_are_asked_anew(w
     before = world.deployment.status.installed_revision
     install(world, hook("post-upgrade"), tag="v2", name="b")
     finish(world, status=FAILED)
-    world.preparations.busy = True
+    world.background.busy = True
     world.ask("now")
     for _ in range(3):
         world.reconcile()
     assert world.deployment.status.installed_revision == before
-    world.preparations.busy = False
+    world.background.busy = False
     world.settle()
     assert installed(world) == "False WaitingForHook"
     finish(world)

@@ -13,8 +13,8 @@ from controller.apply.possession import MORE
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
+from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
-from controller.status.report import NEVER, UNKNOWN_SECONDS
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
@@ -290,13 +290,13 @@ def test_what_is_renewed_and_not_found_leaves_the_pin(world: World) -> None:
 
 def test_while_content_is_being_made_what_is_installed_is_repaired(world: World) -> None:
     installed(world)
-    world.preparations.busy = True
+    world.background.busy = True
     world.wish("v2")
     world.cluster.edit(A, data={"a": "x"})
     world.reconcile()
     assert world.conditions["Unpacked"] == "False Fetching"
     assert world.cluster.objects[A]["data"] == {"a": "1"}
-    world.preparations.busy = False
+    world.background.busy = False
     world.settle()
     assert world.cluster.objects[A]["data"] == {"a": "2"}
 
@@ -652,7 +652,7 @@ def test_what_is_not_known_yet_is_waited_for_without_a_word(world: World) -> Non
 
 
 def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_a_second(world: World) -> None:
-    world.preparations.busy = True
+    world.background.busy = True
     world.wish("v1")
     assert world.reconcile().after == 1
     assert world.conditions == {}
@@ -665,7 +665,7 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
     fails(world)
     world.settle()
     world.restart()
-    world.preparations.busy = True
+    world.background.busy = True
     world.cluster.taken()
     world.reconcile()
     assert STATUS not in world.requests()
@@ -829,7 +829,7 @@ def silent(world: World, _: pytest.MonkeyPatch) -> None:
     fails(world)
     world.settle()
     world.restart()
-    world.preparations.busy = True
+    world.background.busy = True
     world.cluster.put({**config_map("a"), "metadata": {"name": "a", "namespace": "shop"}})
     world.cluster.taken()
     world.reconcile()

@@ -8,7 +8,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.revisions.background import Counts, Place, Preparations
+from controller.revisions.background import BackgroundWork, Counts, Place
 
 SECONDS = 10.0
 BUILD, POLL = Place(purpose="build"), Place(purpose="poll")
@@ -16,12 +16,12 @@ ANN, BEN = Place(share="account/ann"), Place(share="account/ben")
 
 
 class Pool:
-    """Preparations, and the names of those whose work has ended."""
+    """BackgroundWork, and the names of those whose work has ended."""
 
     def __init__(self, workers: int) -> None:
         self.finished: queue.Queue[str] = queue.Queue()
         self.begun: queue.Queue[str] = queue.Queue()
-        self.preparations = Preparations(workers, self.finished.put, self.begun.put)
+        self.background = BackgroundWork(workers, self.finished.put, self.begun.put)
 
     def wait(self) -> str:
         return self.finished.get(timeout=SECONDS)
@@ -31,31 +31,31 @@ class Pool:
 def pool() -> Iterator[Pool]:
     made = Pool(workers=4)
     yield made
-    made.preparations.stop()
+    made.background.stop()
 
 
 def test_a_result_is_handed_out_once_when_the_work_has_ended(pool: Pool) -> None:
-    assert pool.preparations.take("shop", "t1", lambda _: "made") is None
+    assert pool.background.take("shop", "t1", lambda _: "made") is None
     assert pool.wait() == "shop"
-    assert pool.preparations.take("shop", "t1", lambda _: "not started") == "made"
-    assert pool.preparations.take("shop", "t1", lambda _: "made again") is None
+    assert pool.background.take("shop", "t1", lambda _: "not started") == "made"
+    assert pool.background.take("shop", "t1", lambda _: "made again") is None
     assert pool.wait() == "shop"
 
 
 def test_what_was_begun_before_it_is_asked_for_is_handed_out(pool: Pool) -> None:
-    pool.preparations.begin("shop", "t1", lambda _: "begun", BUILD)
-    pool.preparations.begin("shop", "t2", lambda _: "not started", BUILD)
+    pool.background.begin("shop", "t1", lambda _: "begun", BUILD)
+    pool.background.begin("shop", "t2", lambda _: "not started", BUILD)
     assert pool.wait() == "shop"
-    assert pool.preparations.take("shop", "t1", lambda _: "not started", BUILD) == "begun"
+    assert pool.background.take("shop", "t1", lambda _: "not started", BUILD) == "begun"
 
 
 def test_whether_something_goes_on_is_known(pool: Pool) -> None:
     go_on = threading.Event()
-    pool.preparations.take("shop", "t1", lambda _: go_on.wait(SECONDS))
-    assert (pool.preparations.goes_on("shop"), pool.preparations.goes_on("other")) == (True, False)
+    pool.background.take("shop", "t1", lambda _: go_on.wait(SECONDS))
+    assert (pool.background.goes_on("shop"), pool.background.goes_on("other")) == (True, False)
     go_on.set()
     pool.wait()
-    assert not pool.preparations.goes_on("shop")
+    assert not pool.background.goes_on("shop")
 
 
 def test_work_that_goes_on_is_not_started_twice(pool: Pool) -> None:
@@ -66,10 +66,10 @@ def test_work_that_goes_on_is_not_started_twice(pool: Pool) -> None:
         go_on.wait(SECONDS)
         return "made"
 
-    assert [pool.preparations.take("shop", "t1", work) for _ in range(3)] == [None, None, None]
+    assert [pool.background.take("shop", "t1", work) for _ in range(3)] == [None, None, None]
     go_on.set()
     pool.wait()
-    assert pool.preparations.take("shop", "t1", work) == "made"
+    assert pool.background.take("shop", "t1", work) == "made"
     assert len(started) == 1
 
 
@@ -79,10 +79,10 @@ def test_what_the_work_raises_is_raised_where_its_result_is_asked_for(pool: Pool
     def work(_: threading.Event) -> str:
         raise failure
 
-    assert pool.preparations.take("shop", "t1", work) is None
+    assert pool.background.take("shop", "t1", work) is None
     pool.wait()
     with pytest.raises(BundleError) as caught:
-        pool.preparations.take("shop", "t1", work)
+        pool.background.take("shop", "t1", work)
     assert caught.value is failure
 
 
@@ -91,25 +91,25 @@ def test_another_ticket_cancels_the_work_and_drops_its_result(pool: Pool) -> Non
         assert cancelled.wait(SECONDS)
         return "obsolete"
 
-    pool.preparations.take("shop", "t1", obsolete)
-    assert pool.preparations.take("shop", "t2", lambda _: "wanted") is None
+    pool.background.take("shop", "t1", obsolete)
+    assert pool.background.take("shop", "t2", lambda _: "wanted") is None
     assert {pool.wait(), pool.wait()} == {"shop"}
-    assert pool.preparations.take("shop", "t2", lambda _: "not started") == "wanted"
+    assert pool.background.take("shop", "t2", lambda _: "not started") == "wanted"
 
 
 def test_cancelled_work_leaves_no_result(pool: Pool) -> None:
-    pool.preparations.take("shop", "t1", lambda cancelled: cancelled.wait(SECONDS))
-    pool.preparations.cancel("shop")
+    pool.background.take("shop", "t1", lambda cancelled: cancelled.wait(SECONDS))
+    pool.background.cancel("shop")
     pool.wait()
-    assert pool.preparations.take("shop", "t1", lambda _: "anew") is None
+    assert pool.background.take("shop", "t1", lambda _: "anew") is None
     pool.wait()
-    assert pool.preparations.take("shop", "t1", lambda _: "anew") == "anew"
+    assert pool.background.take("shop", "t1", lambda _: "anew") == "anew"
 
 
 def test_bundle_deployments_do_not_wait_for_each_other(pool: Pool) -> None:
     go_on = threading.Event()
-    pool.preparations.take("slow", "t1", lambda _: go_on.wait(SECONDS))
-    pool.preparations.take("fast", "t1", lambda _: "made")
+    pool.background.take("slow", "t1", lambda _: go_on.wait(SECONDS))
+    pool.background.take("fast", "t1", lambda _: "made")
     assert pool.wait() == "fast"
     go_on.set()
     assert pool.wait() == "slow"
@@ -117,40 +117,40 @@ def test_bundle_deployments_do_not_wait_for_each_other(pool: Pool) -> None:
 
 def test_work_of_another_purpose_goes_on_beside_it(pool: Pool) -> None:
     go_on = threading.Event()
-    pool.preparations.take("shop", "poll", lambda _: go_on.wait(SECONDS), POLL)
-    pool.preparations.take("shop", "t1", lambda _: "made")
+    pool.background.take("shop", "poll", lambda _: go_on.wait(SECONDS), POLL)
+    pool.background.take("shop", "t1", lambda _: "made")
     assert pool.wait() == "shop"
-    assert pool.preparations.take("shop", "t1", lambda _: "not started") == "made"
-    pool.preparations.cancel("shop", "")
+    assert pool.background.take("shop", "t1", lambda _: "not started") == "made"
+    pool.background.cancel("shop", "")
     go_on.set()
     pool.wait()
-    assert pool.preparations.take("shop", "poll", lambda _: False, POLL) is True
+    assert pool.background.take("shop", "poll", lambda _: False, POLL) is True
 
 
 def test_the_end_cancels_everything() -> None:
     pool = Pool(workers=1)
     cancellations: queue.Queue[bool] = queue.Queue()
-    pool.preparations.take("shop", "t1", lambda cancelled: cancellations.put(cancelled.wait(SECONDS)))
-    pool.preparations.stop()
+    pool.background.take("shop", "t1", lambda cancelled: cancellations.put(cancelled.wait(SECONDS)))
+    pool.background.stop()
     assert cancellations.get(timeout=SECONDS)
 
 
 def test_a_pass_that_asks_after_the_end_starts_nothing(pool: Pool) -> None:
-    pool.preparations.stop()
-    assert pool.preparations.take("shop", "t1", lambda _: "made") is None
+    pool.background.stop()
+    assert pool.background.take("shop", "t1", lambda _: "made") is None
     assert pool.finished.empty()
 
 
 def drip(pool: Pool, until: threading.Event, count: int, place: Place = ANN) -> None:
     for number in range(count):
-        pool.preparations.take(f"drip-{number}", "t1", lambda _: until.wait(SECONDS), place)
+        pool.background.take(f"drip-{number}", "t1", lambda _: until.wait(SECONDS), place)
 
 
 def test_what_never_ends_holds_half_of_the_workers_and_no_other_tenant_up(pool: Pool) -> None:
     end = threading.Event()
     drip(pool, end, 100)
-    assert pool.preparations.counts() == Counts(waiting=98, active=2)
-    pool.preparations.take("shop", "t1", lambda _: "made", BEN)
+    assert pool.background.counts() == Counts(waiting=98, active=2)
+    pool.background.take("shop", "t1", lambda _: "made", BEN)
     assert pool.wait() == "shop"
     end.set()
 
@@ -158,18 +158,18 @@ def test_what_never_ends_holds_half_of_the_workers_and_no_other_tenant_up(pool: 
 def test_a_tenant_waits_for_one_turn_of_another_and_not_for_all() -> None:
     pool, end = Pool(workers=1), threading.Event()
     drip(pool, end, 20)
-    pool.preparations.take("shop", "t1", lambda _: "made", BEN)
+    pool.background.take("shop", "t1", lambda _: "made", BEN)
     end.set()
     ended = [pool.wait() for _ in range(21)]
     assert ended.index("shop") <= 2
-    pool.preparations.stop()
+    pool.background.stop()
 
 
 def test_who_waits_is_known_and_who_begins_after_that_is_told(pool: Pool) -> None:
     end = threading.Event()
     drip(pool, end, 3)
-    assert [pool.preparations.waits(f"drip-{number}") for number in range(3)] == [False, False, True]
-    assert pool.preparations.goes_on("drip-2")
+    assert [pool.background.waits(f"drip-{number}") for number in range(3)] == [False, False, True]
+    assert pool.background.goes_on("drip-2")
     end.set()
     assert pool.begun.get(timeout=SECONDS) == "drip-2"
     assert pool.begun.empty()
@@ -178,9 +178,9 @@ def test_who_waits_is_known_and_who_begins_after_that_is_told(pool: Pool) -> Non
 def test_what_nobody_asks_for_any_more_does_not_wait_either(pool: Pool) -> None:
     end = threading.Event()
     drip(pool, end, 4)
-    pool.preparations.cancel("drip-2")
-    pool.preparations.take("drip-3", "t2", lambda _: "made", ANN)
-    assert pool.preparations.counts() == Counts(waiting=1, active=2)
+    pool.background.cancel("drip-2")
+    pool.background.take("drip-3", "t2", lambda _: "made", ANN)
+    assert pool.background.counts() == Counts(waiting=1, active=2)
     end.set()
 
 
@@ -189,6 +189,6 @@ def test_work_that_fails_frees_its_place(pool: Pool) -> None:
         raise BundleError(Reason.NOT_FOUND, "no such tag")
 
     for number in range(9):
-        pool.preparations.take(f"fails-{number}", "t1", fail, ANN)
+        pool.background.take(f"fails-{number}", "t1", fail, ANN)
     assert {pool.wait() for _ in range(9)} == {f"fails-{number}" for number in range(9)}
-    assert pool.preparations.counts() == Counts(waiting=0, active=0)
+    assert pool.background.counts() == Counts(waiting=0, active=0)

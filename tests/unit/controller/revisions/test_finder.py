@@ -91,16 +91,16 @@ def test_what_is_new_is_resolved_and_made_and_the_revision_is_kept(search: Searc
 def test_the_content_of_a_first_install_is_fetched_as_soon_as_it_is_known(search: Search) -> None:
     search.wish("v1")
     search.find()
-    assert search.preparations.begun == search.preparations.taken[1:] != []
+    assert search.background.begun == search.background.taken[1:] != []
 
 
 def test_that_of_an_upgrade_is_not_since_it_may_be_at_hand(search: Search) -> None:
     search.install("v1")
-    search.preparations.begun.clear()
+    search.background.begun.clear()
     search.wish("v2")
     search.find()
     assert search.shelf.calls == ["resolve v2", "build v2"]
-    assert search.preparations.begun == []
+    assert search.background.begun == []
 
 
 def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: Search) -> None:
@@ -113,21 +113,21 @@ def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: S
 
 def test_what_waits_for_its_turn_is_said_to_wait_and_not_to_be_fetched(search: Search) -> None:
     search.wish("v1")
-    search.preparations.full = True
+    search.background.full = True
     assert search.find().fetching == WAITING
-    search.preparations.full, search.preparations.busy = False, True
+    search.background.full, search.background.busy = False, True
     assert search.find().fetching == RESOLVING
 
 
 def test_what_sources_fail_for_is_looked_at_when_they_have_been_asked(search: Search) -> None:
     search.wish("v1")
-    search.preparations.busy = True
+    search.background.busy = True
     for _ in range(2):
         search.reconcile()
-    assert search.assistant.looked == 0
-    search.preparations.busy = False
+    assert search.access.looked == 0
+    search.background.busy = False
     search.reconcile()
-    assert search.assistant.looked > 0
+    assert search.access.looked > 0
 
 
 def test_what_is_installed_is_read_and_not_made(search: Search) -> None:
@@ -178,7 +178,7 @@ def test_what_is_kept_with_the_same_objects_is_written_once(search: Search) -> N
 def test_what_goes_on_is_said_and_what_is_installed_is_worked_on_meanwhile(search: Search) -> None:
     digest = search.install("v1")
     search.wish("v2")
-    search.preparations.busy = True
+    search.background.busy = True
     found = search.find()
     assert (found.current, found.revision and found.revision.digest) == (False, digest)
     assert found.fetching.startswith("the sources are being resolved")
@@ -189,13 +189,13 @@ def test_what_has_its_pins_is_fetched(search: Search) -> None:
     search.find()
     search.wish("v1", installNamespace="elsewhere")
     search.state.rest()
-    search.preparations.busy = True
+    search.background.busy = True
     assert search.find().fetching.startswith("the content is being fetched and rendered")
 
 
 def test_before_anything_is_installed_there_is_nothing_to_work_on(search: Search) -> None:
     search.wish("v1")
-    search.preparations.busy = True
+    search.background.busy = True
     assert search.find().revision is None
 
 
@@ -276,7 +276,7 @@ def test_while_it_is_tried_again_the_failure_stays(search: Search) -> None:
     search.wish("v1")
     search.find()
     search.seconds += 2
-    search.preparations.busy = True
+    search.background.busy = True
     found = search.find()
     assert found.failure is not None
     assert found.failure.message == UNREACHABLE.message
@@ -318,9 +318,9 @@ def test_a_revision_that_is_too_large_to_keep_is_not_used(search: Search, monkey
 
 def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
     search.wish("v1")
-    search.preparations.busy = True
+    search.background.busy = True
     search.find()
-    search.state.attempt.text = "spec.sources[0]: 5 of 10 MiB"
+    search.state.source_progress.text = "spec.sources[0]: 5 of 10 MiB"
     assert search.find().fetching == "the sources are being resolved (spec.sources[0]: 5 of 10 MiB)"
     search.wish("v2")
     assert search.find().fetching == "the sources are being resolved"
@@ -328,9 +328,9 @@ def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
 
 def test_a_spec_that_cannot_be_served_ends_what_goes_on(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled: list[str] = []
-    monkeypatch.setattr(search.preparations, "cancel", lambda _name, *purposes: cancelled.extend(purposes))
+    monkeypatch.setattr(search.background, "cancel", lambda _name, *purposes: cancelled.extend(purposes))
     search.wish("v1")
-    search.preparations.busy = True
+    search.background.busy = True
     search.find()
     search.wish("v1", format="example.com/unknown")
     search.find()

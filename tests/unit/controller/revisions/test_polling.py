@@ -15,9 +15,9 @@ from controller.build.builder import Builder
 from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, spec_digest
 from controller.retries import Retries
-from controller.revisions.background import Place, Preparations
-from controller.revisions.polling import PURPOSE, Poller, PollMemory
-from controller.revisions.source_access import Assistant, Attempt
+from controller.revisions.background import BackgroundWork, Place
+from controller.revisions.polling import PURPOSE, Poller, PollState
+from controller.revisions.source_access import SourceAccess, SourceProgress
 from tests.support.deployments import deployment
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,27 +44,27 @@ class Office:
         self.previous: list[Pins] = []
         self.cancelled: list[str] = []
         self.busy = False
-        self.memory = PollMemory()
+        self.memory = PollState()
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.poller = Poller(
             cast("Builder", self),
-            cast("Preparations", self),
+            cast("BackgroundWork", self),
             self.retries,
-            cast("Assistant", self),
+            cast("SourceAccess", self),
             clock=lambda: self.seconds + self.ahead,
             now=lambda: self.seconds,
         )
 
-    # what stands for a Builder, Preparations and an Assistant
+    # what stands for a Builder, BackgroundWork and a SourceAccess
 
-    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, aid: BuildContext) -> Resolved:
+    def resolve(self, spec: Spec, pins: Pins, cancelled: threading.Event, build_context: BuildContext) -> Resolved:
         found: list[SourcePin | None] = []
         failure = None
         for index, (source, known) in enumerate(zip(spec.sources, pins, strict=True)):
             answer = self.digests.get(source.target, OLD)
             if known is None:
                 self.asked.append(source.target)
-                self.previous.append(aid.previous)
+                self.previous.append(build_context.previous)
             if known is None and isinstance(answer, BundleError):
                 failure = answer
                 found.append(None)
@@ -79,7 +79,7 @@ class Office:
     def cancel(self, name: str, *purposes: str) -> None:
         self.cancelled.extend(purposes)
 
-    def aid(self, deployment: BundleDeployment, attempt: Attempt) -> BuildContext:
+    def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
         return BuildContext()
 
     # what a test does
@@ -289,7 +289,7 @@ def test_what_ends_a_failure_and_a_poll_that_goes_on(case: Ended, office: Office
     office.poll(known)
     assert office.poll(office.make(**case.change)) is None
     assert office.memory.failure is None
-    assert office.memory.under_way is None
+    assert office.memory.active is None
     assert office.cancelled == [PURPOSE]
     assert office.wait(office.make(**case.change)) is not None
 

@@ -11,9 +11,9 @@ from api.v1alpha2.conditions import Reason
 from controller.revisions.quarantine import Quarantine, Subject, subject_of
 from tests.support.deployments import deployment
 
-ANN = Subject(name="ann", uid="1", wish="1 ")
-BEN = Subject(name="ben", uid="2", wish="1 ")
-EVE = Subject(name="eve", uid="3", wish="1 ")
+ANN = Subject(name="ann", uid="1", spec_version="1 ")
+BEN = Subject(name="ben", uid="2", spec_version="1 ")
+EVE = Subject(name="eve", uid="3", spec_version="1 ")
 
 
 class Desk:
@@ -92,7 +92,7 @@ def test_who_is_fetched_beside_one_that_is_alone_is_no_suspect(desk: Desk) -> No
 
 
 OTHERS = {
-    "spec or annotation": replace(ANN, wish="2 "),
+    "spec or annotation": replace(ANN, spec_version="2 "),
     "object under the name": replace(ANN, uid="9"),
 }
 

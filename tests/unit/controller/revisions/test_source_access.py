@@ -15,7 +15,7 @@ from api.v1alpha2.types import BundleDeployment, Source
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.revisions.credentials import SecretReader, Seen
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.revisions.source_access import Assistant, Attempt
+from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.sharing.admission import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
@@ -29,23 +29,23 @@ LOGIN, OTHER = WatchedObject("shop", "login"), WatchedObject("shop", "other")
 
 def test_nothing_is_told_at_first_and_then_every_five_seconds() -> None:
     clock = Clock()
-    attempt = Attempt(clock=clock)
+    progress = SourceProgress(clock=clock)
     told = []
     for second in range(13):
         clock.now = 1000.0 + second
-        if attempt.advance(0, second * MEBIBYTE, 100 * MEBIBYTE):
-            told.append((second, attempt.text))
+        if progress.advance(0, second * MEBIBYTE, 100 * MEBIBYTE):
+            told.append((second, progress.text))
     assert told == [(5, "spec.sources[0]: 5 of 100 MiB"), (10, "spec.sources[0]: 10 of 100 MiB")]
 
 
 def test_each_source_is_told_with_or_without_its_size() -> None:
     clock = Clock()
-    attempt = Attempt(clock=clock)
-    attempt.advance(2, 3 * MEBIBYTE, 0)
-    attempt.advance(1, 1024, 5000)
+    progress = SourceProgress(clock=clock)
+    progress.advance(2, 3 * MEBIBYTE, 0)
+    progress.advance(1, 1024, 5000)
     clock.now += 5
-    assert attempt.advance(0, MEBIBYTE, 2 * MEBIBYTE)
-    assert attempt.text == "spec.sources[0]: 1 of 2 MiB, spec.sources[1]: 1 of 4 KiB, spec.sources[2]: 3 MiB"
+    assert progress.advance(0, MEBIBYTE, 2 * MEBIBYTE)
+    assert progress.text == "spec.sources[0]: 1 of 2 MiB, spec.sources[1]: 1 of 4 KiB, spec.sources[2]: 3 MiB"
 
 
 # Secrets
@@ -69,21 +69,21 @@ TOLD = [
 
 @pytest.mark.parametrize("case", TOLD, ids=attrgetter("name"))
 def test_which_secrets_are_at_fault(case: Told) -> None:
-    attempt = Attempt()
-    attempt.note_secret(0, LOGIN, "")
-    attempt.note_secret(1, OTHER, "")
-    attempt.note_secret(1, OTHER, "7")
+    progress = SourceProgress()
+    progress.note_secret(0, LOGIN, "")
+    progress.note_secret(1, OTHER, "")
+    progress.note_secret(1, OTHER, "7")
     for index, reason in case.failures.items():
-        attempt.note_end(index, BundleError(reason, "spec.sources: x") if reason else None)
-    assert attempt.failing_secrets() == case.expect
+        progress.note_end(index, BundleError(reason, "spec.sources: x") if reason else None)
+    assert progress.failing_secrets() == case.expect
 
 
 def test_success_ends_it() -> None:
-    attempt = Attempt()
-    attempt.note_secret(0, LOGIN, "7")
-    attempt.note_end(0, BundleError(Reason.UNAUTHORIZED, "x"))
-    attempt.note_end(0, None)
-    assert not attempt.failing_secrets()
+    progress = SourceProgress()
+    progress.note_secret(0, LOGIN, "7")
+    progress.note_end(0, BundleError(Reason.UNAUTHORIZED, "x"))
+    progress.note_end(0, None)
+    assert not progress.failing_secrets()
 
 
 class Reader:
@@ -104,22 +104,22 @@ class Watches:
         self.wanted[name] = secrets
 
 
-def make_assistant(watches: Watches, woken: list[str]) -> Assistant:
+def make_assistant(watches: Watches, woken: list[str]) -> SourceAccess:
     reader, named = cast("SecretReader", Reader()), cast("NamedWatches", watches)
-    return Assistant(reader, named, woken.append, Admission(1 << 30), Quarantine(None, ""))
+    return SourceAccess(reader, named, woken.append, Admission(1 << 30), Quarantine(None, ""))
 
 
 def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
-    watches, attempt = Watches(), Attempt()
-    assistant, asked = make_assistant(watches, []), deployment()
-    aid = assistant.aid(asked, attempt)
-    found = aid.credentials(0, asked.spec.sources[0])
-    aid.ended(0, BundleError(Reason.UNAUTHORIZED, "x"))
-    assistant.watch_secrets("shop", (attempt, Attempt()))
+    watches, progress = Watches(), SourceProgress()
+    access, asked = make_assistant(watches, []), deployment()
+    build_context = access.build_context(asked, progress)
+    found = build_context.credentials(0, asked.spec.sources[0])
+    build_context.ended(0, BundleError(Reason.UNAUTHORIZED, "x"))
+    access.watch_secrets("shop", (progress, SourceProgress()))
     assert found is not None
     assert found.username == "shop"
     assert watches.wanted == {"shop": {LOGIN: "7"}}
-    assistant.watch_secrets("shop", ())
+    access.watch_secrets("shop", ())
     assert watches.wanted == {"shop": {}}
 
 
@@ -128,15 +128,15 @@ def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_pa
     with Quarantine(tmp_path, "").guard(subject_of(asked)):
         quarantine = Quarantine(tmp_path, "")  # the process before this one died in the block
     reader, watches = cast("SecretReader", Reader()), cast("NamedWatches", Watches())
-    aid = Assistant(reader, watches, list[str]().append, admission, quarantine).aid(asked, Attempt())
-    with aid.room(MEBIBYTE, threading.Event()):
+    access = SourceAccess(reader, watches, list[str]().append, admission, quarantine)
+    with access.build_context(asked, SourceProgress()).room(MEBIBYTE, threading.Event()):
         assert admission.held == admission.total
 
 
 def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:
     clock, woken = Clock(), list[str]()
-    aid = make_assistant(Watches(), woken).aid(deployment(), Attempt(clock=clock))
+    build_context = make_assistant(Watches(), woken).build_context(deployment(), SourceProgress(clock=clock))
     for _ in range(12):
         clock.now += 1
-        aid.progress(0, MEBIBYTE, 0)
+        build_context.progress(0, MEBIBYTE, 0)
     assert woken == ["shop", "shop"]
