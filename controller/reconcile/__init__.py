@@ -1,24 +1,24 @@
 """One pass over one BundleDeployment. START HERE: `reconciler` is the table of contents.
 
-In: the name of a BundleDeployment, and what the watches know. Out: requests through `apply`, a status, and when to come
-back. Which revision is wanted is decided in `revisions`, what is done about one object in `apply`, and what is said of
-it all in `status`.
+In: the name of a BundleDeployment, and what the watches know. Out: requests through `apply`, a status, and when the next
+pass runs. `revisions` decides which revision is wanted, `apply` what is done about one object, and `status` what is
+reported.
 
     reconciler     find, plan, apply, report, write status
     context        one pass as a value, and what several of its parts ask
-    state          what a pass remembers for the next one, and may lose
-    contexts       makes contexts of what is remembered
-    search         finalizer, account, polls, and the revision that is wanted
+    contexts       makes the context of a pass from the remembered state
+    state          what is remembered between passes
+    search         finalizer, account, polls, and the wanted revision
     registration   records in status which account is used
-    settled        nothing to do: all that is installed is as it was left
-    installation   work on one revision: planned, applied, pruned, finished
+    settled        recognizes that there is nothing to do
+    installation   work on one revision: plan, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
-    hooks          when the hooks of a chart are run
-    holdings       what the kept revisions name: nothing else is touched
-    health         how the objects of the revision do
+    hooks          when the hooks of a chart run
+    holdings       what the kept revisions name: nothing else is deleted
+    health         the health of the objects of a revision
     strays         objects with our marks that no revision names
-    drift_counter  each drifted object counted once
-    reporter       what was found and done becomes status
-    requeue        when to come back, and why
-    wiring         makes a reconciler of its parts
+    drift_counter  counts each drifted object once
+    reporter       turns what was found and done into status
+    requeue        when the next pass runs, and why
+    wiring         makes a reconciler from its parts
 """

@@ -1,6 +1,6 @@
-"""One pass as a value: made when the pass begins, handed to all its parts, replaced where status was written. Pure.
+"""One pass as a value: created when the pass starts, and replaced whenever status is written. Pure.
 
-What the finder needs of it is in revisions/state.py.
+The part that the finder needs is in revisions/state.py.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from controller.revisions.state import RevisionContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(RevisionContext):
-    """The BundleDeployment of a pass, what this process remembers of it, and what several parts of a pass ask."""
+    """The BundleDeployment of a pass, its remembered state, and what several parts of a pass ask."""
 
     state: State
 
     @property
     def owner(self) -> Owner:
-        """Whose its objects are."""
+        """The owner of its objects."""
         return Owner(self.metadata.name, self.metadata.uid)
 
     @property
     def account(self) -> Account | None:
-        """The account that its spec names; None: the controller's own."""
+        """The account that its spec names; None: the controller."""
         return account_in(self.spec)
 
     @property
     def orphan(self) -> bool:
-        """Whether its objects carry no ownerReference, and stay when it is deleted."""
+        """Whether its objects have no ownerReference, and are kept when it is deleted."""
         return self.spec.deletion_policy == "Orphan"
 
     @property
     def recorded_kinds(self) -> list[GroupVersionKind]:
-        """The kinds of which it may have objects, as status says."""
+        """The kinds of its objects according to status."""
         return [GroupVersionKind.parse(text) for text in self.status.managed_kinds]
 
     @property
     def is_current(self) -> bool:
-        """Whether status says that this very spec is installed in full, with nothing left to do."""
+        """Whether according to status this spec is installed and nothing is left to do."""
         status = self.status
         installed = any(
             c.type == ConditionType.INSTALLED
@@ -59,17 +59,17 @@ class Context(RevisionContext):
         return installed and settled and handled and not self.spec.paused
 
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
-        """Return the records of objects that are really its own: operators copy labels to children."""
+        """Return the records of its own objects: operators copy its labels to their children."""
         owner, orphan = self.owner, self.orphan
         return [
             r for r in observed.values() if is_ours(r, owner, carries_reference=not loses_reference(r, orphan=orphan))
         ]
 
     def is_same_spec(self, seen: BundleDeployment | None) -> bool:
-        """Whether a pass may go on writing: nobody has changed, paused or deleted the BundleDeployment since it began.
+        """Whether a pass may continue to write: the spec has not changed and no deletion has started since.
 
         Args:
-            seen: what is known of the BundleDeployment by now.
+            seen: the BundleDeployment as the watches know it now.
         """
         return (
             seen is not None

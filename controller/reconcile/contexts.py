@@ -1,4 +1,4 @@
-"""How a pass begins: with what is remembered of its BundleDeployment, and whether the cluster has changed meanwhile."""
+"""Makes the context of each pass from what is remembered of its BundleDeployment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Contexts:
     """Thread-safe; one pass at a time for each BundleDeployment.
 
     Args:
-        policy: of the administrator: which account counts.
-        retries: end with what they wait for.
-        abandoned: told when a BundleDeployment has gone before its teardown was over: its revisions are left.
+        policy: gives the default account.
+        retries: failures that wait for the cluster are retried when it has changed.
+        abandoned: called when a BundleDeployment is gone without its teardown: its revisions are left.
         now: the time of day.
     """
 
@@ -35,11 +35,7 @@ class Contexts:
         self._states = States()
 
     def begin(self, deployment: BundleDeployment) -> Context:
-        """Return the context of a pass that begins.
-
-        Args:
-            deployment: as the watches know it.
-        """
+        """Return the context of a new pass."""
         deployment = self._policy.complete(deployment)
         state = self._states.of(deployment.metadata)
         if self._states.begin_pass(state):
@@ -47,20 +43,20 @@ class Contexts:
         return Context(deployment=deployment, state=state, now=self._now)
 
     def is_another(self, metadata: ObjectMeta) -> bool:
-        """Whether what is remembered under this name is of one that is gone, and was made again since."""
+        """Whether the remembered state belongs to a deleted BundleDeployment of the same name."""
         return self._states.is_another(metadata)
 
     def missed(self, state: State) -> bool:
-        """Whether what one waits for may have come in the midst of the pass that found out that it has to wait."""
+        """Whether the cluster has changed during the pass of one that waits for a change."""
         return self._states.missed(state)
 
     def cluster_changed(self) -> list[str]:
-        """Note that something on the cluster has changed; returns the names of those that wait for such a thing."""
+        """Record a change of the cluster; returns the BundleDeployments that wait for one."""
         return self._states.cluster_changed()
 
     def forget(self, name: str) -> None:
-        """Drop what is remembered of a BundleDeployment that is gone."""
+        """Drop the state of a BundleDeployment that is gone."""
         self._retries.forget(name)
         state = self._states.forget(name)
-        if state and not state.let_go:  # somebody has taken its finalizer off
+        if state and not state.torn_down:  # a user has removed its finalizer
             self._abandoned()

@@ -1,6 +1,6 @@
-"""Counting drift: each object once when it is found changed, and once when it is put right, however many passes see it.
+"""Counts drift: each object once when it is found modified and once when it is repaired, over any number of passes.
 
-Pure but for the set of those that are known already. What drift is says apply/drift, and what is done about it plan.py.
+Not here: what drift is (apply/drift), and what is done about it (apply/plan.py).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class DriftCounter:
     known: set[ObjectKey] = field(default_factory=set)
 
     def repair(self, outcomes: Iterable[Outcome], options: ApplyOptions) -> tuple[int, int]:
-        """Return how many objects are found drifted, and how many of all that are were put right.
+        """Return how many objects were newly found drifted, and how many drifted ones were repaired.
 
         Args:
-            outcomes: of a pass, before the ledger has learnt from them.
+            outcomes: of a pass, before the ledger learns from them.
             options: of the same pass.
         """
         drifted = {o.task.target.key: o.tried and not o.error for o in outcomes if _is_drift(o, options)}
@@ -33,7 +33,7 @@ class DriftCounter:
         return len(detected), len(drifted) - len(self.known)
 
     def see(self, keys: Collection[ObjectKey]) -> int:
-        """Return how many of the objects that are drifted and stay so were not known to be."""
+        """Return how many of these objects, which are drifted and not repaired, were not known to be."""
         detected = set(keys) - self.known
         self.known = set(keys)
         return len(detected)
@@ -43,5 +43,5 @@ def _is_drift(outcome: Outcome, options: ApplyOptions) -> bool:
     task = outcome.task
     if task.action is Action.CREATE:
         return not task.target.bare and task.target.key in options.ledger.left
-    # What is spared and has our values nevertheless is no drift.
+    # An ignored field that has our value is no drift.
     return task.action is Action.REPAIR and (outcome.drift is not None or not outcome.spared)

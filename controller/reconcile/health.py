@@ -1,4 +1,4 @@
-"""How a revision does: the health of its objects, with what the pods of those in trouble say."""
+"""The health of the objects of a revision, with explanations from the pods of failing ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.reconcile.installation.work import Work
 
 
 class Assessor:
-    """Assesses the health of what the watches know."""
+    """Assesses health from what the watches know."""
 
     def __init__(self, watches: Watches, explainer: Explainer) -> None:
         self._watches, self._explainer = watches, explainer
@@ -29,12 +29,12 @@ class Assessor:
         digests: Mapping[ObjectKey, str],
         refusals: Mapping[ObjectKey, BundleError] | None = None,
     ) -> Progress:
-        """Return how the objects of a revision do.
+        """Return the health of the objects of a revision.
 
         Args:
-            context: of the pass; its state has since when each is as it is.
-            revision: its digest: with another one, deadlines begin anew.
-            digests: the objects, and the applied digest that each is to have.
+            context: of the pass; its state tracks when the health of each object has changed.
+            revision: its digest: another one restarts all deadlines.
+            digests: the expected applied digest of each object.
             refusals: why objects could not be applied in this pass.
         """
         return context.state.health.summarize(
@@ -47,12 +47,7 @@ class Assessor:
         )
 
     def assess_work(self, work: Work, outcomes: Iterable[Outcome] = ()) -> Progress:
-        """Return how the objects of the revision that is worked on do.
-
-        Args:
-            work: of the pass.
-            outcomes: what became of it.
-        """
+        """Return the health of the objects of the revision that the pass works on."""
         context, options = work.context, work.options
         observed = self._watches.managed(context.name)
         digests = {
@@ -66,5 +61,5 @@ class Assessor:
         return self.assess(context, options.wanted.revision, digests, refusals)
 
     def forget(self, name: str) -> None:
-        """Drop what is known of the objects of a BundleDeployment that is gone."""
+        """Drop the explanations for a BundleDeployment that is gone."""
         self._explainer.forget(name)

@@ -1,7 +1,7 @@
-"""What the kept revisions of a BundleDeployment name: nothing else on the cluster is its own (README.md, rule 5).
+"""What the kept revisions of a BundleDeployment name: it owns nothing else on the cluster (README.md, rule 5).
 
-Objects of kinds that the controller may not watch are looked at here, as the account, before anything is decided about
-them. Not here: what is done with all that (installation, deletion), and the test itself (apply/possession.py).
+Objects of kinds that the controller may not watch are read here, as the account, before a pass decides about them.
+Not here: what is done with them (installation, deletion), and the test for ownership (apply/possession.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.revisions.store import RevisionStore
 
 
 class Holdings:
-    """Thread-safe; what is remembered is in the state of each BundleDeployment."""
+    """Thread-safe; remembers everything in the state of each BundleDeployment."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Holdings:
         self._discovery, self._reader = discovery, reader
 
     def older(self, context: Context, revision: Revision) -> dict[ObjectKey, Named]:
-        """Return what only older revisions than this one name; some of it may be left on the cluster.
+        """Return the objects that only older revisions name; some may still exist.
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError.
         """
         if context.state.kept is None and not context.status.managed_kinds:
-            context.state.kept = ()  # nothing was ever begun
+            context.state.kept = ()  # nothing was ever applied
         others = [each for each in self._read(context) if each.digest != revision.digest]
         if not (others or revision.terms.left):
             return {}
@@ -54,17 +54,17 @@ class Holdings:
         return {key: each for key, each in named.items() if key not in own}
 
     def all(self, context: Context) -> dict[ObjectKey, Named] | None:
-        """Return all that kept revisions name; None if no revision can be read.
+        """Return all objects that kept revisions name; None if no revision can be read.
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError.
         """
         kept = self._read(context)
         return self._name(kept, context) if kept else None
 
     def terms(self, context: Context) -> list[Terms]:
-        """Return what is kept beside the objects of each revision.
+        """Return the terms of each kept revision.
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError.
         """
         return [each.terms for each in self._read(context)]
 
@@ -73,7 +73,7 @@ class Holdings:
         if context.state.kept is None and status.managed_state:
             installed = self._kept.read(context, status.installed_revision)
             if installed is None or MORE not in installed.terms.left:
-                context.state.kept = (status.installed_revision,)  # with nothing left to do, no other has objects
+                context.state.kept = (status.installed_revision,)  # when settled, no other revision has objects
         if context.state.kept is None:
             context.state.kept = tuple(self._revisions.digests(name))
         digests = dict.fromkeys((*context.state.kept, *context.state.revisions))
@@ -87,12 +87,12 @@ class Holdings:
     def read_unwatched(
         self, context: Context, named: Mapping[ObjectKey, Named], user: User | None
     ) -> dict[ObjectKey, BundleError]:
-        """Read what is named and not watched, so that the watches know of it from then on.
+        """Read the named objects that are not watched, and add them to what the watches know.
 
         Args:
-            context: of the BundleDeployment whose objects they are.
-            named: what revisions name.
-            user: as whom they are read; None: as the controller.
+            context: of the pass.
+            named: by revisions.
+            user: that reads them; None: the controller.
 
         Returns: why objects could not be read.
         """
@@ -108,14 +108,14 @@ class Holdings:
         return failures
 
     def drop_all(self, context: Context) -> None:
-        """Drop all revisions: nothing is left that they name.
+        """Delete all revisions, once nothing is left that they name.
 
         Raises: ApiError.
         """
         self._revisions.keep_only(context.name, ())
 
     def forget(self, keys: Iterable[ObjectKey]) -> None:
-        """Note that objects were taken away: of those that nobody watches no event says so."""
+        """Drop deleted objects that are not watched: no event reports their deletion."""
         for key in keys:
             if self._watches.is_forbidden(key.group, key.kind):
                 self._watches.forget_object(key)
@@ -133,13 +133,13 @@ class Holdings:
         *,
         drops: bool,
     ) -> None:
-        """Note which objects older revisions leave, and drop these; where they leave very many, they stay themselves.
+        """Record what older revisions leave, and delete these; if they leave too much to record, they are kept.
 
         Args:
-            context: of the BundleDeployment whose revisions they are; its state has the installed one.
-            digests: of the revisions that stay; the first of them is installed.
-            left: objects that only older revisions name, and that are on the cluster for good.
-            drops: whether there may be others.
+            context: of the pass; its state has the installed revision.
+            digests: of the revisions to keep; the first of them is installed.
+            left: objects that only older revisions name and that are kept for good.
+            drops: whether there may be others to delete.
 
         Raises: ApiError.
         """

@@ -1,8 +1,8 @@
-"""When the hooks of a revision are run: before and after it is applied, and around a teardown.
+"""When the hooks of a revision run: before and after it is applied, and around a teardown.
 
-They run while the wanted revision is not installed, and never for drift. Before an upgrade they hold up the whole
-revision, so that what is installed stays and is repaired meanwhile; before a first install only what comes after
-Namespaces and CustomResourceDefinitions, which hooks may need. How one hook is run is apply/hooks/runner.py's matter.
+They run until the wanted revision is installed, and never for drift. Before an upgrade they delay the whole revision,
+while the installed one is still repaired; before a first install only what follows Namespaces and
+CustomResourceDefinitions, which hooks may need. How one hook runs is left to apply/hooks/runner.py.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import Accounts
 
 Gate = Callable[[], BundleError | None]
-"""Asked once, before what it guards; returns why that has to wait."""
+"""Called once, before what it guards; returns why that must wait."""
 
 
 class Hooks:
-    """Runs the hooks of BundleDeployments when it is time."""
+    """Runs the hooks of BundleDeployments when they are due."""
 
     def __init__(
         self, *, runner: HookRunner, watches: Watches, kept: KeptRevisions, accounts: Accounts, retries: Retries
@@ -38,7 +38,7 @@ class Hooks:
         self._accounts, self._retries = accounts, retries
 
     def before_upgrade(self, context: Context, wanted: Wanted) -> Wanted:
-        """Return the wanted revision if its hooks are done, else what was applied last, and what is waited for.
+        """Return the wanted revision if its hooks are done, else the one applied last and why the wanted one waits.
 
         Raises: ApiError.
         """
@@ -55,7 +55,7 @@ class Hooks:
         return replace(wanted, revision=last, current=False, failure=error, pending=revision.digest)
 
     def before_install(self, context: Context, revision: Revision, targets: TargetSet) -> Gate:
-        """Return the gate before the workloads of a first install; open for everything else."""
+        """Return the gate before the workloads of a first install; it is open for everything else."""
         if not revision.hooks or context.status.installed_revision:
             return _open
         own = {record.key for record in context.own_records(self._watches.managed(context.name))}
@@ -63,7 +63,7 @@ class Hooks:
         return _open if has_begun else lambda: self._run(revision, HookEvent.PRE_INSTALL, context)
 
     def after_apply(self, context: Context, wanted: Wanted) -> BundleError | None:
-        """Run what comes after a revision was applied in full; returns why that is not done.
+        """Run the hooks after a revision was applied; returns why they are not done.
 
         Raises: ApiError.
         """
@@ -73,7 +73,7 @@ class Hooks:
         return self._run(revision, _event_after(context), context)
 
     def are_left(self, context: Context, wanted: Wanted) -> bool:
-        """Whether what was applied in full awaits hooks: then it is not installed, whatever is wanted by now."""
+        """Whether an applied revision still waits for hooks: then it is not installed, even if another one is wanted."""
         revision = wanted.revision
         if revision is None or context.status.installed_revision == revision.digest:
             return False
@@ -88,7 +88,7 @@ class Hooks:
         return self._run(revision, event, context) if revision else None
 
     def seconds_to_retry(self, context: Context) -> float:
-        """Return in how many seconds to look after a hook that is not done, if no event comes first."""
+        """Return the seconds until the next pass for a hook that is not done, if no event triggers one before."""
         seconds = self._retries.seconds_to_next(context.name)
         return SLOW_SECONDS if seconds is None else min(seconds, SLOW_SECONDS)
 
@@ -98,7 +98,7 @@ class Hooks:
         name, account = context.name, account_of(revision.terms)
         if hindrance := self._accounts.hindrance(context.deployment, account, [revision.terms]):
             return hindrance
-        self._watches.require(name, kinds_of(revision))  # they tell when a hook has finished
+        self._watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
         options = HookOptions(
             owner=name,
             user=account.user if account else None,

@@ -1,7 +1,7 @@
 """One pass over one BundleDeployment: the table of contents of the controller.
 
 A pass is level-based: it compares what is wanted with what the watches know, does what can be done now, and ends.
-Nothing waits here: whatever ends a wait brings the next pass. An unchanged BundleDeployment costs no request.
+It never waits: an event or a timer triggers the next pass. An unchanged BundleDeployment costs no request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.reconcile.contexts import Contexts
 from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.work import Planner
-from controller.reconcile.reporter import Reporter, awaits_change, stay_silent
+from controller.reconcile.reporter import Reporter, awaits_change, defer
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue, Scheduler
 from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
@@ -28,7 +28,7 @@ from controller.status.report import Report
 log = logging.getLogger(__name__)
 
 MISSED_SECONDS = 0.2
-"""When to come back where what is waited for may have come in the midst of the pass; discovery may be behind it."""
+"""Until the next pass after a change of the cluster during this one; discovery may lag behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Steps:
 
 
 class Reconciler:
-    """Runs passes; one at a time for each BundleDeployment, many at the same time over all."""
+    """Runs passes: one at a time for each BundleDeployment, many BundleDeployments in parallel."""
 
     def __init__(
         self, *, watches: Watches, contexts: Contexts, steps: Steps, retries: Retries, large: LargeRevisions
@@ -56,19 +56,19 @@ class Reconciler:
     def reconcile(self, name: str) -> Requeue:
         """Run one pass over one BundleDeployment.
 
-        Returns: when to come back if no event comes first.
-        Raises: ApiError if the pass could not go on; nothing that a user can cause: that has become a condition.
+        Returns: when the next pass runs if no event triggers one before.
+        Raises: ApiError if the pass was aborted; failures that a user can cause become conditions.
         """
         deployment = self._watches.deployment(name)
         if deployment is None:
             return self._forget(name)
         if self._contexts.is_another(deployment.metadata):
-            self._forget(name)  # it was made again before a pass saw it gone
+            self._forget(name)  # deleted and recreated between two passes
         context = self._contexts.begin(deployment)
         try:
             requeue = self._tear_down(context) if deployment.metadata.deletion_timestamp else self._advance(context)
-        except CrowdedError:  # woken when its turn has come
-            requeue = Requeue(after=SLOW_SECONDS, cause="there is no room for a large revision")
+        except CrowdedError:  # woken when there is room
+            requeue = Requeue(after=SLOW_SECONDS, cause="no room for a large revision")
         else:
             self._large.leave(name)
         context.state.drop_large()
@@ -85,8 +85,8 @@ class Reconciler:
         steps = self._steps
         if context.deployment.problem:
             return steps.reporter.refuse_spec(context)
-        if self._watches.require(context.name, context.recorded_kinds):  # nothing is said until they are known
-            return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
+        if self._watches.require(context.name, context.recorded_kinds):  # report nothing until all objects are known
+            return Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
         try:
             context = steps.search.prepare(context)
             report = steps.settled.report(context)
@@ -95,11 +95,11 @@ class Reconciler:
         except ApiError as error:
             return steps.reporter.refuse(context, error)
         context.state.awaits_change = awaits_change(context, report)
-        if silence := stay_silent(context, report):
-            return silence
+        if deferred := defer(context, report):
+            return deferred
         context = steps.reporter.publish(context, report)
-        if self._contexts.missed(context.state):  # the pass that comes back ends what waits
-            return Requeue(after=MISSED_SECONDS, cause="the cluster has changed in the midst of the pass")
+        if self._contexts.missed(context.state):  # the next pass retries what waits
+            return Requeue(after=MISSED_SECONDS, cause="the cluster changed during the pass")
         return steps.scheduler.next_pass(context, report)
 
     def _install(self, context: Context) -> tuple[Context, Report]:
@@ -111,22 +111,19 @@ class Reconciler:
         return work.context, self._steps.installer.apply(work)
 
     def retry_sources(self, name: str) -> None:
-        """Let the sources of a BundleDeployment be tried at once: a Secret that they use has changed."""
+        """Retry failed sources in the next pass: a Secret that they use has changed."""
         self._steps.search.retry_sources(name)
 
     def retry_rights(self, name: str) -> None:
-        """Let a BundleDeployment try again at once what it had no right to do: rights have changed."""
+        """Retry in the next pass what was forbidden: RBAC rules have changed."""
         self._retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
 
     def retry_objects(self, name: str) -> None:
-        """Let the objects of a BundleDeployment that wait for something be tried at once: one of them may be free."""
+        """Retry in the next pass the objects that wait for another owner or a deletion: one of them may be free."""
         self._retries.end_waits(name)
 
     def cluster_changed(self) -> list[str]:
-        """Note that something on the cluster has changed; returns the BundleDeployments that wait for such a thing.
-
-        Their next pass lets what waits be tried again.
-        """
+        """Record a change of the cluster; returns the BundleDeployments that wait for one, to be requeued."""
         return self._contexts.cluster_changed()
 
     def _forget(self, name: str) -> Requeue:

@@ -1,4 +1,4 @@
-"""Recording in status which account a BundleDeployment uses, before it is used (revisions/identities.py)."""
+"""Records in status which account a BundleDeployment uses, before it is used (revisions/identities.py)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Registrar:
         self._accounts, self._holdings, self._writer = accounts, holdings, writer
 
     def register(self, context: Context) -> tuple[Context, BundleError | None]:
-        """Look up the account of a spec where status does not say yet that this spec uses it.
+        """Record the account of a spec, unless status records it already.
 
-        Returns: the context with what was recorded, and why the account may not be used.
+        Returns: the context with the new status, and why the account may not be used.
         Raises: ApiError.
         """
         account = context.account
@@ -34,14 +34,14 @@ class Registrar:
         except BundleError as error:
             if error.reason not in OF_ABSENCE:
                 return context, error
-            return self._note_generation(context), None  # that it is missing is told when it is needed
+            return self._note_generation(context), None  # reported when it is needed
         kept = [] if used else self._holdings.terms(context)
         if refusal := judge(context.deployment, account, found, kept):
             return context, refusal
         return self._write(context, record(context.deployment, account, found)), None
 
     def _note_generation(self, context: Context) -> Context:
-        """Note that this spec was there before whoever comes next under that name: it accepts nobody."""
+        """Record that this spec is older than the next account of that name, and so does not accept it."""
         used = context.status.account
         if used is None:
             return context

@@ -1,4 +1,4 @@
-"""The end of a pass: what was found and done becomes status, where there is anything to tell."""
+"""Writes what a pass found and did to status, unless there is nothing to report yet."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
 
 FIRST_SECONDS = 1.0
-"""For so long it is not told that the sources of a new BundleDeployment are being resolved: most are by then."""
+"""For so long status does not report that the sources of a new BundleDeployment are being resolved."""
 RETRIED_SECONDS = 20.0
-"""For so long after a restart the failure that status tells stays there while it is tried again."""
-# Somebody was faster, or the BundleDeployment is gone: the watch tells.
+"""For so long after a restart status keeps a failure while it is retried."""
+# Another client has changed or deleted the BundleDeployment: the watch reports it.
 _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
@@ -32,9 +32,9 @@ class Reporter:
         self._accounts, self._writer = accounts, writer
 
     def publish(self, context: Context, report: Report) -> Context:
-        """Write what has changed in status.
+        """Write the report of a pass to status, if it has changed.
 
-        Returns: the context with that.
+        Returns: the context with the new status.
         Raises: ApiError.
         """
         report = replace(report, poll_failure=context.state.poll.failure)
@@ -43,7 +43,7 @@ class Reporter:
         return replace(context, deployment=self._writer.write_status(context.deployment, status))
 
     def refuse(self, context: Context, error: ApiError) -> Requeue:
-        """Say what the API server refuses to the controller itself; what ends by itself is only tried again.
+        """Report a request that the API server refuses to the controller itself; transient failures are only retried.
 
         Raises: ApiError.
         """
@@ -54,11 +54,11 @@ class Reporter:
         return Requeue(after=error.retry_after, failed=True, cause="the API server refuses the controller")
 
     def refuse_spec(self, context: Context) -> Requeue:
-        """Say what of a spec cannot be read; what is installed stays as it is until the spec is another.
+        """Report a spec that cannot be read; objects remain as they are until it changes.
 
         Raises: ApiError.
         """
-        problem = f"{context.deployment.problem}; correct it, or install a release of RukPak that reads it"
+        problem = f"{context.deployment.problem}; correct it or upgrade RukPak"
         self._fail(context, BundleError(Reason.INVALID_CONFIG, problem))
         return NEVER
 
@@ -69,36 +69,36 @@ class Reporter:
         )
 
     def forget(self, name: str) -> None:
-        """Watch nothing for a BundleDeployment that is gone."""
+        """Stop the watches for the account of a BundleDeployment that is gone."""
         self._accounts.forget(name)
 
 
-def stay_silent(context: Context, report: Report) -> Requeue | None:
-    """Return when to come back where there is nothing to tell; None where there is something.
+def defer(context: Context, report: Report) -> Requeue | None:
+    """Return when the next pass runs if there is nothing to report yet; None if there is something.
 
-    What has just begun is no news, and its end brings a pass.
+    Work that has just started is not reported; its end triggers a pass.
     """
     status, state = context.status, context.state
-    if report.unknown and state.knows_soon():
-        return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
+    if report.unknown and state.is_listing_new():
+        return Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
     is_new = not (report.sources or status.conditions)
     if report.fetching and is_new and state.age() < FIRST_SECONDS:
-        return Requeue(after=FIRST_SECONDS, cause="the sources are being resolved")
-    # After a restart, too, a failure that is tried again stays what it is until it is another.
-    if report.fetching and _tells_of_failure(context) and state.age() < RETRIED_SECONDS:
-        return Requeue(after=RETRIED_SECONDS, cause="what failed is being tried again")
+        return Requeue(after=FIRST_SECONDS, cause="resolving the sources")
+    # A failure is reported until its retry has ended, also after a restart.
+    if report.fetching and _shows_failure(context) and state.age() < RETRIED_SECONDS:
+        return Requeue(after=RETRIED_SECONDS, cause="retrying after a restart")
     return None
 
 
-def _tells_of_failure(context: Context) -> bool:
-    """Whether status says why this spec is not installed."""
+def _shows_failure(context: Context) -> bool:
+    """Whether status reports why this spec is not installed."""
     ready = context.status.condition(ConditionType.READY)
     is_failure = ready is not None and ready.status == "False" and ready.reason != Reason.FETCHING
     return is_failure and context.status.observed_generation == context.metadata.generation
 
 
 def awaits_change(context: Context, report: Report) -> bool:
-    """Whether something on the cluster has to change before it can go on."""
+    """Whether the cluster must change before the BundleDeployment can be installed."""
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
     is_failure = any(error.reason.retry is Retry.WAIT for error in report.errors)
     return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report))

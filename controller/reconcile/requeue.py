@@ -1,4 +1,4 @@
-"""When a pass comes back to a BundleDeployment if no event comes first, and why. A log on debug says so, too."""
+"""When the next pass over a BundleDeployment runs if no event triggers one before, and why (logged at debug)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ may make the cluster serve it."""
 
 
 class Scheduler:
-    """Knows what the passes over BundleDeployments wait for."""
+    """Knows the times that no event reports."""
 
     def __init__(self, watches: Watches, finder: Finder, retries: Retries) -> None:
         self._watches, self._finder, self._retries = watches, finder, retries
 
     def next_pass(self, context: Context, report: Report) -> Requeue:
-        """Return when to come back: at the first of all that no event tells."""
+        """Return when the next pass runs: at the first of all these times."""
         due = [(seconds, cause) for seconds, cause in self._times(context, report) if seconds is not None]
         if not due:
             return Requeue()
@@ -46,18 +46,18 @@ class Scheduler:
 
     def _times(self, context: Context, report: Report) -> Iterator[tuple[float | None, str]]:
         name, ledger = context.name, context.state.ledger
-        yield self._retries.seconds_to_next(name), "what failed may be tried again"
+        yield self._retries.seconds_to_next(name), "a failure is retried"
         yield self._finder.seconds_to_poll(context), "a source is polled"
         yield ledger.seconds_of_conflict(), "a conflict over an object may have ended"
         for outcome in report.outcomes:
             if outcome.postponed:
                 yield ledger.seconds_to_repair(outcome.task.target.key), "a repair was postponed"
         if report.progress:
-            yield report.progress.next_change, "a deadline of an object is over"
+            yield report.progress.next_change, "a deadline of an object expires"
         blind = self._watches.has_unwatched(name)
         if report.unknown or blind:
-            yield UNKNOWN_SECONDS, "the objects of a kind are not known yet"
+            yield UNKNOWN_SECONDS, "a kind is not listed yet"
         if context.state.awaits_change or blind:
-            yield self._watches.seconds_to_recheck(), "a kind may be served by then"
-        if report.errors or report.drifted:  # what is changed back shows in no mark: no event says so
+            yield self._watches.seconds_to_recheck(), "a kind may be served"
+        if report.errors or report.drifted:  # no event reports that a modified field was reverted
             yield SLOW_SECONDS, "something failed or has drifted"

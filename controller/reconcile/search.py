@@ -1,4 +1,4 @@
-"""What a pass does before it compares anything: finalizer, account, polls, and the revision that is wanted."""
+"""What a pass does before it compares anything: finalizer, account, polls, and the wanted revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.status.writer import StatusWriter
 
 
 class Search:
-    """Finds what is wanted."""
+    """Thread-safe; one pass at a time for each BundleDeployment."""
 
     def __init__(
         self, *, registrar: Registrar, finder: Finder, hooks: Hooks, writer: StatusWriter, retries: Retries
@@ -23,9 +23,9 @@ class Search:
         self._writer, self._retries = writer, retries
 
     def prepare(self, context: Context) -> Context:
-        """Set the finalizer, and ask floating refs where that is due.
+        """Set the finalizer, and poll the sources that are due.
 
-        Returns: the context with what was written.
+        Returns: the context with the new status.
         Raises: ApiError.
         """
         context = replace(context, deployment=self._writer.with_finalizer(context.deployment))
@@ -34,7 +34,7 @@ class Search:
         return replace(context, deployment=self._finder.poll(context))
 
     def find(self, context: Context) -> tuple[Context, Wanted]:
-        """Return what the spec asks for, and the context with the account that is used.
+        """Return what the spec asks for, and the context with the recorded account.
 
         Raises: ApiError.
         """
@@ -42,17 +42,17 @@ class Search:
         return context, self._hooks.before_upgrade(context, self._finder.find(context, refusal))
 
     def _record_account(self, context: Context) -> tuple[Context, BundleError | None]:
-        """Record which account is used, before it is; returns why it may not be."""
+        """Record the account before it is used; returns also why it may not be used."""
         before = context.status.account
         context, refusal = self._registrar.register(context)
         if before and context.status.account != before:
-            self._retries.forget(context.name)  # whatever failed may not, where all is another's
+            self._retries.forget(context.name)  # another account may not fail
         return context, refusal
 
     def retry_sources(self, name: str) -> None:
-        """Let the sources of a BundleDeployment be tried at once."""
+        """Retry the failed sources of a BundleDeployment in its next pass."""
         self._finder.retry(name)
 
     def forget(self, name: str) -> None:
-        """Stop what goes on for a BundleDeployment that needs no content any more."""
+        """Cancel all work for a BundleDeployment that needs no content any more."""
         self._finder.forget(name)

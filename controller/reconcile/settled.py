@@ -1,4 +1,4 @@
-"""A BundleDeployment with nothing to do: all that is installed is as it was left. That costs no request."""
+"""Recognizes a BundleDeployment with nothing to do, since no object has changed. This costs no request."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.health import Assessor
-from controller.reconcile.strays import tell_strays
+from controller.reconcile.strays import notes_on_strays
 from controller.status.report import Report
 from controller.status.writer import StatusWriter
 
 
 class Settled:
-    """Recognizes what has nothing to do."""
+    """Thread-safe; one pass at a time for each BundleDeployment."""
 
     def __init__(self, watches: Watches, assessor: Assessor, writer: StatusWriter) -> None:
         self._watches, self._assessor, self._writer = watches, assessor, writer
 
     def report(self, context: Context) -> Report | None:
-        """Return a report if all that is installed is as it was left; None if there is something to do."""
+        """Return a report if everything is installed and unchanged; None if there is something to do."""
         if not context.is_current:
             return None
         observed = self._watches.managed(context.name)
@@ -30,7 +30,7 @@ class Settled:
         status, state = context.status, context.state
         if len(observed) > len(state.ledger.left):
             self._writer.record_events(
-                context.deployment, tell_strays(context, observed, state.ledger.left, state.older)
+                context.deployment, notes_on_strays(context, observed, state.ledger.left, state.older)
             )
         return Report(
             wanted=status.revision,
@@ -45,7 +45,7 @@ class Settled:
         )
 
     def _is_as_left(self, context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
-        """Whether no object has changed, and no skipped kind has come; after a restart as status has recorded it."""
+        """Whether no object has changed since the last pass or, after a restart, since status; and no skipped kind is served."""
         status, ledger = context.status, context.state.ledger
         if not ledger.left and managed_state(own := context.own_records(observed)) == status.managed_state:
             ledger.expect_all(own)
@@ -54,12 +54,12 @@ class Settled:
         return not any(self._watches.has_appeared(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds)
 
     def forget(self, name: str) -> None:
-        """Drop what is known of a BundleDeployment that is gone."""
+        """Drop the explanations for a BundleDeployment that is gone."""
         self._assessor.forget(name)
 
 
 def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:
-    """Return the objects of older revisions that stay for good, as spec.prune says."""
+    """Return the objects of older revisions that spec.prune keeps for good."""
     if context.spec.prune != "Never":
         return []
     return [r for r in context.own_records(observed) if r.key in older and not r.deleting]

@@ -1,6 +1,6 @@
-"""What this process remembers of a BundleDeployment between passes: nothing that a restart must not lose.
+"""What this process remembers of a BundleDeployment between passes: only what a restart may lose.
 
-A BundleDeployment that was deleted and made again under its name has another UID, and starts with an empty state.
+A BundleDeployment that was deleted and recreated has another UID and starts with an empty state.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ class State(RevisionState):
     uid: str
     clock: Callable[[], float] = time.monotonic
     since: float = 0.0
-    """When it was begun, in monotonic seconds."""
+    """When it was created, in monotonic seconds."""
     ledger: Ledger = field(default_factory=Ledger)
     health: HealthTracker = field(default_factory=HealthTracker)
     older: frozenset[ObjectKey] = frozenset()
-    """Objects that only older revisions name, and that are left."""
+    """Objects that only older revisions name and that still exist."""
     strays: frozenset[ObjectKey] = frozenset()
-    """Objects that carry our marks though no revision names them."""
-    strays_told: frozenset[ObjectKey] = frozenset()
-    """Those of them that an Event was about."""
+    """Objects with our marks that no revision names."""
+    strays_reported: frozenset[ObjectKey] = frozenset()
+    """Those that an Event has reported."""
     strays_quiet_until: float = 0.0
-    """When there may be another such Event, in monotonic seconds."""
+    """No other such Event is sent before, in monotonic seconds."""
     drift: DriftCounter = field(default_factory=DriftCounter)
     hooks: HookMemory = field(default_factory=HookMemory)
     abandoned: set[ObjectKey] = field(default_factory=set)
-    """At deletion: what the account may not delete, and the garbage collector takes."""
-    let_go: bool = False
-    """At deletion: nothing of it is left."""
+    """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
+    torn_down: bool = False
+    """At deletion: none of its objects is left."""
     awaits_change: bool = False
-    """Something on the cluster has to change before it can go on."""
+    """The cluster must change before it can be installed or deleted."""
     changes: int = 0
-    """How often the cluster had changed when the pass began."""
+    """How often the cluster had changed when the pass started."""
     unknown_since: float | None = None
-    """Since when, in monotonic seconds, the first list of a kind has been under way."""
+    """Since when, in monotonic seconds, a kind has been waiting for its first list."""
 
     def __post_init__(self) -> None:
         self.since = self.clock()
@@ -59,19 +59,15 @@ class State(RevisionState):
         """Return for how many seconds this process has known the BundleDeployment."""
         return self.clock() - self.since
 
-    def knows_soon(self) -> bool:
-        """Whether a kind whose first list is under way is no news yet."""
+    def is_listing_new(self) -> bool:
+        """Whether a kind has been waiting for its first list for less than 20 s, and need not be reported."""
         now = self.clock()
         if self.unknown_since is None:
             self.unknown_since = now
         return now - self.unknown_since < SOON_SECONDS
 
     def rest(self, working_on: Collection[str] = ()) -> None:
-        """Drop what only a pass with work to do needs.
-
-        Args:
-            working_on: digests of the revisions that every pass needs while the wanted one is not installed.
-        """
+        """Drop what only a pass with work to do needs; see `RevisionState.rest`."""
         RevisionState.rest(self, working_on)
         self.unknown_since = None
         if not working_on:
@@ -87,7 +83,7 @@ class States:
         self._lock = threading.Lock()
 
     def of(self, metadata: ObjectMeta) -> State:
-        """Return the state of a BundleDeployment, a new one for another UID."""
+        """Return the state of a BundleDeployment, an empty one for another UID."""
         with self._lock:
             state = self._states.get(metadata.name)
             if state is None or state.uid != metadata.uid:
@@ -95,29 +91,29 @@ class States:
             return state
 
     def begin_pass(self, state: State) -> bool:
-        """Note that a pass begins; returns whether the cluster has changed since the one before began."""
+        """Record the start of a pass; returns whether the cluster has changed since the start of the previous one."""
         with self._lock:
             before, state.changes = state.changes, self._changes
             return before != state.changes
 
     def is_another(self, metadata: ObjectMeta) -> bool:
-        """Whether what is remembered under this name is of one that is gone, and was made again since."""
+        """Whether the remembered state belongs to a deleted BundleDeployment of the same name."""
         with self._lock:
             state = self._states.get(metadata.name)
             return state is not None and state.uid != metadata.uid
 
     def forget(self, name: str) -> State | None:
-        """Drop the state of one that is gone; returns it."""
+        """Drop the state of a BundleDeployment that is gone; returns it."""
         with self._lock:
             return self._states.pop(name, None)
 
     def cluster_changed(self) -> list[str]:
-        """Note that something on the cluster has changed; returns the names of those that wait for such a thing."""
+        """Record a change of the cluster; returns the BundleDeployments that wait for one."""
         with self._lock:
             self._changes += 1
             return [name for name, state in self._states.items() if state.awaits_change]
 
     def missed(self, state: State) -> bool:
-        """Whether what one waits for may have come in the midst of the pass that found out that it has to wait."""
+        """Whether the cluster has changed during the pass of one that waits for a change."""
         with self._lock:
             return state.awaits_change and state.changes != self._changes

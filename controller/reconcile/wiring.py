@@ -1,4 +1,4 @@
-"""Making a reconciler of its parts: the one place that knows which of them knows which."""
+"""Makes a reconciler from its parts: the one place that knows how they depend on each other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from controller.telemetry import DEAF, Observer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the passes work with."""
+    """What passes use of the other packages."""
 
     watches: Watches
     discovery: Discovery
@@ -59,15 +59,15 @@ class Parts:
     writer: StatusWriter
     retries: Retries
     observer: Observer = DEAF
-    """Is told how long applying and pruning take, and of drift."""
+    """Gets durations of applying and pruning, and counts of drift."""
     abandoned: Callable[[], None]
-    """Told when a BundleDeployment has gone before its teardown was over: its revisions are left."""
+    """Called when a BundleDeployment is gone without its teardown: its revisions are left."""
     now: Callable[[], datetime]
     """The time of day."""
 
 
 def make_reconciler(parts: Parts) -> Reconciler:
-    """Return a reconciler that works with these parts."""
+    """Return a reconciler of these parts."""
     hooks = Hooks(
         runner=parts.hook_runner,
         watches=parts.watches,

@@ -1,6 +1,6 @@
 """A ServiceAccount that a BundleDeployment acts as, by its name. Pure.
 
-Which one is behind that name is identities.py's to say, and whether there is one, service_accounts.py's.
+Not here: its UID (identities.py), and whether it exists (service_accounts.py).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Account:
 
     @property
     def user(self) -> User:
-        """The user that it is."""
+        """The user name that the API server knows it by."""
         return User.service_account(self.namespace, self.name)
 
 
 def account_of(terms: Terms) -> Account | None:
-    """Return as whom the objects of a revision are applied; None: as the controller."""
+    """Return the account that applies the objects of a revision; None: the controller."""
     return Account(terms.install_namespace, terms.service_account_name) if terms.service_account_name else None
 
 
 def account_in(spec: Spec) -> Account | None:
-    """Return the account that a spec names; None: the controller's own."""
+    """Return the account that a spec names; None: the controller."""
     return Account(spec.install_namespace or "", spec.service_account_name) if spec.service_account_name else None

@@ -1,8 +1,8 @@
-"""Slow work (resolving, fetching, rendering) on a pool of its own, so that no reconcile worker ever waits for it.
+"""Slow work (resolving, fetching, rendering) in a thread pool of its own, so that no reconcile worker waits for it.
 
-A pass asks for the result of a piece of work and names its inputs by a ticket; while the work goes on the pass goes on
-without it, and repairs what is installed. Work whose ticket nobody asks for any more is cancelled. Tenants take turns,
-and none gets all threads (sharing/shares.py): sources that never end hold up whoever names them, and nobody else.
+A pass asks for a result by a ticket that identifies the inputs. While the work is active the pass continues without it
+and repairs what is installed. A new ticket cancels the work of the previous one. Tenants take turns, and none gets all
+threads (sharing/shares.py): sources that never end hold up only the tenant that names them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Work = Callable[[threading.Event], Result]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a piece of work waits for its turn."""
+    """Where a piece of work is queued."""
 
     share: str = ""
     """See sharing/shares.py."""
     purpose: str = ""
-    """Of each purpose a BundleDeployment has one piece of work at a time."""
+    """A BundleDeployment has one piece of work at a time for each purpose."""
     later: bool = False
-    """Whether it may wait for all other work of its share."""
+    """Whether it is queued behind all other work of its share."""
 
 
 _USUAL = Place()
@@ -47,35 +47,35 @@ class _Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Pieces of work at one moment."""
+    """Numbers of pieces of work."""
 
     waiting: int
     active: int
 
 
 class BackgroundWork:
-    """Runs at most one piece of work of each purpose for each BundleDeployment.
+    """Runs at most one piece of work of each purpose for each BundleDeployment. Thread-safe.
 
     Args:
         workers: pieces of work at the same time.
-        finished: called with the name of a BundleDeployment whose work has ended, on the thread of the work.
-        begun: called so when work begins that had to wait for its turn.
+        finished: called with the name of a BundleDeployment whose work has finished, on the thread of the work.
+        started: called likewise when work starts that was queued.
     """
 
     def __init__(
-        self, workers: int, finished: Callable[[str], None], begun: Callable[[str], None] = lambda _name: None
+        self, workers: int, finished: Callable[[str], None], started: Callable[[str], None] = lambda _name: None
     ) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="prepare")
-        self._finished, self._begun = finished, begun
+        self._finished, self._started = finished, started
         self._turns: Turns[_Job] = Turns(workers)
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._lock = threading.Lock()
         self._stopped = False
 
     def take(self, name: str, ticket: str, work: Work[Result], place: Place = _USUAL) -> Result | None:
-        """Return the result of `work`, or None while it goes on; the first call with a ticket starts it.
+        """Return the result of `work`, once, or None while it is queued or active; the first call starts it.
 
-        A result is handed out once; what `work` raises is raised here. After `stop` nothing is started.
+        Raises: whatever `work` raises. After `stop` it returns None and starts nothing.
         """
         with self._lock:
             if self._stopped:
@@ -92,35 +92,35 @@ class BackgroundWork:
         return None
 
     def begin(self, name: str, ticket: str, work: Work[Any], place: Place = _USUAL) -> None:
-        """Start work that a pass is going to ask for, unless something of this purpose goes on already."""
+        """Start work that a pass will ask for, unless there is already work for this purpose."""
         with self._lock:
             if not self._stopped and (name, place.purpose) not in self._jobs:
                 self._start(name, ticket, work, place)
 
-    def goes_on(self, name: str) -> bool:
-        """Return whether any work for a BundleDeployment is under way, or waits for its turn."""
+    def is_busy(self, name: str) -> bool:
+        """Return whether any work for a BundleDeployment is queued or active."""
         with self._lock:
             return any(key[0] == name and not job.future.done() for key, job in self._jobs.items())
 
-    def waits(self, name: str, purpose: str = "") -> bool:
-        """Return whether work waits for its turn."""
+    def is_queued(self, name: str, purpose: str = "") -> bool:
+        """Return whether the work for a purpose is queued."""
         with self._lock:
             job = self._jobs.get((name, purpose))
             return job is not None and not (job.future.running() or job.future.done())
 
     def counts(self) -> Counts:
-        """Return how much waits and how much is under way."""
+        """Return how many pieces of work are queued and active."""
         with self._lock:
             return Counts(waiting=self._turns.waiting, active=self._turns.active)
 
     def cancel(self, name: str, *purposes: str) -> None:
-        """Stop what goes on for a BundleDeployment and some purposes (none named: all), since nobody needs it now."""
+        """Cancel the work of a BundleDeployment for some purposes; without any, for all."""
         with self._lock:
             for key in [key for key in self._jobs if key[0] == name and (not purposes or key[1] in purposes)]:
                 self._cancel(self._jobs.pop(key))
 
     def stop(self) -> None:
-        """Cancel everything and start nothing more."""
+        """Cancel everything, and start nothing from now on."""
         with self._lock:
             self._stopped = True
             for job in self._jobs.values():
@@ -134,29 +134,28 @@ class BackgroundWork:
 
     def _start(self, name: str, ticket: str, work: Work[Any], place: Place) -> None:
         cancelled, future = threading.Event(), Future[Any]()
-        # In the context of the pass that asks for it: what is logged carries its id.
+        # In the context of the pass that asks for it, so that log records carry the id of that pass.
         context = contextvars.copy_context()
         job = _Job(name, ticket, place.share, lambda: context.run(work, cancelled), cancelled, future)
         self._jobs[name, place.purpose] = job
         self._turns.add(place.share, job, later=place.later)
-        self._begin_what_may(job)
+        self._start_ready(job)
 
-    def _begin_what_may(self, new: _Job | None = None) -> None:
-        """Begin all whose turn it is; who was not begun at once is told of it."""
+    def _start_ready(self, new: _Job | None = None) -> None:
         while not self._stopped and (job := self._turns.begin()):
             job.future.set_running_or_notify_cancel()
             self._pool.submit(self._run, job, waited=job is not new)
 
     def _run(self, job: _Job, *, waited: bool) -> None:
         if waited:
-            self._begun(job.name)
+            self._started(job.name)
         try:
             result = job.run()
-        except BaseException as error:  # noqa: BLE001 - whoever asks for the result raises it
+        except BaseException as error:  # noqa: BLE001 - `take` raises it
             job.future.set_exception(error)
         else:
             job.future.set_result(result)
         with self._lock:
             self._turns.end(job.share)
-            self._begin_what_may()
+            self._start_ready()
         self._finished(job.name)

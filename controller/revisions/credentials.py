@@ -1,7 +1,7 @@
-"""Reading the Secrets that sources name: as whom, from which namespaces, and what a failure means.
+"""Reads the Secrets that sources name: as which account, from which namespaces, and what a failure means.
 
-With `spec.serviceAccountName` a Secret is read as that account, so that a tenant cannot use what it may not read;
-without one only from the namespaces that the administrator allows. Values go to the source and nowhere else.
+With `spec.serviceAccountName` a Secret is read as that account, so that a tenant cannot use a Secret that it may not
+read; without one only in namespaces that the administrator allows. Values are passed to the source and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from controller.revisions.service_accounts import OF_ABSENCE, check_identity, fi
 from controller.sources.credentials import parse_pull_secrets, parse_secret
 
 Seen = Callable[[WatchedObject, str], None]
-"""Told which Secret or ServiceAccount is read, and its resourceVersion; empty: there was nothing to read."""
+"""Called with each Secret or ServiceAccount that is read, and its resourceVersion; empty: it does not exist."""
 
 
 class SecretReader:
-    """Thread-safe; a Secret is read when it is used and not kept.
+    """Reads Secrets when they are used, and keeps none. Thread-safe.
 
     Args:
-        namespaces: where Secrets may be without an account to read them as, besides the install namespace. None: this
-            is the command line, which reads what its user may read, and as nobody else.
+        namespaces: where a BundleDeployment without an account may use Secrets, in addition to its install namespace.
+            None: the command line, which reads as its user.
     """
 
     def __init__(self, client: Client, namespaces: Collection[str] | None) -> None:
         self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
 
     def credentials(self, deployment: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
-        """Return what the Secret of a source says; None if it has none, nor pull secrets of its account.
+        """Return the credentials of a source: of its Secret, or of the imagePullSecrets of its account; None without any.
 
         Raises: BundleError (SecretNotFound, SecretInvalid, SecretForbidden, ServiceAccountNotFound, APIUnavailable).
         """
@@ -50,7 +50,6 @@ class SecretReader:
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
     ) -> Credentials | None:
-        """Return the credentials of an account's imagePullSecrets."""
         manifest = self._get_account(account, seen)
         references = [
             SecretReference(namespace=account.namespace, name=reference["name"])
@@ -80,8 +79,8 @@ class SecretReader:
             return
         if account is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
             message = (
-                f'{path}: Secrets of namespace "{namespace}" may not be used; put it into the install namespace, or '
-                "let the administrator allow the namespace by --secret-namespaces"
+                f'{path}: Secrets in namespace "{namespace}" are not allowed; move the Secret to the install namespace, '
+                "or ask the administrator to add the namespace to --secret-namespaces"
             )
             raise BundleError(Reason.SECRET_FORBIDDEN, message)
 
@@ -96,10 +95,7 @@ class SecretReader:
         return manifest
 
     def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-        """Refuse an account that may be somebody else's by now: a Secret of another is nothing for these sources.
-
-        Raises: BundleError (see `check_identity`; APIUnavailable).
-        """
+        """Check that the account is still the recorded one: its successor's Secrets are not for these sources."""
         try:
             check_identity(self._client, deployment, account)
         except ApiError as error:
@@ -110,10 +106,6 @@ class SecretReader:
             raise
 
     def _require(self, account: Account, seen: Seen) -> None:
-        """Refuse an account that is not there.
-
-        Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, APIUnavailable).
-        """
         seen(_watched(account), "")
         try:
             absence = find_absence(self._client, account)
@@ -140,9 +132,10 @@ def _watched(account: Account) -> WatchedObject:
 
 def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
     if error.status == HTTPStatus.NOT_FOUND:
-        return BundleError(Reason.SECRET_NOT_FOUND, f"{what} does not exist; create it, or correct its name")
+        return BundleError(Reason.SECRET_NOT_FOUND, f"{what} does not exist; create it or correct the name")
     if error.status == HTTPStatus.FORBIDDEN:
         whom = f'"{account.user.name}"' if account else "the controller"
-        return BundleError(Reason.SECRET_FORBIDDEN, f"{what} may not be read by {whom}; grant get on it")
-    message = f"{what} cannot be read: the API server answers {error.status or 'nothing'}; it is tried again by itself"
+        return BundleError(Reason.SECRET_FORBIDDEN, f"{what} cannot be read by {whom}; grant get on it")
+    problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
+    message = f"{what} cannot be read: {problem}; will be retried"
     return BundleError(Reason.API_UNAVAILABLE, message, retry_after=error.retry_after)

@@ -1,7 +1,7 @@
-"""Which revision a BundleDeployment asks for: pinned, kept in the revision store, or being made.
+"""Finds the revision that a BundleDeployment asks for: pinned, kept in the revision store, or still being built.
 
-Network and rendering go on elsewhere (making.py): a pass asks, and goes on with what is installed meanwhile.
-Pins are recorded in status as soon as a pass knows them, unless what is made of them is at hand by then: with that.
+Network and rendering are left to making.py: meanwhile a pass continues with what is installed. Pins are recorded in
+status as soon as a pass knows them, together with the revision if that is available by then.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from controller.status.writer import StatusWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a spec asks for, as far as that is known in this pass."""
+    """What a spec asks for, as far as this pass knows."""
 
     revision: Revision | None
-    """To be worked on: the wanted one, or what was applied last where that cannot be had (rule 2)."""
+    """To work on: the wanted one, or if that is not available the one applied last (rule 2)."""
     current: bool = False
-    """Whether the revision is the one that the spec asks for."""
+    """Whether `revision` is the one that the spec asks for."""
     failure: BundleError | None = None
     pending: str = ""
-    """Digest of the one that the spec asks for, where hooks have to run before it is worked on."""
+    """Digest of the wanted one while its hooks must run first."""
     fetching: str = ""
-    """What is being done to get the one that the spec asks for."""
+    """What is being done to make the wanted one available."""
     sources: Sources | None = None
-    """What is known of them; None: as status has it."""
+    """None: unchanged."""
 
     def report(self, context: RevisionContext) -> Report:
-        """Return what is known before anything is compared: the rest stays as status has it."""
+        """Return what is known before anything is compared; the rest is copied from status."""
         status = context.status
-        # Where something was begun and not finished, status has to go on telling which revision that was.
+        # Status must keep naming a revision that was started and not finished.
         pending = self.pending if status.managed_state else ""
         return Report(
             wanted=self.revision.digest if self.current and self.revision else pending,
@@ -72,11 +72,11 @@ class Finder:
 
         Args:
             context: of the pass.
-            refusal: why nothing is done for its sources.
+            refusal: why its sources may not be used.
 
         Raises: ApiError.
         """
-        wanted = self._instead(context, refusal) if refusal else self._find(context)
+        wanted = self._keep_last(context, refusal) if refusal else self._find(context)
         self._maker.watch_secrets(context)
         return wanted
 
@@ -87,14 +87,14 @@ class Finder:
             sources = self._sources(context)
             revision = self._revision(context, sources) if sources else None
         except BundleError as error:
-            return self._instead(context, error, sources)
+            return self._keep_last(context, error, sources)
         if revision is None:
             work = self._maker.describe(context, BUILD if sources else RESOLVE)
             return Wanted(revision=self._kept.last_good(context), fetching=work, sources=sources)
         context.state.source_progress = SourceProgress()
         return Wanted(revision=revision, current=True, sources=sources)
 
-    def _instead(self, context: RevisionContext, failure: BundleError, sources: Sources | None = None) -> Wanted:
+    def _keep_last(self, context: RevisionContext, failure: BundleError, sources: Sources | None = None) -> Wanted:
         return Wanted(revision=self._kept.last_good(context), failure=failure, sources=sources)
 
     def _check(self, context: RevisionContext) -> None:
@@ -107,48 +107,45 @@ class Finder:
             raise
 
     def poll(self, context: RevisionContext) -> BundleDeployment:
-        """Ask floating refs again where that is due; returns the BundleDeployment with the pins that have changed.
+        """Re-resolve the sources that are due; returns the BundleDeployment with changed pins recorded.
 
         Raises: ApiError.
         """
         if not self._may_poll(context):
-            self._poller.rest(context.deployment, context.state.poll)
+            self._poller.stop(context.deployment, context.state.poll)
             return context.deployment
         pins = self._poller.poll(context.deployment, context.state.poll)
         self._maker.watch_secrets(context)
         return self._record(context, pins) if pins else context.deployment
 
     def seconds_to_poll(self, context: RevisionContext) -> float | None:
-        """Return in how many seconds a poll is due; None: none is ever, or one goes on."""
+        """Return the seconds until the next poll; None without one, or while one is active."""
         return self._poller.seconds_to_next(context.deployment, context.state.poll) if self._may_poll(context) else None
 
     def _may_poll(self, context: RevisionContext) -> bool:
-        """Whether a spec asks for polls and can be served, and nobody asks for a new resolution besides."""
+        """Whether a valid spec asks for polls, and no annotation asks for a new resolution."""
         if not any(source.poll_interval for source in context.spec.sources):
             return False
         if context.requested_at != context.status.last_handled_reconcile_at:
             return False
         try:
-            check(context.spec)  # what is wrong with it is told by `find`
+            check(context.spec)  # `find` reports the failure
             self._policy.check(context.spec)
         except BundleError:
             return False
         return True
 
     def retry(self, name: str) -> None:
-        """Let the sources of a BundleDeployment be tried at once."""
+        """Retry the failed sources of a BundleDeployment in its next pass."""
         self._maker.retry(name)
         self._poller.retry(name)
 
     def forget(self, name: str) -> None:
-        """Stop what goes on for a BundleDeployment that needs no content any more."""
+        """Cancel all work for a BundleDeployment that needs no content any more."""
         self._maker.forget(name)
 
     def _record(self, context: RevisionContext, pins: tuple[SourcePin, ...]) -> BundleDeployment:
-        """Write pins that a poll has found, and that something is being made of them: a kill must lose neither.
-
-        Raises: ApiError.
-        """
+        """Write new pins and that their content is being fetched: neither may be lost if the process is killed."""
         status = context.status
         report = Report(
             sources=pins,
@@ -160,7 +157,7 @@ class Finder:
         return self._writer.write_status(context.deployment, summarize(context.deployment, report, context.now()))
 
     def _sources(self, context: RevisionContext) -> Sources | None:
-        """Return a pin for each source; None while they are being resolved."""
+        """Return a pin for each source; None while they are resolved."""
         spec, status, requested = context.spec, context.status, context.requested_at
         renew = requested != status.last_handled_reconcile_at
         known = match_pins(spec, () if renew else status.sources)
@@ -181,10 +178,10 @@ class Finder:
         return sources
 
     def _revision(self, context: RevisionContext, sources: Sources) -> Revision | None:
-        """Return the revision of these pins, from the store or made; None while it is being made."""
+        """Return the revision of these pins, kept or new; None while it is built."""
         status, request = context.status, make_request(context, sources)
         inputs = inputs_digest(request)
-        # In memory alone it is while its kinds are not known yet: status names it when it is worked on.
+        # Until its kinds are known a revision is named only in memory, not in status.
         others: list[Revision | PackedRevision] = []
         for digest in dict.fromkeys((status.revision, status.installed_revision, *context.state.digests)):
             found = self._kept.read(context, digest)

@@ -1,10 +1,10 @@
-"""Which namespace and ServiceAccount an account is: under the same names there may be others later.
+"""Recognizes a namespace or ServiceAccount that was replaced by another one under the same name.
 
-A tenant leaves, the namespace is deleted, and somebody else gets one of that name with an account of that name: a
-bundle of the first must not be installed there, nor read a Secret. So the UIDs of both are recorded in status before
-the account is used, and looked up again before each use. Between looking and writing a namespace may still be replaced:
-a request that acts as an account cannot say which UID it means. Who may change the BundleDeployment, as the policies
-say, can accept the new ones: by a change of the spec, or by an annotation that names the UIDs.
+A tenant leaves, its namespace is deleted, and another tenant gets a namespace and an account with the same names: a
+bundle of the first tenant must not be installed there or read a Secret. So the UIDs of both are recorded in status
+before the account is used, and checked before each use. A replacement between check and write goes unnoticed: a request
+that impersonates an account cannot name its UID. Users who may change the BundleDeployment under the admission policies
+accept the new UIDs by a change of the spec, or by an annotation that names them.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ class Identity:
     account: str
 
     def __str__(self) -> str:
-        """Return it as the annotation has it that accepts it."""
+        """Return the value of the annotation that accepts it."""
         return f"{self.namespace}/{self.account}"
 
 
 def judge(
     deployment: BundleDeployment, account: Account, found: Identity, kept: Iterable[Terms] = ()
 ) -> BundleError | None:
-    """Return why an account may not be used: it is another than the one that was used first.
+    """Return why an account may not be used: it is not the one that was used first.
 
     Args:
-        deployment: for which it is used.
+        deployment: that uses it.
         account: by its name.
-        found: which one it is now.
-        kept: terms of the revisions that are kept, which know it where status does not.
+        found: its current identity.
+        kept: terms of kept revisions, which record it if status does not.
     """
     known = _known(deployment, account, kept)
     if known is None or known == found or _is_accepted(deployment, account, found):
         return None
     remedy = (
-        "nothing is done as that account; if who owns it now wants this bundle, change the spec, or set the annotation "
-        f'{names.ACCEPTED_ACCOUNT} to "{found}"; else delete the BundleDeployment'
+        "the controller no longer acts as this account; if its new owner wants this bundle, change the spec or set the "
+        f'annotation {names.ACCEPTED_ACCOUNT} to "{found}"; otherwise delete the BundleDeployment'
     )
     if known.namespace != found.namespace:
-        what = f'spec.installNamespace: namespace "{account.namespace}" was deleted and made again'
+        what = f'spec.installNamespace: namespace "{account.namespace}" was deleted and recreated'
         return BundleError(Reason.NAMESPACE_REPLACED, f"{what}; {remedy}")
-    what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}" was deleted and made again'
+    what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}" was deleted and recreated'
     return BundleError(Reason.SERVICE_ACCOUNT_REPLACED, f"{what}; {remedy}")
 
 
 def is_up_to_date(deployment: BundleDeployment) -> bool:
-    """Whether status says which account this very spec uses, and nobody asks for another to be accepted."""
+    """Whether status records the account that this spec uses, and no annotation accepts another one."""
     account, used = account_in(deployment.spec), deployment.status.account
     if account is None or used is None:
         return account is None
@@ -69,7 +69,7 @@ def is_up_to_date(deployment: BundleDeployment) -> bool:
 
 
 def record(deployment: BundleDeployment, account: Account, found: Identity) -> AccountUsed:
-    """Return what status says of an account that is used."""
+    """Return what status records of an account that is used."""
     return AccountUsed(
         service_account_name=account.name,
         namespace_uid=found.namespace,
@@ -79,7 +79,7 @@ def record(deployment: BundleDeployment, account: Account, found: Identity) -> A
 
 
 def account_to_keep(deployment: BundleDeployment, kept: Terms | None) -> Mapping[str, str] | None:
-    """Return what the terms of a revision say of the account that a spec names; a status may be lost."""
+    """Return what the terms of a revision record of the account, since a status may be lost."""
     account, used = account_in(deployment.spec), deployment.status.account
     if account and used and _is_of(used, deployment, account):
         return {
@@ -111,7 +111,7 @@ def _identity(used: AccountUsed) -> Identity:
 
 
 def _is_accepted(deployment: BundleDeployment, account: Account, found: Identity) -> bool:
-    """Whether somebody has said since that these are meant. A deletion makes a generation, too, and says nothing."""
+    """Whether a user has accepted these UIDs since. A deletion also changes the generation, and accepts nothing."""
     metadata, used = deployment.metadata, deployment.status.account
     if metadata.annotations.get(names.ACCEPTED_ACCOUNT) == str(found):
         return True

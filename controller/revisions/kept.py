@@ -1,4 +1,4 @@
-"""The revisions of a BundleDeployment that are kept: read from the store once, while a pass works on them.
+"""The kept revisions of a BundleDeployment: read from the store once while passes work on them.
 
 A large one is in memory only while there is room (large.py).
 """
@@ -16,15 +16,15 @@ from controller.revisions.store import RevisionStore, unpack_whole
 
 
 class KeptRevisions:
-    """Thread-safe; what was read is in the state of each BundleDeployment."""
+    """Thread-safe; revisions that were read are in the state of each BundleDeployment."""
 
     def __init__(self, store: RevisionStore, large: LargeRevisions) -> None:
         self._store, self._large = store, large
 
     def read(self, context: RevisionContext, digest: str) -> Revision | None:
-        """Return a revision from the store; None if there is none, or none that is whole.
+        """Return a revision from the store; None if it is missing or damaged.
 
-        Raises: ApiError.
+        Raises: CrowdedError if it is large and there is no room for it now; ApiError.
         """
         if digest and digest not in context.state.revisions:
             packed = self._store.read_packed(context.name, digest)
@@ -35,10 +35,6 @@ class KeptRevisions:
         return context.state.revisions.get(digest)
 
     def _unpack(self, context: RevisionContext, packed: PackedRevision) -> Revision | None:
-        """Return a revision; None if it is not as it was written.
-
-        Raises: CrowdedError where it is large, and there is no room for it now.
-        """
         try:
             size = measure(packed.objects)
         except ValueError:
@@ -48,19 +44,19 @@ class KeptRevisions:
         return unpack_whole(packed)
 
     def last_good(self, context: RevisionContext) -> Revision | None:
-        """Return what was applied last: from its first write on that is the revision in status (rule 6).
+        """Return the revision that was applied last: from its first write on the one in `status.revision` (rule 6).
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError, as `read`.
         """
         status = context.status
-        # What was only prepared, since it is paused, has no kinds yet: these are written before the first apply.
+        # A revision that is only kept, while paused, has no kinds yet: these are written before the first apply.
         begun = status.revision and status.managed_kinds and not status.managed_state
         return self.read(context, status.revision if begun else status.installed_revision)
 
     def revision_before(self, context: RevisionContext, wanted: str) -> Revision | None:
-        """Return the revision whose objects may be left beside the wanted one's (rule 6).
+        """Return the previous revision, whose objects may still exist alongside those of the wanted one (rule 6).
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError, as `read`.
         """
         state, status = context.state, context.status
         if status.installed_revision != wanted:
@@ -73,11 +69,11 @@ class KeptRevisions:
         return self.read(context, state.before[wanted])
 
     def revise(self, context: RevisionContext, request: Request, kept: Revision) -> Revision:
-        """Return a revision as the spec wants it treated now; what has changed is kept before it is acted upon.
+        """Return a revision with the terms of the current spec, and keep them first if they have changed.
 
-        Objects and their digest stay: account, drift rules and optional kinds make no other revision (rule 2).
+        Objects and digest remain: account, drift rules and optional kinds make no new revision (rule 2).
 
-        Raises: BundleError where it cannot be kept, ApiError.
+        Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
         """
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
         terms = replace(terms, left=kept.terms.left, account=account_to_keep(context.deployment, kept.terms))
@@ -89,13 +85,13 @@ class KeptRevisions:
         return revised
 
     def write(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | PackedRevision:
-        """Keep what was made; the same objects may have been made before, and others be left of older ones.
+        """Keep a new revision. If one with the same objects is kept already, its account and leftovers remain.
 
-        Returns: what was made, with the terms that stay.
-        Raises: BundleError where it cannot be kept, ApiError.
+        Returns: the revision with these terms.
+        Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
         """
         status = context.status
-        is_midway = status.managed_kinds and not status.managed_state  # it may be one of several that are kept
+        is_midway = status.managed_kinds and not status.managed_state  # it may be one of several kept revisions
         same: Revision | PackedRevision | None = context.state.revisions.get(made.digest)
         if same is None and is_midway:
             same = self._store.read_packed(context.name, made.digest)
@@ -105,12 +101,12 @@ class KeptRevisions:
         return made
 
     def learn(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | None:
-        """Take over a revision that was written.
+        """Return a revision that was written, unpacked, and remember it.
 
-        Raises: CrowdedError where it is large, and there is no room for it now; ApiError.
+        Raises: CrowdedError, ApiError, as `read`.
         """
         if isinstance(made, PackedRevision):
-            context.state.dropped.add(made.digest)  # should there be no room for it now
+            context.state.dropped.add(made.digest)  # in case there is no room for it now
             return self.read(context, made.digest)
         context.state.learn(made)
         return made

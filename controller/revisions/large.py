@@ -1,9 +1,7 @@
-"""Passes over large revisions: their objects are in memory only while there is room, and no longer than a pass.
+"""Passes over large revisions: their objects are in memory only while there is room, and only during a pass.
 
-A pass that needs such a revision while others have the room ends at once, and is woken when its turn has come. Small
-ones are kept between passes and cost nothing here.
-
-Not here: making revisions (build/builder.py).
+A pass that needs such a revision while there is no room ends immediately, and is woken when it is its turn. Small
+revisions are kept between passes and need no room.
 """
 
 from __future__ import annotations
@@ -16,16 +14,16 @@ from controller.formats.budget import INLINE
 from controller.sharing.admission import Admission
 
 _BYTES_PER_BYTE = 4
-"""Of memory, for a byte of text in an object that is held: characters beyond the basic plane."""
+"""Of memory, for a byte of text: Python stores characters beyond the basic plane in 4 bytes."""
 _BYTES_PER_VALUE = 210
 _COPIES = 8 * MEBIBYTE
-"""Of the largest object that an API server takes, while it is compared and sent."""
+"""Of the largest object that an API server accepts, while it is compared and sent."""
 _REVISIONS = 2
-"""The wanted one, and the one before it."""
+"""The wanted and the previous one."""
 
 
 class CrowdedError(Exception):
-    """There is no room for a large revision now; the pass is woken when there is."""
+    """There is no room for a large revision now; the pass is woken when there is some."""
 
 
 class LargeRevisions:
@@ -33,8 +31,8 @@ class LargeRevisions:
 
     Args:
         admission: of the memory.
-        limits: of the revisions that are made.
-        wake: called with the name of a BundleDeployment whose turn has come.
+        limits: of one revision.
+        wake: called with the name of a BundleDeployment when it is its turn.
     """
 
     def __init__(self, admission: Admission, limits: Limits, wake: Callable[[str], None]) -> None:
@@ -42,15 +40,15 @@ class LargeRevisions:
         # The size of the second one is not known when the first is read.
         self._least = _held(limits.text_bytes, limits.nodes)
         self._entered: dict[str, int] = {}
-        """By name, what the large revisions of a pass take."""
+        """By name, the bytes that the large revisions of a pass take."""
         self._needs: dict[str, int] = {}
-        """By name, what was asked for: more, where a pass has found out that it needs more, and begins once more."""
+        """By name, the bytes that were asked for: a pass that finds that it needs more starts again."""
 
     def enter(self, name: str, share: str, size: Size) -> bool:
-        """Hold the memory for the revisions of a pass before a large one is unpacked; used by one pass at a time.
+        """Hold memory for a revision before it is unpacked, if it is large; one pass at a time for each name.
 
         Returns: whether it is large.
-        Raises: CrowdedError if the pass has to come back.
+        Raises: CrowdedError if the pass must end and come back.
         """
         if size.text_bytes <= INLINE.text_bytes and size.values <= INLINE.nodes:
             return False
@@ -65,7 +63,7 @@ class LargeRevisions:
         return True
 
     def leave(self, name: str) -> None:
-        """Give the memory back, or the place in the line: the pass holds no large revision any more."""
+        """Release the memory, or the place in the queue, of a pass that has ended."""
         self._entered.pop(name, None)
         self._needs.pop(name, None)
         self._admission.release(name)

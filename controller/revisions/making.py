@@ -1,7 +1,7 @@
-"""Having sources resolved and revisions built, in the background (background.py), and the book of what failed there.
+"""Resolves sources and builds revisions in the background (background.py), and records failures for their retries.
 
-A pass asks for a result by a ticket, which names what the work depends on. A failure is kept as what was tried, which
-is that and what the spec asks for: with another generation or annotation it is tried again at once.
+A pass asks for a result by a ticket, which identifies the inputs. A failure is recorded for the ticket and the version
+of the spec: after a change of the spec or the annotation it is retried immediately.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 PREPARATION = "preparation"
 RESOLVE, BUILD = PURPOSES = ("resolve", "build")
-RESOLVING = "the sources are being resolved"
-FETCHING = "the content is being fetched and rendered"
-WAITING = "waiting for a free fetch worker: other BundleDeployments are fetched first"
+RESOLVING = "resolving the sources"
+FETCHING = "fetching and rendering the content"
+QUEUED = "queued for a fetch worker behind other BundleDeployments"
 Result = TypeVar("Result")
 
 
 class Maker:
-    """Makes revisions."""
+    """Thread-safe; one pass at a time for each BundleDeployment."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class Maker:
         self._background, self._access, self._retries = background, access, retries
 
     def resolve(self, context: RevisionContext, known: Pins) -> Resolved | None:
-        """Return what the sources are resolved to; None while they are being resolved.
+        """Return the resolved sources; None while they are being resolved.
 
         Args:
             context: of the pass.
-            known: the pins that stay; None where a source is asked.
+            known: a pin for each source that needs no resolution; None for each that does.
 
-        Raises: BundleError.
+        Raises: BundleError, also from an earlier pass while the retry is pending or active.
         """
         return self._take(
             context,
@@ -67,14 +67,14 @@ class Maker:
     def build(
         self, context: RevisionContext, request: Request, kept: Sequence[Revision | PackedRevision]
     ) -> Revision | PackedRevision | None:
-        """Return the revision that is built; None while it is being built.
+        """Return the revision that was built; None while it is being built.
 
         Args:
             context: of the pass.
-            request: what is built.
-            kept: revisions of which it may be one.
+            request: what to build.
+            kept: revisions that it may turn out to be.
 
-        Raises: BundleError.
+        Raises: BundleError, also from an earlier pass while the retry is pending or active.
         """
         return self._take(
             context,
@@ -84,48 +84,48 @@ class Maker:
         )
 
     def describe(self, context: RevisionContext, purpose: str) -> str:
-        """Return what is being done, for status."""
-        if self._background.waits(context.name, purpose):
-            return WAITING
+        """Return what is being done for a purpose, for status."""
+        if self._background.is_queued(context.name, purpose):
+            return QUEUED
         text = context.state.source_progress.text
         return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
 
     def watch_secrets(self, context: RevisionContext) -> None:
-        """Watch the Secrets that sources fail for."""
-        # Not while sources are asked: that a Secret is not what they failed with is why, and would be told on and on.
-        if self._background.goes_on(context.name):
+        """Watch the Secrets of sources that fail."""
+        # Not while sources are retried because of a changed Secret: that change would be reported over and over.
+        if self._background.is_busy(context.name):
             return
         progress = (context.state.source_progress, context.state.poll.progress)
         self._access.watch_secrets(context.name, progress, share=context.share)
 
     def failed(self, context: RevisionContext, ticket: str, error: BundleError) -> BundleError:
-        """Note a failure; returns it."""
+        """Record a failure for its retry; returns it."""
         self._retries.failed(context.name, PREPARATION, _tried(context, ticket), error)
         about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
         log.warning("revision not available", extra=about)
         return error
 
     def succeeded(self, context: RevisionContext) -> None:
-        """Forget what has failed."""
+        """Forget the recorded failure."""
         self._retries.succeeded(context.name, PREPARATION)
 
     def retry(self, name: str) -> None:
-        """Let what failed be tried at once."""
+        """Retry a failure in the next pass."""
         self._retries.succeeded(name, PREPARATION)
 
     def cancel(self, context: RevisionContext) -> None:
-        """Stop resolving and building; polls go on."""
+        """Cancel resolving and building, but not polls."""
         self._background.cancel(context.name, *PURPOSES)
 
     def forget(self, name: str) -> None:
-        """Stop all that goes on for a BundleDeployment that needs no content any more."""
+        """Cancel all work for a BundleDeployment that needs no content any more."""
         self._background.cancel(name)
         self._access.watch_secrets(name, ())
 
     def _resolve(
         self, context: RevisionContext, known: Pins, cancelled: Event, build_context: BuildContext
     ) -> Resolved:
-        """Resolve sources; for a first install, go on with what comes next before a pass asks for it."""
+        """Resolve sources; for a first install, start to build before a pass asks for it."""
         resolved = self._builder.resolve(context.spec, known, cancelled, build_context)
         status = context.status
         if not (resolved.failure or status.revision or status.installed_revision or cancelled.is_set()):
@@ -150,10 +150,7 @@ class Maker:
         purpose: str,
         work: Callable[[Event, BuildContext], Result],
     ) -> Result | None:
-        """Return the result of slow work; None while it goes on.
-
-        Raises: BundleError with what it failed with, also while it is tried again: an unchanged failure is no news.
-        """
+        """Return the result of slow work; None while it is active. A failure is raised until its retry has ended."""
         name, tried = context.name, _tried(context, ticket)
         if held := self._retries.holding(name, PREPARATION, tried):
             raise held
@@ -171,7 +168,7 @@ class Maker:
 
 
 def _tried(context: RevisionContext, ticket: str) -> str:
-    """What was tried: every change of the spec or the annotation lets a failure be tried again at once."""
+    """Return the key of a failure: every change of the spec or the annotation makes a new one."""
     return f"{ticket} {context.spec_version}"
 
 
@@ -186,7 +183,7 @@ def build_ticket(request: Request) -> str:
 
 
 def make_request(context: RevisionContext, sources: Sources) -> Request:
-    """Return what is built of the sources of a BundleDeployment."""
+    """Return the request to build the revision of a BundleDeployment from its sources."""
     return Request(
         name=context.name,
         spec=context.spec,

@@ -1,8 +1,7 @@
-"""Polling: asking again what a floating ref names, when `spec.sources[].pollInterval` says so and at no other time.
+"""Re-resolves floating references at the intervals of `spec.sources[].pollInterval`.
 
-A poll never disturbs what is installed: while it goes on, and where it fails, the pins of the last good resolution stay
-in use (rule 1). Only a new digest is written to status, so that an unchanged source costs its one conditional
-request and nothing else. While paused, polling rests.
+A poll never disturbs what is installed: while it is active and if it fails, the pins remain in use (rule 1). Only a new
+digest is written to status, so that an unchanged source costs one conditional request. There are no polls while paused.
 """
 
 from __future__ import annotations
@@ -29,41 +28,41 @@ JITTER = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivePoll:
-    """A poll that goes on."""
+    """A poll that is active."""
 
     ticket: str
     known: Pins
     """The pins in use."""
     asked: Pins
-    """The same, None where the source is asked."""
+    """The same, but None for each source that is polled."""
 
 
 @dataclass(slots=True)
 class PollState:
-    """What is remembered of the polls of one BundleDeployment; used by one pass at a time."""
+    """The polls of one BundleDeployment; used by one pass at a time."""
 
     asked: dict[str, float] = field(default_factory=dict)
-    """When sources were asked last, in monotonic seconds, by `specDigest`."""
+    """When sources were last polled, in monotonic seconds, by `specDigest`."""
     validators: dict[str, str] = field(default_factory=dict)
-    """What makes asking cheap, by `specDigest`, where that has changed and the content has not."""
+    """Validators for conditional requests that differ from those in status, by `specDigest`."""
     resolved: dict[str, tuple[datetime, float]] = field(default_factory=dict)
-    """`resolvedAt` of sources, and when that was in monotonic seconds: a clock that is set meanwhile moves no poll."""
+    """`resolvedAt` of sources, also in monotonic seconds: no poll moves when the clock is set."""
     failure: BundleError | None = None
     """Of the last poll."""
     failed_with: str = ""
-    """The ticket of that poll: another spec, or a new resolution, ends the failure."""
+    """The ticket of that poll: a change of the spec or a new resolution clears the failure."""
     failed_at: float = 0.0
     """When, in monotonic seconds."""
     active: ActivePoll | None = None
     progress: SourceProgress = field(default_factory=SourceProgress)
-    """What the last poll has learned."""
+    """Of the last poll."""
 
 
 class Poller:
     """Polls the sources of BundleDeployments.
 
     Args:
-        clock: seconds since 1970: it is compared with `resolvedAt`, which survives a restart, once.
+        clock: seconds since 1970, to compare with `resolvedAt`, which outlives the process.
         now: monotonic seconds.
     """
 
@@ -81,9 +80,9 @@ class Poller:
         self._access, self._clock, self._now = access, clock, now
 
     def poll(self, deployment: BundleDeployment, state: PollState) -> tuple[SourcePin, ...] | None:
-        """Ask what is due, on the pool of the background; return all pins once one of them has another digest."""
+        """Poll the sources that are due, in the background; returns all pins once a digest has changed, else None."""
         ticket = _ticket(deployment)
-        self._drop_what_is_over(deployment, state, ticket)
+        self._drop_outdated(deployment, state, ticket)
         if state.active is None:
             state.active = self._due(deployment, state, ticket)
         active = state.active
@@ -95,16 +94,16 @@ class Poller:
         state.active = None
         return self._take(deployment, active, resolved, state)
 
-    def rest(self, deployment: BundleDeployment, state: PollState) -> None:
-        """Ask nothing, and forget what was asked: somebody resolves anew, or the spec cannot be served."""
-        self._drop_what_is_over(deployment, state, "")
+    def stop(self, deployment: BundleDeployment, state: PollState) -> None:
+        """Cancel the poll and forget its failure: the spec is invalid, or all sources are being re-resolved."""
+        self._drop_outdated(deployment, state, "")
 
     def retry(self, name: str) -> None:
-        """Let a poll that failed be tried at once."""
+        """Retry a failed poll in the next pass."""
         self._retries.succeeded(name, PURPOSE)
 
     def seconds_to_next(self, deployment: BundleDeployment, state: PollState) -> float | None:
-        """Return in how many seconds a source is due; None: an event comes first, or none is ever."""
+        """Return the seconds until the next poll; None without one, or while one is active."""
         spec = deployment.spec
         polls = [index for index, source in enumerate(spec.sources) if source.poll_interval]
         if not polls or spec.paused or state.active:
@@ -112,14 +111,14 @@ class Poller:
         pins = match_pins(spec, deployment.status.sources)
         soonest = min(self._wait(deployment, spec.sources[index], pins[index], state) for index in polls)
         held = self._retries.seconds_until(deployment.metadata.name, PURPOSE)
-        if math.isinf(held):  # until the content changes, which a poll finds out
+        if math.isinf(held):  # until the content changes, which only a poll detects
             shortest = min(spec.sources[index].poll_interval_seconds or 0.0 for index in polls)
             held = max(state.failed_at + shortest - self._now(), 0.0)
         seconds = max(soonest, held)
         return seconds if math.isfinite(seconds) else None
 
-    def _drop_what_is_over(self, deployment: BundleDeployment, state: PollState, ticket: str) -> None:
-        """Cancel a poll for another spec, and forget the failure of one."""
+    def _drop_outdated(self, deployment: BundleDeployment, state: PollState, ticket: str) -> None:
+        """Cancel the poll for another spec, and forget its failure."""
         active = state.active
         if active and (active.ticket != ticket or deployment.spec.paused):
             self._background.cancel(deployment.metadata.name, PURPOSE)
@@ -138,7 +137,7 @@ class Poller:
         return ActivePoll(ticket=ticket, known=known, asked=asked)
 
     def _ask(self, deployment: BundleDeployment, active: ActivePoll, state: PollState) -> Resolved | None:
-        # How far a poll is changes nothing that is said in status, and so wakes nobody.
+        # Status does not show the progress of a poll, so it wakes no pass.
         build_context = replace(
             self._access.build_context(deployment, state.progress),
             previous=tuple(pin and _with_validator(pin, state) for pin in active.known),
@@ -197,6 +196,6 @@ def _ticket(deployment: BundleDeployment) -> str:
 
 
 def _spread(uid: str, spec_digest: str) -> float:
-    """Return a factor around 1, always the same for one source, so that many do not poll at the same moment."""
+    """Return a factor around 1, constant for a source, so that many sources are not polled together."""
     share = hashlib.sha256(f"{uid} {spec_digest}".encode()).digest()[0] / 255
     return 1 + JITTER * (2 * share - 1)

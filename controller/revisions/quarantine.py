@@ -1,14 +1,15 @@
-"""A crash is remembered: a BundleDeployment whose preparation ended the process twice is set aside.
+"""Remembers crashes: a BundleDeployment whose preparation crashed the process twice is set aside.
 
-While something is prepared a file says so. It is gone when that has ended, however it did, and when the process is
-told to stop or loses its Lease; one that is there at the start was left by a crash. Where several are there, none of
-them is to blame yet: each is a suspect, and is rendered while nothing else is (`alone`), so that the next crash tells.
+A file marks each preparation while it is active. It is removed when the preparation ends, whatever the result, and when
+the process stops or loses its Lease; a file that exists at start was left by a crash. Of several marked ones none is
+known to be the cause: each becomes a suspect and is rendered while nothing else is (`alone`), so that the next crash
+shows which.
 
-The files are in the folder of the content store, which outlives a restart of the container and not the pod: another
-node may have more memory. Whoever is set aside is tried again when something that decides has changed: the spec, the
-annotation that asks for it, the release of the controller, the memory that it may use.
+The files are in the folder of the content store, which outlives a restart of the container but not the pod: another
+node may have more memory. A BundleDeployment that is set aside is retried when something relevant changes: the spec,
+the annotation that requests it, the release of the controller, or its memory limit.
 
-Not here: what is prepared (build/builder.py), and what holds memory for it (sharing/admission.py).
+Not here: preparing (build/builder.py), and holding memory for it (sharing/admission.py).
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from api.v1alpha2.types import BundleDeployment
 
 log = logging.getLogger(__name__)
 CRASHES = 2
-"""After so many a BundleDeployment is set aside."""
+"""After so many crashes a BundleDeployment is set aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is prepared, and all that decides how that ends."""
+    """A preparation, and the parts of the BundleDeployment that decide how it ends."""
 
     name: str
     uid: str
     spec_version: str
-    """Generation, and the annotation that asks for everything anew."""
+    """Generation, and the annotation that requests a reconcile."""
 
 
 def subject_of(deployment: BundleDeployment) -> Subject:
-    """Return what is prepared for a BundleDeployment."""
+    """Return the preparation of a BundleDeployment."""
     metadata = deployment.metadata
     spec_version = f"{metadata.generation} {metadata.annotations.get(names.RECONCILE_REQUESTED_AT, '')}"
     return Subject(name=metadata.name, uid=metadata.uid, spec_version=spec_version)
@@ -51,7 +52,7 @@ def subject_of(deployment: BundleDeployment) -> Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What is known of one BundleDeployment: a mark while it is prepared, a suspicion afterwards."""
+    """A mark while a BundleDeployment is prepared, a suspicion afterwards."""
 
     name: str
     uid: str
@@ -61,7 +62,7 @@ class _Record:
     crashes: int = 0
 
     def is_about(self, subject: Subject, circumstances: str) -> bool:
-        """Whether what crashed would be tried once more in the same way."""
+        """Whether a preparation would repeat what crashed."""
         return (self.uid, self.spec_version, self.circumstances) == (subject.uid, subject.spec_version, circumstances)
 
 
@@ -69,8 +70,8 @@ class Quarantine:
     """Thread-safe.
 
     Args:
-        folder: of this process alone; made when missing. None: nothing is remembered.
-        circumstances: the release and the memory limit: where they differ a crash is forgotten.
+        folder: of this process alone; created if missing. None: nothing is remembered.
+        circumstances: the release and the memory limit: a crash under other ones is forgotten.
     """
 
     def __init__(self, folder: Path | None, circumstances: str) -> None:
@@ -80,33 +81,33 @@ class Quarantine:
         self._lock = threading.Lock()
         self._running: dict[str, int] = {}
         self._records: dict[str, _Record] = {}
-        with suppress(OSError):  # of a disk that is full or read-only: preparing needs it, and says so
+        with suppress(OSError):  # a full or read-only disk: the preparation reports it
             for made in (self._marks, self._suspicions):
                 if made:
                     made.mkdir(parents=True, exist_ok=True)
             self._records = {record.uid: record for record in _read_all(self._suspicions)}
             self._learn_from(_read_all(self._marks))
-            self._take_marks_away()
+            self._remove_marks()
 
     def check(self, subject: Subject) -> None:
-        """Refuse what crashed too often.
+        """Refuse a preparation that crashed too often.
 
         Raises: BundleError (Quarantined).
         """
         record = self._record(subject)
         if record and record.crashes >= CRASHES:
-            problem = f"the controller died {record.crashes} times while it prepared the bundle"
-            remedy = "make the bundle smaller, or raise the controller's memory limit; then change the spec, or set"
-            message = f"{problem}; {remedy} the annotation {names.RECONCILE_REQUESTED_AT}"
+            problem = f"the controller crashed {record.crashes} times while it prepared this bundle"
+            remedy = "make the bundle smaller or raise the controller's memory limit, then change the spec or set the"
+            message = f"{problem}; {remedy} annotation {names.RECONCILE_REQUESTED_AT}"
             raise BundleError(Reason.QUARANTINED, message)
 
     def is_suspect(self, subject: Subject) -> bool:
-        """Whether a crash may have been its doing: it is to be rendered alone."""
+        """Whether it may have caused a crash, and must be rendered alone."""
         return self._record(subject) is not None
 
     @contextmanager
     def guard(self, subject: Subject) -> Iterator[None]:
-        """Remember for a block that something is prepared; once that has ended nobody suspects it any more.
+        """Mark a preparation for the block that runs it; a block that ends clears the suspicion.
 
         Raises: BundleError (Quarantined).
         """
@@ -127,7 +128,7 @@ class Quarantine:
 
     @contextmanager
     def alone(self, subject: Subject) -> Iterator[None]:
-        """Remember for a block within `guard` that nothing else runs that could be to blame."""
+        """Mark, for a block within `guard`, that no other preparation is active and could cause a crash."""
         with self._lock:
             self._write(self._marks, replace(self._mark(subject), alone=True))
         try:
@@ -137,12 +138,12 @@ class Quarantine:
                 self._write(self._marks, self._mark(subject))
 
     def end(self) -> None:
-        """Say that this process ends in order: what is still being prepared is not to blame."""
+        """Remove all marks, since the process stops: active preparations are not the cause."""
         with self._lock, suppress(OSError):
-            self._take_marks_away()
+            self._remove_marks()
             self._marks = None
 
-    def _take_marks_away(self) -> None:
+    def _remove_marks(self) -> None:
         for file in list(self._marks.iterdir()) if self._marks else []:
             file.unlink(missing_ok=True)
 
@@ -156,14 +157,14 @@ class Quarantine:
         )
 
     def _forgive(self, subject: Subject) -> None:
-        """Drop a suspicion, unless it is a sure one: what is set aside was not tried."""
+        """Drop a suspicion, unless it is set aside: then it was not prepared."""
         record = self._records.get(subject.uid)
         if record and (record.crashes < CRASHES or not record.is_about(subject, self._circumstances)):
             del self._records[subject.uid]
             _remove(self._suspicions, subject.uid)
 
     def _learn_from(self, marks: list[_Record]) -> None:
-        """Suspect who was being prepared when the process before this one died."""
+        """Suspect what was being prepared when the previous process crashed."""
         sure = [mark for mark in marks if mark.alone] or (marks if len(marks) == 1 else [])
         for mark in sure or marks:
             before = self._records.get(mark.uid)
@@ -173,15 +174,15 @@ class Quarantine:
             self._records[mark.uid] = record
             self._write(self._suspicions, record)
             about = {"BundleDeployment": mark.name, "crashes": record.crashes}
-            log.warning("the process before this one died while this was prepared", extra=about)
+            log.warning("previous process crashed during preparation", extra=about)
 
     @staticmethod
     def _write(folder: Path | None, record: _Record) -> None:
-        """Write a record, whole or not at all; a disk that takes none is no reason to stop."""
+        """Write a record, whole or not at all; ignores a disk that is full or read-only."""
         if folder is None:
             return
         path = folder / _file_name(record.uid)
-        # Not synced: what a process has written outlives it, and who crashes a whole node is not found out here.
+        # Not synced: written data outlives the process, and crashes of the whole node are not covered.
         with suppress(OSError):
             Path(f"{path}.new").write_text(json.dumps(asdict(record)), encoding="utf-8")
             Path(f"{path}.new").replace(path)

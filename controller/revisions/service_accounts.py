@@ -1,7 +1,7 @@
-"""As whom a BundleDeployment's objects are applied and its Secrets read: whether that account is there, and the same.
+"""The account that applies the objects of a BundleDeployment and reads its Secrets: whether it exists and is the same.
 
-The spec names the account, else the administrator does by option; content never does. Where
-an account is demanded and none is named, nothing is written: an empty target would mean the controller itself.
+The spec names the account, else the administrator by option; content never does. If an account is required and none is
+named, nothing is written: no account would mean the controller itself.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from controller.revisions.identities import Identity, judge
 from controller.sharing.shares import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
-# What another right may mend.
+# Failures that other RBAC rules may resolve.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN})
 RIGHTS_SECONDS = 0.5
-"""How long the API server may go by old rights; a Role and its binding, made one after the other, are one pass."""
+"""How long the API server may use outdated RBAC rules; also joins a Role and its binding into one pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountPolicy:
-    """What the administrator says about accounts."""
+    """The administrator's options for accounts."""
 
     required: bool = False
-    """Whether a spec has to name one."""
+    """Whether a spec must name one."""
     default: str = ""
-    """Of a spec that names none: the ServiceAccount of this name in its install namespace."""
+    """The name of the ServiceAccount, in the install namespace, of a spec that names none."""
 
     def complete(self, deployment: BundleDeployment) -> BundleDeployment:
-        """Return a BundleDeployment with the account that counts."""
+        """Return a BundleDeployment with its default account, if its spec names none."""
         spec = deployment.spec
         if spec.service_account_name or not (self.default and spec.install_namespace):
             return deployment
@@ -47,38 +47,38 @@ class AccountPolicy:
         return deployment.model_copy(update={"spec": completed})
 
     def check(self, spec: Spec) -> None:
-        """Refuse a completed spec that has no account where one is demanded, or no namespace to find it in.
+        """Refuse a completed spec without a required account, or without the namespace of its account.
 
         Raises: BundleError (InsecureRefused).
         """
-        if not (spec.service_account_name or self.demands_one):
+        if not (spec.service_account_name or self.requires_one):
             return
         if not spec.install_namespace:
             name = spec.service_account_name or self.default
-            whose = f'the ServiceAccount "{name}" in it' if name else "a ServiceAccount in it"
-            message = f"spec.installNamespace: is required, since objects are applied as {whose}; set it"
+            whose = f'ServiceAccount "{name}"' if name else "a ServiceAccount"
+            message = f"spec.installNamespace: required to apply objects as {whose}; set it to the account's namespace"
             raise BundleError(Reason.INSECURE_REFUSED, message)
         if not spec.service_account_name:
             message = (
-                "spec.serviceAccountName: is required by the administrator; name a ServiceAccount in "
+                "spec.serviceAccountName: required by the administrator; set it to a ServiceAccount in namespace "
                 f'"{spec.install_namespace}"'
             )
             raise BundleError(Reason.INSECURE_REFUSED, message)
 
     def allows(self, terms: Terms) -> bool:
-        """Whether the objects of a revision may be written as its terms say."""
-        return bool(terms.service_account_name) or not self.demands_one
+        """Whether the objects of a revision may be written under its terms."""
+        return bool(terms.service_account_name) or not self.requires_one
 
     @property
-    def demands_one(self) -> bool:
-        """Whether nothing may be applied as the controller."""
+    def requires_one(self) -> bool:
+        """Whether the controller may apply nothing as itself."""
         return self.required or bool(self.default)
 
 
 def find_absence(client: Client, account: Account) -> BundleError | None:
-    """Return what is missing for an account to act: itself, or its namespace; None if nothing is, or none may look.
+    """Return an error if an account or its namespace is missing; None if both exist or the controller may not look.
 
-    The API server would let one act as an account that does not exist, and have the rights that are bound to its name.
+    The API server allows to impersonate an account that does not exist, with the rights that are bound to its name.
 
     Raises: ApiError.
     """
@@ -91,7 +91,7 @@ def find_absence(client: Client, account: Account) -> BundleError | None:
 
 def _nowhere(account: Account) -> BundleError:
     message = (
-        f'spec.installNamespace: namespace "{account.namespace}" does not exist; create it, and the ServiceAccount '
+        f'spec.installNamespace: namespace "{account.namespace}" does not exist; create it and the ServiceAccount '
         f'"{account.name}" in it'
     )
     return BundleError(Reason.NAMESPACE_NOT_FOUND, message)
@@ -99,7 +99,7 @@ def _nowhere(account: Account) -> BundleError:
 
 def _absent(account: Account) -> BundleError:
     what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
-    return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it, or correct its name")
+    return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it or correct the name")
 
 
 def _exists(client: Client, path: str) -> bool:
@@ -112,9 +112,9 @@ def _exists(client: Client, path: str) -> bool:
 
 
 def identify(client: Client, account: Account) -> Identity:
-    """Return which namespace and ServiceAccount an account is now.
+    """Return the current UIDs of an account and its namespace.
 
-    Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound; Forbidden where none may look), ApiError.
+    Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound; Forbidden if the controller may not look), ApiError.
     """
     try:
         namespace = _find_uid(client, NAMESPACES.path(name=account.namespace))
@@ -122,7 +122,7 @@ def identify(client: Client, account: Account) -> Identity:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        message = f"the controller cannot look up the account that it acts as; grant it what config/ does: {error}"
+        message = f"the controller cannot read the account that it acts as; grant it the rules of config/rbac: {error}"
         raise BundleError(Reason.FORBIDDEN, message) from None
     if namespace and found:
         return Identity(namespace=namespace, account=found)
@@ -130,7 +130,7 @@ def identify(client: Client, account: Account) -> Identity:
 
 
 def _find_uid(client: Client, path: str) -> str:
-    """Return the UID of an object; nothing if there is none."""
+    """Return the UID of an object; empty if it does not exist."""
     try:
         uid: str = client.get(path, metadata=True).value["metadata"]["uid"]
     except ApiError as error:
@@ -141,26 +141,26 @@ def _find_uid(client: Client, path: str) -> str:
 
 
 def check_identity(client: Client, deployment: BundleDeployment, account: Account) -> None:
-    """Refuse an account that is not there, was not recorded before its use, or is another than what was recorded.
+    """Refuse an account that does not exist, is not recorded yet, or is not the recorded one.
 
     Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, ServiceAccountReplaced, NamespaceReplaced; Forbidden
-        where none may look), ApiError.
+        if the controller may not look), ApiError.
     """
     found = identify(client, account)
-    if deployment.status.account is None:  # it came while the sources were asked: the next pass records it
+    if deployment.status.account is None:  # created while sources are resolved: the next pass records it
         raise _absent(account)
     if refusal := judge(deployment, account, found):
         raise refusal
 
 
 class Accounts:
-    """Looks whether accounts are there, and watches for what a BundleDeployment lacks of its own. Thread-safe.
+    """Checks accounts, and watches for the accounts and rights that BundleDeployments lack. Thread-safe.
 
     Args:
-        client: looks as the controller.
+        client: reads as the controller.
         policy: of the administrator.
-        absent: watches accounts that are missing.
-        grants: watches for rights that are missing.
+        absent: watches for missing accounts.
+        grants: watches for missing rights.
     """
 
     def __init__(self, client: Client, policy: AccountPolicy, absent: NamedWatches, grants: GrantWatches) -> None:
@@ -170,18 +170,21 @@ class Accounts:
         """By BundleDeployment, each of which has one pass at a time."""
 
     def identify(self, account: Account) -> Identity:
-        """Return which namespace and ServiceAccount an account is now; see `identify`."""
+        """Return the current UIDs of an account and its namespace.
+
+        Raises: BundleError, ApiError, as the function `identify`.
+        """
         return identify(self._client, account)
 
     def hindrance(
         self, deployment: BundleDeployment, account: Account | None, kept: Iterable[Terms] = ()
     ) -> BundleError | None:
-        """Return why the account of a BundleDeployment may not act; while it is missing it is watched.
+        """Return why the controller may not act as an account; watches for the account while it is missing.
 
         Args:
-            deployment: for which it acts.
+            deployment: that uses the account.
             account: None: the controller itself.
-            kept: terms of revisions that may know which one it was.
+            kept: terms of revisions that may record its identity.
 
         Raises: ApiError.
         """
@@ -197,19 +200,19 @@ class Accounts:
         return judge(deployment, account, found, kept)
 
     def _note_missing(self, name: str, account: Account, *, is_missing: bool) -> None:
-        # One pass may act as two: what was applied last is repaired as another than its upgrade waits for.
+        # One pass may need two: the one that repairs what is installed, and the missing one of an upgrade.
         others = self._missing.get(name, frozenset()) - {account}
         self._watch(name, others | {account} if is_missing else others)
 
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
-        """Watch for what a BundleDeployment fails for want of, rights and accounts, and for nothing else any more."""
+        """Watch for the rights and accounts that these errors say are missing, and for nothing else."""
         reasons = {error.reason for error in errors if error}
         self._grants.update(name, lacks=bool(reasons & OF_RIGHTS))
         if not reasons & OF_ABSENCE:
             self._watch(name, frozenset())
 
     def forget(self, name: str) -> None:
-        """Watch nothing for a BundleDeployment any more."""
+        """Stop all watches for a BundleDeployment."""
         self.note(name, ())
 
     def _watch(self, name: str, missing: frozenset[Account]) -> None:

@@ -1,6 +1,6 @@
-"""What a pass gives to sources: credentials, and a place to say how far they are; and what it does when a Secret fails.
+"""What sources and formats may use: credentials, memory, and a place to report progress.
 
-The sources' side runs on the threads of the background. Of a Secret its name and version are kept, and nothing else.
+They run on the threads of background.py. Of a Secret only name and version are remembered, to watch it after a failure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.sharing.shares import share_of
 
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024
-# What another Secret can mend: forges answer 404 to whom they do not know, and certificates and host keys are in it.
+# Failures that a changed Secret can resolve: forges answer 404 to unknown users; it also has certificates and host keys.
 _OF_SECRETS = frozenset(
     {
         Reason.SECRET_NOT_FOUND,
@@ -44,43 +44,43 @@ _OF_SECRETS = frozenset(
 
 @dataclass(slots=True)
 class SourceProgress:
-    """What one piece of work learns about the sources of a BundleDeployment; thread-safe.
+    """What one piece of work reports about its sources. Thread-safe.
 
     Attributes:
         ticket: of the work.
         clock: monotonic seconds.
-        text: how far the sources are; a new one at most every 5 s, so that status is not flooded.
+        text: the progress of the sources; changes at most every 5 s, so that status is not flooded.
     """
 
     ticket: str = ""
     clock: Callable[[], float] = time.monotonic
     text: str = ""
     _done: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _told: float = 0.0
+    _reported_at: float = 0.0
     _read: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
     _refused: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._told = self.clock()
+        self._reported_at = self.clock()
 
     def advance(self, index: int, done: int, total: int) -> bool:
-        """Note how far a source is, in bytes; returns whether there is a new text."""
+        """Record the progress of a source, in bytes; returns whether there is a new text."""
         with self._lock:
             self._done[index] = (done, total)
-            if self.clock() - self._told < PROGRESS_SECONDS:
+            if self.clock() - self._reported_at < PROGRESS_SECONDS:
                 return False
-            self._told = self.clock()
+            self._reported_at = self.clock()
             self.text = ", ".join(_describe(index, *amounts) for index, amounts in sorted(self._done.items()))
             return True
 
     def note_secret(self, index: int, secret: WatchedObject, version: str) -> None:
-        """Note what was read of a Secret for a source."""
+        """Record the version of a Secret that was read for a source."""
         with self._lock:
             self._read.setdefault(index, {})[secret] = version
 
     def note_end(self, index: int, failure: BundleError | None) -> None:
-        """Note how asking a source ended."""
+        """Record the result of a source."""
         with self._lock:
             if failure and failure.reason in _OF_SECRETS:
                 self._refused.add(index)
@@ -88,7 +88,7 @@ class SourceProgress:
                 self._refused.discard(index)
 
     def failing_secrets(self) -> dict[WatchedObject, str]:
-        """Return the Secrets that sources fail for now, each with the version that was read."""
+        """Return the Secrets of the sources that fail now, each with the version that was read."""
         with self._lock:
             return {each: version for index in self._refused for each, version in self._read.get(index, {}).items()}
 
@@ -100,12 +100,12 @@ def _describe(index: int, done: int, total: int) -> str:
 
 
 class SourceAccess:
-    """Helps the sources of BundleDeployments.
+    """Gives each piece of work what its sources may use. Thread-safe.
 
     Args:
-        wake: asks for a pass over a BundleDeployment.
-        admission: of the memory that preparing takes.
-        quarantine: is told what is prepared.
+        wake: requests a pass over a BundleDeployment.
+        admission: of memory.
+        quarantine: marks each preparation.
     """
 
     def __init__(
@@ -120,21 +120,21 @@ class SourceAccess:
         self._admission, self._quarantine = admission, quarantine
 
     def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
-        """Return what the sources of a BundleDeployment may use."""
+        """Return what the sources and the format of a BundleDeployment may use."""
 
-        def read(index: int, source: Source) -> Credentials | None:
+        def _read(index: int, source: Source) -> Credentials | None:
             return self._secrets.credentials(
                 deployment, index, source, lambda secret, version: progress.note_secret(index, secret, version)
             )
 
-        def report(index: int, done: int, total: int) -> None:
+        def _report(index: int, done: int, total: int) -> None:
             if progress.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
         subject, tenant = subject_of(deployment), share_of(deployment)
 
         @contextmanager
-        def room(size: int, cancelled: threading.Event) -> Iterator[None]:
+        def _room(size: int, cancelled: threading.Event) -> Iterator[None]:
             is_suspect = self._quarantine.is_suspect(subject)
             needs = self._admission.total if is_suspect else size
             alone = self._quarantine.alone(subject) if is_suspect else nullcontext()
@@ -142,16 +142,16 @@ class SourceAccess:
                 yield
 
         return BuildContext(
-            credentials=read,
-            progress=report,
+            credentials=_read,
+            progress=_report,
             ended=progress.note_end,
             tenant=tenant,
-            room=room,
+            room=_room,
             guard=lambda: self._quarantine.guard(subject),
         )
 
     def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
-        """Watch the Secrets that the sources of a BundleDeployment fail for, and no others; a share pays for that."""
+        """Watch the Secrets of the sources that fail, and no others, at the expense of a share."""
         secrets: dict[WatchedObject, str] = {}
         for progress in found:
             secrets |= progress.failing_secrets()

@@ -1,6 +1,6 @@
-"""What the finder remembers of a BundleDeployment between passes, and may lose at any moment: revisions and sources.
+"""What the finder remembers of a BundleDeployment between passes: revisions and sources. It may be lost at any time.
 
-Not here: what the rest of a pass remembers (reconcile/state.py).
+Not here: what the other parts of a pass remember (reconcile/state.py).
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ class RevisionState:
     """Used by one pass at a time."""
 
     revisions: dict[str, Revision] = field(default_factory=dict)
-    """By digest, while they are being worked on."""
+    """By digest, while passes work on them."""
     packed: dict[str, PackedRevision] = field(default_factory=dict)
-    """Of those the large ones, as they are kept: they are dropped when a pass ends."""
+    """The large ones of these, compressed: both are dropped when a pass ends."""
     dropped: set[str] = field(default_factory=set)
-    """The digests of those that were dropped, and are to be read again."""
+    """The digests of those that were dropped, to be read again."""
     before: dict[str, str] = field(default_factory=dict)
-    """The revision that was installed before another was, while its objects may be left; empty: none."""
+    """The previous digest of a digest, while its objects may be left; empty: none."""
     kept: tuple[str, ...] | None = None
-    """Digests of the revisions that the store held when it was asked, or was known to hold; None: not known."""
+    """Digests of the kept revisions; None: not known."""
     targets: dict[tuple[str, str], TargetSet] = field(default_factory=dict)
-    """By revision and what of the spec they depend on, while they are being worked on."""
+    """By digest and the parts of the spec that they depend on."""
     poll: PollState = field(default_factory=PollState)
     source_progress: SourceProgress = field(default_factory=SourceProgress)
-    """What is known of the sources that are being resolved or fetched."""
+    """Of the sources that are being resolved or fetched."""
     resolved: tuple[str, Sources] | None = None
-    """What the sources were last resolved to, and what for, until status has it."""
+    """The version of the spec and its resolved sources, until status records them."""
 
     def learn(self, revision: Revision) -> None:
-        """Take over a revision that was made, or of which the terms have changed: its targets depend on both."""
+        """Remember a new revision, or new terms of one: targets depend on both."""
         self.revisions[revision.digest] = revision
         self.targets = {key: each for key, each in self.targets.items() if key[0] != revision.digest}
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """The revisions that are being worked on."""
+        """The digests of the revisions that passes work on."""
         return (*self.revisions, *sorted(self.dropped - self.revisions.keys()))
 
     def drop_large(self) -> None:
-        """Drop what would take too much memory until the next pass, which reads it again."""
+        """Drop large revisions until the next pass, which reads them again."""
         self.dropped |= self.packed.keys() & self.revisions.keys()
         self.revisions = {digest: each for digest, each in self.revisions.items() if digest not in self.packed}
         self.targets = {key: each for key, each in self.targets.items() if key[0] not in self.packed}
         self.packed.clear()
 
     def rest(self, working_on: Collection[str] = ()) -> None:
-        """Drop what only a pass with work to do needs: memory must not grow with objects that nobody works on.
+        """Drop what only a pass with work to do needs, to save memory.
 
         Args:
-            working_on: digests of the revisions that every pass needs while the wanted one is not installed.
+            working_on: digests of the revisions that every pass needs until the wanted one is installed.
         """
         self.resolved = self.kept = None
         self.before.clear()
@@ -73,10 +73,10 @@ class RevisionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionContext:
-    """What a pass hands on: its BundleDeployment as it is known now, and what is remembered of it."""
+    """The BundleDeployment of a pass as it is known now, and what is remembered of it."""
 
     deployment: BundleDeployment
-    """Completed with the account that counts; replaced where the pass has written status."""
+    """Completed with its default account; replaced when the pass has written status."""
     state: RevisionState
     now: Callable[[], datetime]
     """The time of day."""
@@ -103,21 +103,21 @@ class RevisionContext:
 
     @property
     def share(self) -> str:
-        """Whose share of what is limited it takes; see sharing/shares.py."""
+        """The share that pays for what it uses (sharing/shares.py)."""
         return share_of(self.deployment)
 
     @property
     def requested_at(self) -> str:
-        """The annotation that asks for a new resolution; to take it off asks for nothing."""
+        """The annotation that requests re-resolved sources; see `requested_at`."""
         return requested_at(self.deployment)
 
     @property
     def spec_version(self) -> str:
-        """What the spec asks for: with another generation or annotation all that failed is tried again at once."""
+        """Generation and annotation: when either changes, every failure is retried immediately."""
         return f"{self.deployment.metadata.generation} {self.requested_at}"
 
 
 def requested_at(deployment: BundleDeployment) -> str:
-    """Return the value of the annotation that asks for everything anew; to take it off asks for nothing."""
-    obeyed = deployment.status.last_handled_reconcile_at
-    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or obeyed
+    """Return the annotation that requests re-resolved sources; removing it requests nothing."""
+    handled = deployment.status.last_handled_reconcile_at
+    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or handled

@@ -1,11 +1,11 @@
 """The revision store: rendered objects, kept in the cluster as Secrets in the controller's namespace (rule 2).
 
-A revision is as many Secrets as its compressed objects take. The one with index 0 is written last and makes the
-revision whole: it holds the terms, the number of chunks and the digests that are checked on reading. The Secrets carry
-no ownerReference and not the label of managed objects: only this module deletes them.
+A revision is as many Secrets as its compressed objects need. The one with index 0 is written last and completes the
+revision: it contains the terms, the number of chunks, and the digests that are verified on reading. The Secrets have no
+ownerReference and not the label of managed objects: only this module deletes them.
 
-All BundleDeployments that act as an account of one namespace have so many bytes together. Nothing that is kept goes for
-that: a new revision is refused, and what is installed stays.
+All BundleDeployments that act as ServiceAccounts of one namespace share a quota in bytes. No kept revision is deleted
+to make room: a new one is refused, and what is installed remains.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
 CHUNK_BYTES = 512 * 1024
 MAX_BYTES = 16 << 20
 TEXT_BYTES = Limits().text_bytes
-"""Of objects and hooks as JSON, not compressed."""
+"""Of objects and hooks as uncompressed JSON."""
 READ_BYTES = 4 * TEXT_BYTES
-"""Of what is read: earlier releases wrote more than this one does."""
+"""The limit on reading: earlier releases wrote larger revisions."""
 MANAGER = "rukpak-revisions"
 _REVISION = f"{names.GROUP}/revision"
 _CHUNKS = f"{names.GROUP}/chunks"
@@ -46,11 +46,11 @@ TENANT_BYTES = 64 << 20
 
 
 class RevisionStore:
-    """Thread-safe. ApiError passes through; callers decide whether a write is worth another try.
+    """Thread-safe; retries nothing.
 
     Args:
         namespace: of the Secrets.
-        tenant_bytes: that may be kept for all BundleDeployments that act as an account of one namespace.
+        tenant_bytes: the quota of all BundleDeployments that act as ServiceAccounts of one namespace.
     """
 
     def __init__(self, client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> None:
@@ -59,12 +59,12 @@ class RevisionStore:
         self._lock = threading.Lock()
 
     def write(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
-        """Keep a revision of the BundleDeployment `name`; the same one again changes nothing.
+        """Keep a revision of a BundleDeployment; idempotent.
 
         Args:
             name: of the BundleDeployment.
-            revision: to be kept.
-            uid: of the BundleDeployment, so that it is not taken for that of another one of this name.
+            revision: to keep.
+            uid: of the BundleDeployment, so that a later one of the same name does not get its revisions.
 
         Raises: BundleError (TooLarge, QuotaExceeded), ApiError.
         """
@@ -82,7 +82,7 @@ class RevisionStore:
 
     @contextmanager
     def _room(self, secret_name: str, tenant: str, size: int) -> Iterator[None]:
-        """Refuse what is new and too much for a tenant, others that are being written included."""
+        """Refuse a new revision above the quota of its tenant, which includes revisions that are being written."""
         if not tenant:
             yield
             return
@@ -99,7 +99,7 @@ class RevisionStore:
                 self._being_written[tenant] -= size
 
     def _kept_bytes(self, tenant: str) -> dict[str, int]:
-        """Return the bytes of each revision that is kept for a tenant, by the name of its first Secret."""
+        """Return the bytes of each kept revision of a tenant, by the name of its first Secret."""
         found: dict[str, int] = {}
         for item in self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}"):
             text = item["metadata"].get("annotations", {}).get(_BYTES, "")
@@ -109,9 +109,9 @@ class RevisionStore:
 
     def _exceeded(self, tenant: str, size: int) -> BundleError:
         message = (
-            f"the rendered objects take {size} bytes compressed, and with the other revisions of BundleDeployments in "
-            f'namespace "{tenant}" more than {self._tenant_bytes >> 20} MiB; delete some of them, make the bundle '
-            "smaller, or let the administrator raise --revision-mebibytes"
+            f"the rendered objects take {size} bytes compressed, which exceeds the quota of {self._tenant_bytes >> 20} "
+            f'MiB for all revisions of namespace "{tenant}"; delete BundleDeployments, make the bundle smaller, or ask '
+            "the administrator to raise --revision-mebibytes"
         )
         return BundleError(Reason.QUOTA_EXCEEDED, message)
 
@@ -145,7 +145,7 @@ class RevisionStore:
         self._client.apply(NAMESPACES.path(name=self._namespace), body, manager=MANAGER, force=True)
 
     def read(self, name: str, digest: str) -> Revision | None:
-        """Return a revision; None if it is not there whole, or not as it was written.
+        """Return a revision; None if it is missing, incomplete or damaged.
 
         Raises: ApiError.
         """
@@ -153,7 +153,7 @@ class RevisionStore:
         return unpack_whole(packed) if packed else None
 
     def read_packed(self, name: str, digest: str) -> PackedRevision | None:
-        """Return a revision as it is kept, of which `unpack_whole` checks the objects; None as `read`.
+        """Return a compressed revision, whose objects are verified by `unpack_whole`; None as `read`.
 
         Raises: ApiError.
         """
@@ -181,7 +181,10 @@ class RevisionStore:
         return value
 
     def digests(self, name: str) -> list[str]:
-        """Return the revisions that are kept for a BundleDeployment, newest first."""
+        """Return the digests of the kept revisions of a BundleDeployment, newest first.
+
+        Raises: ApiError.
+        """
         heads = [
             item["metadata"]
             for item in self._list(f"{names.REVISION_LABEL}={name}")
@@ -191,7 +194,7 @@ class RevisionStore:
         return [metadata.get("annotations", {}).get(_REVISION, "") for metadata in heads]
 
     def keep_only(self, name: str, digests: Collection[str]) -> None:
-        """Remove all other revisions of a BundleDeployment.
+        """Delete all other revisions of a BundleDeployment.
 
         Raises: ApiError.
         """
@@ -200,14 +203,14 @@ class RevisionStore:
                 self._delete(item["metadata"]["name"])
 
     def remove_orphans(self) -> None:
-        """Remove the revisions of BundleDeployments that are gone, also where another one has the name now.
+        """Delete the revisions of deleted BundleDeployments, even if a new one has the same name.
 
-        They are found by type and name: a label that was taken off is put back.
+        They are found by type and name; missing labels are restored.
 
         Raises: ApiError.
         """
         secrets = self._list(field_selector=f"type={names.REVISION_SECRET_TYPE}")
-        # Afterwards, and from the API server itself: one that came meanwhile, or that no watch has told yet, is there.
+        # After the Secrets, and from the API server, to include those that no watch has reported yet.
         owners = {
             each["metadata"]["name"]: each["metadata"].get("uid", "")
             for each in self._client.list(DEPLOYMENTS.path(), metadata=True)
@@ -216,11 +219,11 @@ class RevisionStore:
             metadata = secret["metadata"]
             match = _SECRET_NAME.fullmatch(metadata["name"])
             if match and _is_of(metadata, match["name"], owners):
-                self._mend_label(metadata, match["name"])
+                self._restore_label(metadata, match["name"])
             elif match:
                 self._remove(metadata)
 
-    def _mend_label(self, metadata: Mapping[str, Any], name: str) -> None:
+    def _restore_label(self, metadata: Mapping[str, Any], name: str) -> None:
         if (metadata.get("labels") or {}).get(names.REVISION_LABEL) == name:
             return
         labels = {"metadata": {"labels": {names.REVISION_LABEL: name}}}
@@ -228,7 +231,7 @@ class RevisionStore:
             self._client.merge_patch(SECRETS.path(self._namespace, metadata["name"]), labels, manager=MANAGER)
 
     def _remove(self, metadata: Mapping[str, Any]) -> None:
-        """Delete a Secret, unless it was written again since it was listed."""
+        """Delete a Secret, unless it has changed since it was listed."""
         path = SECRETS.path(self._namespace, metadata["name"])
         with _unless_gone():
             self._client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
@@ -246,7 +249,7 @@ class RevisionStore:
 
 @contextmanager
 def _unless_gone() -> Iterator[None]:
-    """Take it for done if somebody else has removed a Secret, or has written it again."""
+    """Ignore a Secret that another client has deleted or changed."""
     try:
         yield
     except ApiError as error:
@@ -255,13 +258,13 @@ def _unless_gone() -> Iterator[None]:
 
 
 def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    """Whether a Secret is of a BundleDeployment that is there. Older releases have noted no UID."""
+    """Whether the BundleDeployment of a Secret exists. Older releases recorded no UID."""
     uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
     return name in owners and uid in ("", owners[name])
 
 
 def _tenant(revision: Revision | PackedRevision) -> str:
-    """Return the namespace of the account as which a revision is applied; '' for the controller's own."""
+    """Return the namespace of the account that applies a revision; empty for the controller."""
     return revision.terms.install_namespace if revision.terms.service_account_name else ""
 
 
@@ -271,13 +274,13 @@ def _labels(name: str, revision: Revision | PackedRevision) -> dict[str, str]:
 
 
 def unpack_whole(packed: PackedRevision) -> Revision | None:
-    """Return a revision; None if it is not as it was written."""
+    """Return a revision; None if it is damaged."""
     try:
         if measure(packed.objects).text_bytes > READ_BYTES:
             return None
         revision = packed.unpacked()
         return revision if revision_digest(revision.objects, revision.hooks) == packed.digest else None
-    except (ValueError, RecursionError):  # of the digest, too: not every JSON can be written as JSON
+    except (ValueError, RecursionError):  # also from the digest: not all parsed JSON can be serialized
         return None
 
 
@@ -297,13 +300,13 @@ def _secret_name(name: str, digest: str, index: int) -> str:
 
 
 def _count_chunks(marks: Mapping[str, str]) -> int:
-    """Return of how many Secrets a revision says that it is; never more than the largest has."""
+    """Return the number of Secrets of a revision, at most that of the largest one."""
     return read_count(marks.get(_CHUNKS, ""), MAX_BYTES // CHUNK_BYTES) or 1
 
 
 def _data(secret: dict[str, Any] | None, key: str) -> bytes:
-    """Bytes of a Secret; ValueError if the Secret or the key is missing, or not base64."""
+    """Return the bytes of a key; ValueError if the Secret or the key is missing, or not base64."""
     value = ((secret or {}).get("data") or {}).get(key)
     if not isinstance(value, str):
-        raise ValueError(key)  # noqa: TRY004 - what was read is at fault, as with bad base64
+        raise ValueError(key)  # noqa: TRY004 - the data is wrong, as with bad base64
     return base64.b64decode(value, validate=True)  # binascii.Error is a ValueError

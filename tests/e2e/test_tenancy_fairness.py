@@ -137,7 +137,7 @@ def test_sources_that_never_end_hold_up_no_neighbour(tenants: Tenants, dripper: 
 def waits(tenants: Tenants, name: str) -> bool:
     """Wait until status says what is done for a BundleDeployment; return whether it waits for its turn."""
     deployed = Deployed(client=tenants.world.client, name=name, ref="", wait=tenants.world.wait)
-    return "waiting for a free fetch worker" in deployed.wait_for("Unpacked", "False", "Fetching")["message"]
+    return "queued for a fetch worker" in deployed.wait_for("Unpacked", "False", "Fetching")["message"]
 
 
 @pytest.mark.usefixtures("_cleaned")

@@ -146,7 +146,9 @@ def test_one_namespace_does_not_fill_the_store_of_revisions(tenants: Tenants) ->
     for deployed in mine:
         deployed.wait_ready()
     more = tenants.apply(ANN, "n3", tenants.push("n3", noise(3)), **OWN)
-    more.wait_for("Ready", "False", "QuotaExceeded", 'in namespace "tenant" more than 1 MiB; delete some of them')
+    more.wait_for(
+        "Ready", "False", "QuotaExceeded", 'the quota of 1 MiB for all revisions of namespace "tenant"; delete'
+    )
     theirs = tenants.apply(BEN, "n4", tenants.push("n4", noise(4)), **THEIRS)
     theirs.wait_ready()
     assert [each.conditions()["Ready"]["status"] for each in mine] == ["True"] * 3

@@ -16,7 +16,7 @@ def test_where_an_account_is_demanded_nothing_is_applied_without_one(
     with new_world(cluster, registry, settings.running, "--require-service-account") as world:
         refused = world.deploy(config_map("settings"))
         found = refused.wait_for("Ready", "False", "InsecureRefused")
-        assert found["message"].startswith("spec.serviceAccountName: is required by the administrator")
+        assert found["message"].startswith("spec.serviceAccountName: required by the administrator")
         assert not exists(world.client, f"/api/v1/namespaces/{refused.namespace}")
         deploy(world, tenant(world, CONFIG_MAPS), config_map("settings")).wait_ready()
 
@@ -33,4 +33,4 @@ def test_the_account_of_those_that_name_none(
         assert written_as(world, since, name) == {User.service_account(name, ACCOUNT).name}
         nowhere = world.deploy(config_map("settings"), installNamespace=None)
         found = nowhere.wait_for("Ready", "False", "InsecureRefused")
-        assert found["message"].startswith("spec.installNamespace: is required")
+        assert found["message"].startswith("spec.installNamespace: required")

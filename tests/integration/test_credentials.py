@@ -163,7 +163,7 @@ def test_a_secret_anywhere_else_is_refused_and_not_watched(bank: Bank) -> None:
     since = bank.world.position()
     deployed = bank.deploy(name, put(bank, "git", name, {"namespace": other, "name": "login"}))
     found = deployed.wait_for("Unpacked", "False", "SecretForbidden")
-    assert found["message"].startswith(f'spec.sources[0].git.auth: Secrets of namespace "{other}" may not be used')
+    assert found["message"].startswith(f'spec.sources[0].git.auth: Secrets in namespace "{other}" are not allowed')
     assert not [request for request in bank.world.requests(since) if f"/{other}/" in request]
     assert not bank.secret_watches(since)
     bank.world.client.delete(f"/api/v1/namespaces/{other}")

@@ -67,7 +67,7 @@ def test_who_is_prepared_when_the_controller_dies_twice_is_set_aside(world: Worl
         die_while_asking(world, server, "/a.tar")
     asked = len(server.requests)
     world.controller.start()
-    saying = "the controller died 2 times while it prepared the bundle; make the bundle smaller, or raise"
+    saying = "the controller crashed 2 times while it prepared this bundle; make the bundle smaller or raise"
     deployed.wait_for("Installed", "False", "Quarantined", saying)
 
     deployed.remove("settings")

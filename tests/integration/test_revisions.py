@@ -307,7 +307,10 @@ def test_the_bundle_deployments_of_a_namespace_have_so_many_bytes_together(small
     with pytest.raises(BundleError) as caught:
         small.write("bd-3", revision(noise(3)))
     assert caught.value.reason is Reason.QUOTA_EXCEEDED
-    assert 'of BundleDeployments in namespace "shop" more than 1 MiB; delete some of them' in caught.value.message
+    assert (
+        'exceeds the quota of 1 MiB for all revisions of namespace "shop"; delete BundleDeployments'
+        in caught.value.message
+    )
     small.write("bd-3", revision(noise(3), install_namespace="other"))
     small.write("bd-4", revision(noise(4), service_account_name=""))
     assert [small.digests(f"bd-{seed}") != [] for seed in range(5)] == [True] * 5

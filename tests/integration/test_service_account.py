@@ -322,7 +322,7 @@ def test_a_secret_that_the_account_may_not_read_is_not_used_until_it_may(world: 
     sources.put_file(name, config_map("settings", color="blue"))
     deployed = deploy_private(world, name, sources.file(name, {"name": "login"}))
     found = deployed.wait_for("Unpacked", "False", "SecretForbidden")
-    assert f'Secret "{name}/login" may not be read by "{User.service_account(name, ACCOUNT).name}"' in found["message"]
+    assert f'Secret "{name}/login" cannot be read by "{User.service_account(name, ACCOUNT).name}"' in found["message"]
     grant(world, name, CONFIG_MAPS, READS_SECRETS)
     deployed.wait_ready()
 

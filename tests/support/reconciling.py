@@ -141,10 +141,10 @@ class AtOnce:
     def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], place: Place) -> None:
         self.begun.append(ticket)  # and not done: a pass asks for it, too
 
-    def goes_on(self, name: str) -> bool:
+    def is_busy(self, name: str) -> bool:
         return self.busy or self.full
 
-    def waits(self, name: str, purpose: str) -> bool:
+    def is_queued(self, name: str, purpose: str) -> bool:
         return self.full
 
     def cancel(self, name: str, *purposes: str) -> None:

@@ -1,6 +1,6 @@
 """The pass over a BundleDeployment that is being deleted.
 
-deleter   the steps, in order
-mandate   as whom objects are taken away, and which
-removing  deleting, releasing, and leaving what nobody may touch
+deleter   START HERE: the steps, in order
+mandate   as which account objects are deleted, and which objects
+removing  deletes and releases objects, and leaves what the account may not touch
 """

@@ -1,6 +1,6 @@
-"""One pass over a BundleDeployment that is being deleted: what was installed goes in order, then it may go itself.
+"""One pass over a BundleDeployment that is being deleted: deletes its objects in order, then removes its finalizer.
 
-Nothing is repaired any more. What goes when is apply/teardown.py's to say; what is kept is named in an HookEvent.
+Nothing is repaired any more. The order is left to apply/teardown.py; objects that are kept are named in an Event.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.deletion.mandate import Mandate, Mandates
-from controller.reconcile.deletion.removing import TeardownRemover, goes_by_itself
+from controller.reconcile.deletion.removing import TeardownRemover, is_garbage_collected
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue
-from controller.reconcile.strays import tell_strays
+from controller.reconcile.strays import notes_on_strays
 from controller.status.notes import note_on_hindrance, notes_on_removals
 from controller.status.report import Deletion
 from controller.status.summary import summarize_deletion
@@ -34,11 +34,11 @@ from controller.status.writer import StatusWriter
 log = logging.getLogger(__name__)
 
 ORPHAN_FINALIZER = "orphan"
-LOOK_AGAIN_SECONDS = 1.0
+RECHECK_SECONDS = 1.0
 
 
 class Deleter:
-    """Takes away what BundleDeployments have installed."""
+    """Deletes what BundleDeployments have installed."""
 
     def __init__(
         self,
@@ -54,25 +54,25 @@ class Deleter:
         self._remover, self._writer, self._holdings = remover, writer, holdings
 
     def tear_down(self, context: Context) -> Requeue:
-        """Take away what was installed, in order, and let the BundleDeployment go when nothing is left.
+        """Delete what was installed, in order, and remove the finalizer when nothing is left.
 
-        Returns: when to come back if no event comes first.
-        Raises: ApiError if the pass could not go on.
+        Returns: when the next pass runs if no event triggers one before.
+        Raises: CrowdedError, or ApiError if the pass was aborted.
         """
         if names.FINALIZER not in context.metadata.finalizers:
             return NEVER
         if self._watches.require(context.name, context.recorded_kinds):
-            return Requeue(after=UNKNOWN_SECONDS, cause="the objects of a kind are not known yet")
-        return self._take_away(context)
+            return Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
+        return self._delete(context)
 
-    def _take_away(self, context: Context) -> Requeue:
+    def _delete(self, context: Context) -> Requeue:
         if unknown := self._watches.find_unknown(context.name, context.recorded_kinds):
-            message = f"{', '.join(unknown)}: its objects cannot be listed; see the APIService of its group"
+            message = f"{', '.join(unknown)}: cannot be listed; check the APIService of the API group"
             return self._fail(context, BundleError(Reason.API_UNAVAILABLE, message))
         mandate = self._mandates.of(context)
         if mandate.hindrance:
-            return self._leave(context, mandate, mandate.hindrance)
-        self._remover.give_up(context, mandate.unreadable)
+            return self._abandon(context, mandate, mandate.hindrance)
+        self._remover.abandon_denied(context, mandate.unreadable)
         teardown = plan_teardown(self._left(context, mandate), context.owner, orphan=_orphans(context))
         event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
         runs_hooks = not (_orphans(context) or mandate.without_hooks)
@@ -80,8 +80,8 @@ class Deleter:
             return self._await_hook(context, teardown, hook_failure)
         error = next((each for each in mandate.unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
         if not (teardown.remaining or error):
-            context.state.let_go = True
-            return self._let_go(context)
+            context.state.torn_down = True
+            return self._finish(context)
         return self._remove(self._announce(context, teardown), teardown, mandate, error)
 
     def _remove(
@@ -94,39 +94,37 @@ class Deleter:
         self._write(context, deletion)
         context.state.awaits_change = True
         if deletion.error:
-            return Requeue(after=deletion.error.retry_after, failed=True, cause="an object cannot be taken away")
-        # What changed meanwhile was not deleted (409), and where only its status did no event says so.
-        after = LOOK_AGAIN_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS
-        return Requeue(after=after, cause="objects are going")
+            return Requeue(after=deletion.error.retry_after, failed=True, cause="an object cannot be deleted")
+        # An object that has changed was not deleted (409), and no event reports a change of its status alone.
+        after = RECHECK_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS
+        return Requeue(after=after, cause="objects are being deleted")
 
     def _left(self, context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
-        """Return what a revision names, and is on the cluster; without any revision what carries the marks."""
+        """Return the existing objects that revisions name or, without any revision, those that carry the marks."""
         observed = self._watches.managed(context.name)
         named = observed if mandate.named is None else mandate.named
-        self._writer.record_events(context.deployment, tell_strays(context, observed, named))
+        self._writer.record_events(context.deployment, notes_on_strays(context, observed, named))
         return {key: each for key, each in observed.items() if key in named and key not in context.state.abandoned}
 
-    def _leave(self, context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
-        """Let a BundleDeployment go for which nobody may act: what the garbage collector does not take, stays."""
-        if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself: that says nothing of the account
+    def _abandon(self, context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
+        """Finish without an account that may act: what the garbage collector does not delete is kept."""
+        if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself, not to the account
             return self._fail(context, hindrance)
         observed = self._watches.managed(context.name)
         ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
         named = observed if mandate.named is None else mandate.named
-        staying = {record.key for record in ours if record.key in named and not goes_by_itself(record)}
-        unseen = {
-            key: each for key, each in (mandate.named or {}).items() if self._watches.is_forbidden(*each.group_kind)
-        }
+        staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
+        unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_forbidden(*each.group_kind)}
         staying |= {key for key, each in unseen.items() if not each.carries_reference}
         self._writer.record_events(context.deployment, [note_on_hindrance(hindrance, staying)])
-        return self._let_go(context)
+        return self._finish(context)
 
     def _fail(self, context: Context, error: BundleError) -> Requeue:
         self._write(context, Deletion(remaining=0, error=error))
-        return Requeue(failed=True, cause="nothing can be taken away")
+        return Requeue(failed=True, cause="nothing can be deleted")
 
     def _announce(self, context: Context, teardown: Teardown) -> Context:
-        """Say once, before the first object goes, that it is being deleted: many take a while."""
+        """Report the deletion once before the first object is deleted, since many objects take a while."""
         if context.status.observed_generation == context.metadata.generation:
             return context
         return self._write(context, Deletion(remaining=len(teardown.remaining)))
@@ -141,8 +139,8 @@ class Deleter:
         is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
         return Requeue(after=self._hooks.seconds_to_retry(context), failed=is_failure, cause="a hook is not done")
 
-    def _let_go(self, context: Context) -> Requeue:
-        """The revisions go last: until now they were needed; then nothing holds the BundleDeployment any more."""
+    def _finish(self, context: Context) -> Requeue:
+        """Delete the revisions, which were needed until now, and then remove the finalizer."""
         self._holdings.drop_all(context)
         finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
         try:
@@ -155,15 +153,15 @@ class Deleter:
 
 
 def _orphans(context: Context) -> bool:
-    """Whether the objects stay: the spec says so, or whoever has deleted it."""
+    """Whether the objects are kept: by the spec, or by `--cascade=orphan` at the deletion."""
     return context.orphan or ORPHAN_FINALIZER in context.metadata.finalizers
 
 
 def _describe(
     context: Context, teardown: Teardown, removals: Iterable[Removal], unreadable: BundleError | None
 ) -> Deletion:
-    begun = context.metadata.deletion_timestamp
-    is_late = begun is not None and (context.now() - begun).total_seconds() >= BLOCKED_AFTER_SECONDS
+    since = context.metadata.deletion_timestamp
+    is_late = since is not None and (context.now() - since).total_seconds() >= BLOCKED_AFTER_SECONDS
     error = next((removal.error for removal in removals if removal.error), unreadable)
     return Deletion(
         remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error

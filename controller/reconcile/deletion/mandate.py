@@ -1,7 +1,7 @@
-"""As whom the objects of a BundleDeployment are taken away when it is deleted, and which.
+"""As which account the objects of a deleted BundleDeployment are deleted, and which objects.
 
-As they were applied, whatever the spec has come to say since; where that account cannot act, nobody does for it, unless
-an administrator says that the controller is to.
+The account is the one that applied them, even if the spec names another one now. If it cannot act, the controller does
+not act in its place, unless an administrator requests that.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from controller.revisions.account import account_of
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import Accounts
 
-_LOST = "none of its revisions can be read, so that nothing says which objects it has installed"
+_LOST = "no kept revision can be read, so the installed objects are not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mandate:
-    """As whom objects are taken away, and which."""
+    """As which account objects are deleted, and which objects."""
 
     user: User | None
     """None: as the controller."""
     named: Mapping[ObjectKey, Named] | None
-    """What revisions name; None: none can be read, and only the marks say anything."""
+    """What revisions name; None: none can be read, and only the marks identify objects."""
     hindrance: BundleError | None = None
-    """Why nobody may act."""
+    """Why the account may not act."""
     without_hooks: bool = False
-    """There is nobody to run them."""
+    """No account may run them."""
     unreadable: Mapping[ObjectKey, BundleError] = field(default_factory=dict)
-    """What is named and not watched, and cannot be read: why."""
+    """Why named objects that are not watched cannot be read."""
 
 
 class Mandates:
-    """Finds out as whom objects are taken away."""
+    """Finds the account that deletes objects."""
 
     def __init__(self, *, watches: Watches, kept: KeptRevisions, accounts: Accounts, holdings: Holdings) -> None:
         self._watches, self._kept, self._accounts, self._holdings = watches, kept, accounts, holdings
 
     def of(self, context: Context) -> Mandate:
-        """Return as whom objects go, and which; what no watch sees has been read by then.
+        """Return the account and the objects, after reading those that are not watched.
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError.
         """
         mandate = self._find(context)
         if mandate.hindrance:

@@ -1,6 +1,6 @@
-"""Deleting and releasing objects at a teardown, as the account that applied them; what it has no right to never blocks.
+"""Deletes and releases objects at a teardown as the account that applied them; missing rights never block it.
 
-What that is, is kept in the state, and named in an Event.
+Objects that the account may not touch are abandoned: they are recorded in the state and named in an Event.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from controller.status.writer import StatusWriter
 
 
 class TeardownRemover:
-    """Takes away what a teardown says."""
+    """Thread-safe; one pass at a time for each BundleDeployment."""
 
     def __init__(self, remover: Remover, writer: StatusWriter) -> None:
         self._remover, self._writer = remover, writer
 
     def remove(self, context: Context, teardown: Teardown, cause: RemovalCause, user: User | None) -> list[Removal]:
-        """Delete and release what goes now; what an account has no right to never blocks.
+        """Delete or release the objects of one step of a teardown.
 
-        Then ordinary objects are left to the garbage collector. Those without ownerReference are released as that
-        account; what it may not even change stays as it is.
+        Of those that the account may not delete, ordinary ones are left to the garbage collector, and those without
+        ownerReference are released as that account, or left as they are if it may not change them either.
 
         Args:
-            context: of the pass; its state has then what is left to others.
-            teardown: what goes now.
-            cause: why it goes.
-            user: as whom; None: as the controller.
+            context: of the pass; records abandoned objects in its state.
+            teardown: what to delete now.
+            cause: of the removal.
+            user: the account; None: the controller.
 
         Raises: ApiError.
         """
@@ -44,19 +44,19 @@ class TeardownRemover:
         denied = [each for each in removals if user and _is_denied(each)]
         if not denied or user is None:
             return removals
-        abandoned = [each for each in denied if cause is not RemovalCause.ORPHAN and goes_by_itself(each.record)]
+        abandoned = [each for each in denied if cause is not RemovalCause.ORPHAN and is_garbage_collected(each.record)]
         kept = [each.record for each in denied if each not in abandoned]
         released = self._remover.remove(kept, context.name, RemovalCause.ORPHAN, user)
         stuck = [each for each in released if _is_denied(each)]
         self._abandon(context, [*abandoned, *stuck])
-        why = f'kept, since "{user.name}" may not delete it'
+        why = f'kept because "{user.name}" may not delete it'
         return [
             *(each for each in removals if each not in denied),
             *(each if each.error else replace(each, kept=why) for each in released if each not in stuck),
         ]
 
-    def give_up(self, context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
-        """Leave what the account may not even read, and say so once: it is the garbage collector's, or stays."""
+    def abandon_denied(self, context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
+        """Abandon the objects that the account may not read, and report each once."""
         denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
         known = context.state.abandoned
         self._abandon(
@@ -73,6 +73,6 @@ def _is_denied(removal: Removal) -> bool:
     return removal.error is not None and removal.error.reason is Reason.FORBIDDEN
 
 
-def goes_by_itself(record: Record) -> bool:
-    """Whether the garbage collector takes an object once its BundleDeployment is gone."""
+def is_garbage_collected(record: Record) -> bool:
+    """Whether the garbage collector deletes an object once its BundleDeployment is gone."""
     return bool(record.controller_uid) and not loses_reference(record, orphan=False)

@@ -1,7 +1,7 @@
 """The work of a pass on one revision, step by step.
 
-work       what is to be done, planned
-installer  announced and applied, or only compared
-finish     how it does, and whether anything is left to do
-pruning    what older revisions have left
+work       START HERE: plans what to do
+installer  announces and applies it, or only compares
+pruning    deletes what older revisions have left
+finish     health, and whether anything is left to do
 """

@@ -1,9 +1,7 @@
-"""Carrying out the work on one revision: announced, applied, and finished, or only compared.
+"""Carries out the work on one revision: announces and applies it, or only compares.
 
-What is applied is the wanted revision, or what was applied last where that cannot be had; who decides which is
-search.py. Here nothing waits either: what cannot be done in this pass has its reason in the report.
-
-Not here: the plan (work.py), and what comes after applying (finish.py).
+What cannot be done in this pass has its reason in the report. Not here: the plan (work.py), and what follows applying
+(finish.py).
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ from controller.telemetry import DEAF, Observer, Phase
 
 
 class Installer:
-    """Brings the cluster towards revisions, and keeps it there.
+    """Installs and repairs revisions.
 
     Args:
-        observer: is told how long applying takes, and of drift.
+        observer: gets the duration of applying, and counts of drift.
     """
 
     def __init__(
@@ -48,9 +46,9 @@ class Installer:
         self._writer, self._contested, self._observer = writer, contested, observer
 
     def announce(self, work: Work) -> Work:
-        """Write what a kill in the midst of applying must not lose: the revision, and where to look for its objects.
+        """Write to status what must survive a kill while applying: the revision and the kinds of its objects.
 
-        Returns: the work with what status says by then.
+        Returns: the work with the new status.
         Raises: ApiError.
         """
         if work.only_compare or not work.plan.writes:
@@ -72,10 +70,9 @@ class Installer:
         return replace(work, context=replace(context, deployment=written))
 
     def apply(self, work: Work) -> Report:
-        """Do what can be done now.
+        """Do what can be done now, and report it.
 
-        Returns: what was found and done.
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError.
         """
         if work.only_compare:
             return self._compare(work)
@@ -87,11 +84,11 @@ class Installer:
         return self._finisher.finish(work, outcomes)
 
     def forget(self, name: str) -> None:
-        """Watch no objects for a BundleDeployment for which nothing is applied any more."""
+        """Stop watching contested objects for a BundleDeployment that applies nothing any more."""
         self._contested.watch(name, ())
 
     def _execute(self, work: Work) -> list[Outcome]:
-        """Carry out a plan, and tell how long that took if something was sent."""
+        """Carry out a plan, and report the duration if something was sent."""
         started = time.monotonic()
         outcomes = self._applier.execute(work.plan, work.options)
         if any(outcome.tried for outcome in outcomes):
@@ -100,7 +97,7 @@ class Installer:
         return outcomes
 
     def _compare(self, work: Work) -> Report:
-        """Compare, and touch nothing: what has drifted, and how healthy it is (rule 8)."""
+        """Report drift and health, and change nothing (rule 8)."""
         state, report = work.context.state, work.report()
         drifted, same = self._applier.survey(work.plan, work.options)
         state.ledger.learn(same)
@@ -115,7 +112,7 @@ class Installer:
 
 
 def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
-    """Yield the objects that somebody else has, or that are going, but for what is watched as a BundleDeployment's."""
+    """Yield the objects that have another owner or are being deleted, unless they are watched as managed objects."""
     for outcome in outcomes:
         target, record = outcome.task.target, outcome.task.record
         is_held = outcome.task.action is Action.AWAIT or _collides(outcome)
@@ -128,7 +125,7 @@ def _collides(outcome: Outcome) -> bool:
 
 
 def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
-    """Note how the objects were left, which Jobs are done with, and which Namespaces are there without being ours."""
+    """Record how objects were left, which Jobs have finished, and which existing Namespaces are used."""
     done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
     ledger.learn(outcome.record for outcome in done if outcome.record)
     ledger.forget(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)

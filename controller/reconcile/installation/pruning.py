@@ -1,6 +1,6 @@
-"""Pruning in a pass: what older revisions have left, and what became of it (which objects: apply/possession.py).
+"""Prunes the objects that older revisions have left.
 
-Whether it is time is finish.py's to say.
+Not here: which objects (apply/possession.py), and when (finish.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from controller.telemetry import DEAF, Observer, Phase
 
 
 class Pruner:
-    """Prunes what only older revisions name.
+    """Prunes objects that only older revisions name.
 
     Args:
-        observer: is told how long pruning takes.
+        observer: gets the duration of pruning.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Pruner:
     def prune(self, work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
         """Prune if it is time.
 
-        Returns: what became of that, and which objects of older revisions stay for now.
+        Returns: the removals, and the objects of older revisions that are kept for now.
         Raises: ApiError.
         """
-        # As it is after applying: what was only in the revision before may just have been repaired from it.
+        # Observed after applying: an object of the previous revision may just have been repaired.
         context, options = work.context, work.options
         unreadable = self._holdings.read_unwatched(context, options.older, options.user)
         observed = self._watches.managed(options.owner.name)
@@ -66,7 +66,7 @@ class Pruner:
         removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
         failures = [removal.error for removal in removals if removal.error]
         self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
-        if failures:  # what ends by itself soon is not left until the net comes by
+        if failures:  # a transient failure is retried soon, not only with the slow ones
             passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
             self._retries.failed(options.owner.name, RemovalCause.PRUNE, options.wanted.revision, passing)
         else:

@@ -1,7 +1,7 @@
-"""Planning the work on one revision: from its targets to a plan, and why nobody may carry it out.
+"""Plans the work on one revision: from its targets to a plan, or why its account may not carry it out.
 
-Nothing is sent here but what hindrances take to find out. Which revision is worked on is search.py's to say; the plan
-itself is apply/plan.py's.
+Nothing is sent here except to check the account. Not here: which revision (search.py), and the plan of each object
+(apply/plan.py).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from controller.status.report import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a pass has to do for one revision."""
+    """What a pass does for one revision."""
 
     context: Context
     wanted: Wanted
     options: ApplyOptions
     plan: Plan
     only_compare: bool = False
-    """Nothing may be sent: it is paused, or its account is not allowed."""
+    """Nothing may be sent: the spec is paused, or its account may not act."""
     hindrance: BundleError | None = None
-    """Why the account may not act on what is to be sent."""
+    """Why the account may not act."""
 
     def report(self) -> Report:
         """Return what is known before anything is compared."""
@@ -46,7 +46,7 @@ class Work:
 
 
 class Planner:
-    """Plans what is to be done for revisions."""
+    """Thread-safe; one pass at a time for each BundleDeployment."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class Planner:
         self._holdings, self._accounts, self._retries = holdings, accounts, retries
 
     def plan(self, context: Context, wanted: Wanted) -> Work | Report:
-        """Return what is to be done; a report where there is no revision, or its objects are not known yet.
+        """Return what to do; a report instead if there is no revision or a kind is not listed yet.
 
-        Raises: ApiError.
+        Raises: CrowdedError, ApiError.
         """
-        # While paused what was applied last is compared: nothing else was applied.
+        # While paused the revision that was applied last is compared, since nothing newer is.
         revision = self._kept.last_good(context) if context.spec.paused else wanted.revision
         if revision is None:
             return wanted.report(context)
@@ -88,12 +88,12 @@ class Planner:
         hindrance = self._accounts.hindrance(work.context.deployment, account, [revision.terms])
         if hindrance is None:
             return work
-        # What is another's now is not even compared.
+        # Objects in a replaced namespace belong to another tenant, and are not even compared.
         plan = work.plan if hindrance.reason in OF_ABSENCE else Plan()
         return replace(work, plan=plan, hindrance=hindrance, only_compare=True)
 
     def _targets(self, context: Context, revision: Revision) -> tuple[TargetSet, tuple[Target, ...], tuple[str, ...]]:
-        """Return the targets of a revision, those that only the one before has, and warnings about the difference."""
+        """Return the targets of a revision, those of only the previous one, and warnings about the difference."""
         wanted = self._without_missing(context, self._target_set(context, revision))
         before = self._kept.revision_before(context, revision.digest)
         if before is None or before.digest == revision.digest:
@@ -104,7 +104,7 @@ class Planner:
         return wanted, leftovers, find_dropped_replicas(others, wanted)
 
     def _without_missing(self, context: Context, targets: TargetSet) -> TargetSet:
-        """Skip what is optional and not served; while paused also what has come since, as it was never applied."""
+        """Skip optional objects of kinds that are not served or, while paused, were not served when it was applied."""
         held = context.status.skipped_kinds if context.spec.paused else ()
         present = leave_out_missing(targets, lambda kind: str(kind) in held or self._watches.is_missing(kind))
         context.state.ledger.forget(target.key for target in present.skipped)

@@ -71,8 +71,8 @@ def test_while_the_wanted_revision_cannot_be_had_the_one_that_every_pass_compare
 def test_a_list_that_lasts_is_news_after_a_while() -> None:
     now = [50.0]
     state = State(uid="uid-1", clock=lambda: now[0])
-    assert state.knows_soon()
+    assert state.is_listing_new()
     now[0] += SOON_SECONDS - 1
-    assert state.knows_soon()
+    assert state.is_listing_new()
     now[0] += 1
-    assert not state.knows_soon()
+    assert not state.is_listing_new()

@@ -52,10 +52,10 @@ def test_what_was_begun_before_it_is_asked_for_is_handed_out(pool: Pool) -> None
 def test_whether_something_goes_on_is_known(pool: Pool) -> None:
     go_on = threading.Event()
     pool.background.take("shop", "t1", lambda _: go_on.wait(SECONDS))
-    assert (pool.background.goes_on("shop"), pool.background.goes_on("other")) == (True, False)
+    assert (pool.background.is_busy("shop"), pool.background.is_busy("other")) == (True, False)
     go_on.set()
     pool.wait()
-    assert not pool.background.goes_on("shop")
+    assert not pool.background.is_busy("shop")
 
 
 def test_work_that_goes_on_is_not_started_twice(pool: Pool) -> None:
@@ -168,8 +168,8 @@ def test_a_tenant_waits_for_one_turn_of_another_and_not_for_all() -> None:
 def test_who_waits_is_known_and_who_begins_after_that_is_told(pool: Pool) -> None:
     end = threading.Event()
     drip(pool, end, 3)
-    assert [pool.background.waits(f"drip-{number}") for number in range(3)] == [False, False, True]
-    assert pool.background.goes_on("drip-2")
+    assert [pool.background.is_queued(f"drip-{number}") for number in range(3)] == [False, False, True]
+    assert pool.background.is_busy("drip-2")
     end.set()
     assert pool.begun.get(timeout=SECONDS) == "drip-2"
     assert pool.begun.empty()

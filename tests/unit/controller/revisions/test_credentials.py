@@ -111,8 +111,8 @@ def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> Non
     error = desk.failure(asking(named(namespace="other")))
     assert error.reason is Reason.SECRET_FORBIDDEN
     assert error.message == (
-        'spec.sources[0].git.auth: Secrets of namespace "other" may not be used; put it into the install namespace, or '
-        "let the administrator allow the namespace by --secret-namespaces"
+        'spec.sources[0].git.auth: Secrets in namespace "other" are not allowed; move the Secret to the install '
+        "namespace, or ask the administrator to add the namespace to --secret-namespaces"
     )
     assert (desk.api.received, desk.seen) == ([], [])
 
@@ -137,13 +137,13 @@ SUBJECT = 'spec.sources[0].git.auth: Secret "shop/login"'
 # fmt: off
 REFUSED = [
     Refused("it is missing", 404, {}, Reason.SECRET_NOT_FOUND,
-         f"{SUBJECT} does not exist; create it, or correct its name"),
+         f"{SUBJECT} does not exist; create it or correct the name"),
     Refused("the controller may not read it", 403, {}, Reason.SECRET_FORBIDDEN,
-         f"{SUBJECT} may not be read by the controller; grant get on it"),
+         f"{SUBJECT} cannot be read by the controller; grant get on it"),
     Refused("nobody may look which account it is", 403, {"serviceAccountName": "deployer"}, Reason.FORBIDDEN,
-         "the controller cannot look up the account that it acts as; grant it what config/ does: 403"),
+         "the controller cannot read the account that it acts as; grant it the rules of config/rbac: 403"),
     Refused("the API server is not well", 500, {}, Reason.API_UNAVAILABLE,
-         f"{SUBJECT} cannot be read: the API server answers 500; it is tried again by itself"),
+         f"{SUBJECT} cannot be read: the API server answered with status 500; will be retried"),
 ]
 # fmt: on
 

@@ -13,7 +13,7 @@ from controller.build.revision import Revision, Terms
 from controller.reconcile.state import State
 from controller.revisions import store as revisions
 from controller.revisions.finder import Wanted
-from controller.revisions.making import RESOLVING, WAITING
+from controller.revisions.making import QUEUED, RESOLVING
 from controller.revisions.state import requested_at
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
@@ -114,7 +114,7 @@ def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: S
 def test_what_waits_for_its_turn_is_said_to_wait_and_not_to_be_fetched(search: Search) -> None:
     search.wish("v1")
     search.background.full = True
-    assert search.find().fetching == WAITING
+    assert search.find().fetching == QUEUED
     search.background.full, search.background.busy = False, True
     assert search.find().fetching == RESOLVING
 
@@ -181,7 +181,7 @@ def test_what_goes_on_is_said_and_what_is_installed_is_worked_on_meanwhile(searc
     search.background.busy = True
     found = search.find()
     assert (found.current, found.revision and found.revision.digest) == (False, digest)
-    assert found.fetching.startswith("the sources are being resolved")
+    assert found.fetching.startswith("resolving the sources")
 
 
 def test_what_has_its_pins_is_fetched(search: Search) -> None:
@@ -190,7 +190,7 @@ def test_what_has_its_pins_is_fetched(search: Search) -> None:
     search.wish("v1", installNamespace="elsewhere")
     search.state.rest()
     search.background.busy = True
-    assert search.find().fetching.startswith("the content is being fetched and rendered")
+    assert search.find().fetching.startswith("fetching and rendering the content")
 
 
 def test_before_anything_is_installed_there_is_nothing_to_work_on(search: Search) -> None:
@@ -321,9 +321,9 @@ def test_how_far_it_is_is_said_once_it_is_known(search: Search) -> None:
     search.background.busy = True
     search.find()
     search.state.source_progress.text = "spec.sources[0]: 5 of 10 MiB"
-    assert search.find().fetching == "the sources are being resolved (spec.sources[0]: 5 of 10 MiB)"
+    assert search.find().fetching == "resolving the sources (spec.sources[0]: 5 of 10 MiB)"
     search.wish("v2")
-    assert search.find().fetching == "the sources are being resolved"
+    assert search.find().fetching == "resolving the sources"
 
 
 def test_a_spec_that_cannot_be_served_ends_what_goes_on(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,9 +80,9 @@ def test_a_refusal_says_how_to_accept_what_has_come() -> None:
     refusal = judge(deployment(USED), ACCOUNT, NAMESPACE)
     assert refusal
     assert refusal.message == (
-        'spec.installNamespace: namespace "shop" was deleted and made again; nothing is done as that account; if who '
-        "owns it now wants this bundle, change the spec, or set the annotation core.rukpak.io/accepted-account to "
-        '"n2/a2"; else delete the BundleDeployment'
+        'spec.installNamespace: namespace "shop" was deleted and recreated; the controller no longer acts as this '
+        "account; if its new owner wants this bundle, change the spec or set the annotation "
+        'core.rukpak.io/accepted-account to "n2/a2"; otherwise delete the BundleDeployment'
     )
 
 

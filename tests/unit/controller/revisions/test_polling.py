@@ -308,6 +308,6 @@ def test_rest_forgets_everything(office: Office) -> None:
     office.fail("a")
     office.seconds += 70
     office.poll(known)
-    office.poller.rest(known, office.memory)
+    office.poller.stop(known, office.memory)
     assert office.memory.failure is None
     assert office.retries.seconds_to_next("shop") is None

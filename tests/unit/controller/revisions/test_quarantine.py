@@ -140,7 +140,7 @@ def test_damaged_files_are_nobody(desk: Desk) -> None:
 
 def test_the_message_says_what_to_do(desk: Desk) -> None:
     desk.crash(ANN)
-    with pytest.raises(BundleError, match="died 2 times while it prepared the bundle; make the bundle smaller, or"):
+    with pytest.raises(BundleError, match="crashed 2 times while it prepared this bundle; make the bundle smaller or"):
         desk.crash(ANN).check(ANN)
 
 

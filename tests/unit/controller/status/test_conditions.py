@@ -80,7 +80,7 @@ HEALTHY_BEFORE = {
 # fmt: off
 ROWS = [
     Case("all is well", DONE, OK),
-    Case("the sources are being fetched, and nothing was installed", Report(fetching="the sources are being resolved"),
+    Case("the sources are being fetched, and nothing was installed", Report(fetching="resolving the sources"),
          waiting("False Fetching", "False Fetching", "Unknown NotInstalled", "False Fetching",
          Reconciling="True Fetching")),
     Case("a source failed, and what is installed is looked after",

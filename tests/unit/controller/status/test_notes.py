@@ -43,7 +43,7 @@ PAUSED = replace(DONE, applied=False, wanted=OLD, revision=OLD)
 EVENTS = [
     Told("it is ready", None, DONE, [("Normal", "Ready")]),
     Told("it stays ready", DONE, DONE, []),
-    Told("work begins", None, Report(fetching="the sources are being resolved"), []),
+    Told("work begins", None, Report(fetching="resolving the sources"), []),
     Told("a source fails", DONE, Report(failure=NOT_FOUND), [("Warning", "NotFound")]),
     Told("the same failure goes on", Report(failure=NOT_FOUND), Report(failure=NOT_FOUND), []),
     Told("it fails otherwise", Report(failure=NOT_FOUND), Report(failure=INVALID), [("Warning", "InvalidBundle")]),
