@@ -1,8 +1,8 @@
 """One pass over one BundleDeployment. START HERE: `reconciler` is the table of contents.
 
-In: the name of a BundleDeployment, and what the watches know. Out: requests through `apply`, a status, and when the next
-pass runs. `revisions` decides which revision is wanted, `apply` what is done about one object, and `status` what is
-reported.
+In: the name of a BundleDeployment, and what the watches know. Out: requests through `apply`, a status, and when the
+next pass runs. `revisions` decides which revision is wanted, `apply` what is done about one object, and `status` what
+is reported.
 
     reconciler     find, plan, apply, report, write status
     context        one pass as a value, and what several of its parts ask

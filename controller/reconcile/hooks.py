@@ -73,7 +73,7 @@ class Hooks:
         return self._run(revision, _event_after(context), context)
 
     def are_left(self, context: Context, wanted: Wanted) -> bool:
-        """Whether an applied revision still waits for hooks: then it is not installed, even if another one is wanted."""
+        """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
         revision = wanted.revision
         if revision is None or context.status.installed_revision == revision.digest:
             return False

@@ -45,7 +45,7 @@ class Settled:
         )
 
     def _is_as_left(self, context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
-        """Whether no object has changed since the last pass or, after a restart, since status; and no skipped kind is served."""
+        """Whether no object has changed since the last pass or, after a restart, since status was written."""
         status, ledger = context.status, context.state.ledger
         if not ledger.left and managed_state(own := context.own_records(observed)) == status.managed_state:
             ledger.expect_all(own)

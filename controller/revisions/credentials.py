@@ -37,7 +37,7 @@ class SecretReader:
         self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
 
     def credentials(self, deployment: BundleDeployment, index: int, source: Source, seen: Seen) -> Credentials | None:
-        """Return the credentials of a source: of its Secret, or of the imagePullSecrets of its account; None without any.
+        """Return the credentials of a source, from its Secret or the imagePullSecrets of its account; None without any.
 
         Raises: BundleError (SecretNotFound, SecretInvalid, SecretForbidden, ServiceAccountNotFound, APIUnavailable).
         """
@@ -79,7 +79,7 @@ class SecretReader:
             return
         if account is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
             message = (
-                f'{path}: Secrets in namespace "{namespace}" are not allowed; move the Secret to the install namespace, '
+                f'{path}: Secrets in namespace "{namespace}" are not allowed; move the Secret to the install namespace '
                 "or ask the administrator to add the namespace to --secret-namespaces"
             )
             raise BundleError(Reason.SECRET_FORBIDDEN, message)

@@ -24,7 +24,7 @@ from controller.sharing.shares import share_of
 
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024
-# Failures that a changed Secret can resolve: forges answer 404 to unknown users; it also has certificates and host keys.
+# Failures that a changed Secret can resolve: forges answer 404 to unknown users, and it has certificates and host keys.
 _OF_SECRETS = frozenset(
     {
         Reason.SECRET_NOT_FOUND,

@@ -112,7 +112,7 @@ def test_another_namespace_is_refused_before_anything_is_read(desk: Desk) -> Non
     assert error.reason is Reason.SECRET_FORBIDDEN
     assert error.message == (
         'spec.sources[0].git.auth: Secrets in namespace "other" are not allowed; move the Secret to the install '
-        "namespace, or ask the administrator to add the namespace to --secret-namespaces"
+        "namespace or ask the administrator to add the namespace to --secret-namespaces"
     )
     assert (desk.api.received, desk.seen) == ([], [])
 
