@@ -114,7 +114,9 @@ class Deleter:
         ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
         named = observed if mandate.named is None else mandate.named
         staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
-        unseen = {key: each for key, each in (mandate.named or {}).items() if self._watches.is_forbidden(*each.group_kind)}
+        unseen = {
+            key: each for key, each in (mandate.named or {}).items() if self._watches.is_forbidden(*each.group_kind)
+        }
         staying |= {key for key, each in unseen.items() if not each.carries_reference}
         self._writer.record_events(context.deployment, [note_on_hindrance(hindrance, staying)])
         return self._finish(context)
