@@ -77,7 +77,7 @@ class Admission:
         try:
             while not event.wait(CANCEL_SECONDS):
                 if cancelled.is_set():
-                    raise BundleError(Reason.RENDER_FAILED, "cancelled: the result is no longer needed")
+                    raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
             yield
         finally:
             self._remove(request)
