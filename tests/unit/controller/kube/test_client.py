@@ -338,7 +338,7 @@ def test_many_threads_share_a_client(api: FakeApi) -> None:
         try:
             for _ in range(10):
                 assert client.get(FOO).value["metadata"]["name"] == "a"
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             failures.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(8)]

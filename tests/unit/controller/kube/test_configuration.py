@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"user": {"exec": {"apiVersion": "v1", "command": "/no/such"}}},
         "returned no credential",
     ),
-    "it asks to act as somebody": ({"user": {"token": SECRET, "as": "bob"}}, '"as" is not supported'),
+    "it asks to act as another user": ({"user": {"token": SECRET, "as": "bob"}}, '"as" is not supported'),
     "a file that it names is missing": ({"cluster": {"certificate-authority": "no.crt"}}, "File does not exist"),
     "a member has the wrong type": ({"contexts": {"a": SECRET}}, "."),
     "an entry has no name": ({"users": [{"user": {"token": SECRET}}]}, "."),

@@ -65,9 +65,9 @@ def test_after_a_long_silence_a_series_is_over(api: FakeApi, recorder: EventReco
     assert sent(api) == ["POST", "POST"]
 
 
-def test_an_event_that_is_gone_is_made_anew(api: FakeApi, recorder: EventRecorder) -> None:
+def test_an_event_that_is_gone_is_created_again(api: FakeApi, recorder: EventRecorder) -> None:
     say(recorder, api)
-    wait_for(lambda: api.objects[PATH], 5, "it is there")
+    wait_for(lambda: api.objects[PATH], 5, "it exists")
     api.delete(PATH, next(iter(api.objects[PATH])))
     recorder.record(SHOP, FAILED)
     recorder.stop(5)

@@ -58,7 +58,7 @@ def test_shutting_tells_whether_writes_are_still_under_way() -> None:
 
     thread = threading.Thread(target=write)
     thread.start()
-    wait_for(lambda: fence._under_way, 5, "the write has begun")
+    wait_for(lambda: fence._under_way, 5, "the write has started")
     assert not fence.shut(0.01)
     leave.set()
     assert fence.shut(5)

@@ -163,7 +163,7 @@ def test_a_longer_duration_of_the_holder_counts(api: FakeApi) -> None:
     assert not candidate.elected.wait(1)
 
 
-def test_a_record_of_another_world_keeps_nobody_out(api: FakeApi) -> None:
+def test_extreme_values_in_a_record_exclude_no_one(api: FakeApi) -> None:
     hold(api, leaseDurationSeconds=2**31 - 1, leaseTransitions=2**31 - 1)
     candidate = Candidate(api, "a")
     wait_for(lambda: candidate.election.follows, 5, "the candidate has looked")
@@ -195,7 +195,7 @@ def test_a_lease_that_was_deleted_is_made_again(api: FakeApi) -> None:
     candidate = Candidate(api, "a")
     assert candidate.elected.wait(5)
     api.delete(PATH, "rukpak")
-    wait_for(lambda: "rukpak" in api.objects[PATH], 5, "the Lease is there again")
+    wait_for(lambda: "rukpak" in api.objects[PATH], 5, "the Lease exists again")
     assert not candidate.lost.is_set()
 
 

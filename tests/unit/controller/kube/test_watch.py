@@ -47,7 +47,7 @@ def wait(condition: Callable[[], object]) -> None:
 
 
 class Followed:
-    """A fake API server, a reflector of one of its collections, and what that told."""
+    """A fake API server, a reflector of one of its collections, and the changes that it reported."""
 
     def __init__(self, stack: ExitStack, api: FakeApi, pace: Pace = QUICK, **options: Any) -> None:
         self.api = stack.enter_context(api)
@@ -124,7 +124,7 @@ def test_a_watch_that_ends_as_asked_goes_on_without_a_list_or_a_pause(stack: Exi
     assert followed.api.lists(FOOS) == 1
 
 
-def test_what_happened_while_nobody_watched_is_told(followed: Followed) -> None:
+def test_changes_during_an_interruption_are_reported(followed: Followed) -> None:
     followed.start("a", "b", "c")
     followed.told.clear()
     followed.api.watch_faults = [Fault(503)] * 1000
@@ -270,7 +270,7 @@ def test_a_watch_in_which_not_even_a_bookmark_comes_is_left_long_before_its_end(
     wait(lambda: followed.names() == ["b", "c"])
 
 
-def test_the_collection_is_listed_anew_after_a_while(stack: ExitStack) -> None:
+def test_the_collection_is_listed_again_after_a_while(stack: ExitStack) -> None:
     pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace, relist_after=0.5).start("a")
     wait(lambda: followed.api.lists(FOOS) >= 2)

@@ -29,9 +29,9 @@ CASES = [
     Case("it is as it was judged", THEIRS, woken=False),
     Case("what is in it has changed", replace(THEIRS, resource_version="9", generation=2), woken=False),
     Case("it is gone", None, woken=True),
-    Case("it goes", replace(THEIRS, deleting=True), woken=True),
+    Case("it is deleted", replace(THEIRS, deleting=True), woken=True),
     Case("it is another one of that name", replace(THEIRS, uid="2"), woken=True),
-    Case("nobody claims it any more", replace(THEIRS, marks=""), woken=True),
+    Case("it is no longer claimed", replace(THEIRS, marks=""), woken=True),
     Case("it was released for us", replace(THEIRS, released_from="foo"), woken=True),
     Case("another controller has it", replace(THEIRS, controller_uid="3"), woken=True),
 ]
@@ -45,7 +45,7 @@ def test_what_ends_the_wait_for_an_object(case: Case) -> None:
     assert bool(woken) is case.woken
 
 
-def test_what_was_judged_anew_is_compared_with_that() -> None:
+def test_an_object_that_was_judged_again_is_compared_with_that() -> None:
     woken: list[bool] = []
     watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
     watch.expect(replace(THEIRS, marks=""))

@@ -19,22 +19,22 @@ from tests.support.watching import DEPLOYMENTS, World
 class Change(NamedTuple):
     name: str
     parts: dict[str, Any]
-    told: bool
+    needs_pass: bool
 
 
 CHANGES = [
-    Change("another spec asks for a pass", {"metadata": {"generation": 2}}, told=True),
+    Change("another spec needs a pass", {"metadata": {"generation": 2}}, needs_pass=True),
     Change(
         "so does the annotation",
         {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: "now"}}},
-        told=True,
+        needs_pass=True,
     ),
-    Change("so does a finalizer", {"metadata": {"finalizers": ["orphan"]}}, told=True),
-    Change("so does a deletion", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, told=True),
-    Change("so does what cannot be read any more", {"status": {"managedKinds": 3}}, told=True),
-    Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, told=False),
-    Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, told=False),
-    Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, told=False),
+    Change("so does a finalizer", {"metadata": {"finalizers": ["orphan"]}}, needs_pass=True),
+    Change("so does a deletion", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, needs_pass=True),
+    Change("so does one that can no longer be read", {"status": {"managedKinds": 3}}, needs_pass=True),
+    Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, needs_pass=False),
+    Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, needs_pass=False),
+    Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, needs_pass=False),
 ]
 
 
@@ -46,7 +46,7 @@ def test_what_of_a_bundle_deployment_asks_for_a_pass(case: Change, world: World)
     world.deployment(**case.parts)
     world.deployment("marker")
     heard = world.hear("deployment marker")
-    assert ("deployment shop" in heard) is case.told
+    assert ("deployment shop" in heard) is case.needs_pass
 
 
 def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
@@ -62,7 +62,7 @@ def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
     for name in ("a", "b"):
         world.deployment(name)
     world.start()
-    world.wait(lambda: {"deployment a", "deployment b"} <= set(world.told.heard), "both are told")
+    world.wait(lambda: {"deployment a", "deployment b"} <= set(world.needs_pass.heard), "both are told")
 
 
 def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
@@ -126,7 +126,7 @@ LARGE: dict[str, Any] = {"values": {"a": [{}] * 100_000}}
 
 
 def seen(number: int, **spec: Any) -> SeenDeployment:
-    """See one as it comes from the API server: with objects of its own."""
+    """See one as received from the API server, with objects of its own."""
     return see(json.loads(json.dumps(manifest(f"shop-{number}", spec=spec))))
 
 

@@ -177,7 +177,7 @@ def test_a_bundle_deployment_that_is_gone_is_forgotten(world: World) -> None:
     assert not world.explainer._inquiries
 
 
-def test_without_the_right_to_list_pods_nothing_is_known_and_nobody_is_woken(world: World) -> None:
+def test_without_permission_to_list_pods_nothing_is_known_and_no_pass_is_woken(world: World) -> None:
     world.api.faults = [Fault(403)]
     world.ask()
     assert (world.answer(), world.woken) == ("", 0)

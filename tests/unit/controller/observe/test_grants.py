@@ -14,7 +14,7 @@ SECONDS = 10.0
 
 
 class Room:
-    """An API server with roles and bindings, and who was told of new ones."""
+    """An API server with roles and bindings, and the names that were notified."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
@@ -22,7 +22,7 @@ class Room:
         self.watches = GrantWatches(api.client(), self.told.put)
 
     def take(self, count: int) -> list[str]:
-        """Return the next names that are told."""
+        """Return the next names that are notified."""
         return sorted(self.told.get(timeout=SECONDS) for _ in range(count))
 
 
@@ -59,7 +59,7 @@ def test_who_comes_later_may_have_missed_what_was_granted_meanwhile(room: Room) 
     assert room.told.empty()
 
 
-def test_when_nobody_lacks_rights_nothing_is_watched(room: Room) -> None:
+def test_when_no_permissions_are_missing_nothing_is_watched(room: Room) -> None:
     room.watches.update("shop", lacks=True)
     room.take(len(PATHS))
     wait_for(lambda: room.api.watches() == len(PATHS), SECONDS, "all are watched")

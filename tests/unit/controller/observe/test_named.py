@@ -17,7 +17,7 @@ SECONDS = 10.0
 
 
 class Room:
-    """An API server with one namespace, and who was told of a change."""
+    """An API server with one namespace, and the names that were notified."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
@@ -117,7 +117,7 @@ def test_it_is_watched_once_as_long_as_it_fails(room: Room) -> None:
     assert len(room.watched(2)) == 2
 
 
-def test_a_watch_that_nobody_needs_ends(room: Room) -> None:
+def test_a_watch_that_is_not_needed_stops(room: Room) -> None:
     room.watches.watch("shop", {SECRET: ""})
     room.watched(1)
     room.watches.watch("shop", {})

@@ -22,7 +22,7 @@ ANN, BEN = "account/ann", "account/ben"
 
 
 class Room:
-    """An API server with one namespace, and who was told of what."""
+    """An API server with one namespace, and the reported changes."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api

@@ -44,7 +44,7 @@ class Tracker:
     def see(
         self, verdict: Verdict | None, *, revision: str = "r1", refusals: dict[ObjectKey, BundleError] | None = None
     ) -> Progress:
-        """Say how the Deployment is: None, it is not there."""
+        """Say how the Deployment is: None if it does not exist."""
         if verdict is None:
             seen = {key: record for key, record in self.records.items() if key != WEB}
         else:
@@ -210,7 +210,7 @@ def test_an_unchanged_health_asks_for_nothing(tracker: Tracker) -> None:
 
 
 IMMUTABLE = BundleError(Reason.IMMUTABLE, "Deployment shop/web: spec.selector: field is immutable")
-COLLISION = BundleError(Reason.COLLISION, "Deployment shop/web: belongs to somebody else")
+COLLISION = BundleError(Reason.COLLISION, "Deployment shop/web: has another owner")
 CRASHING = Verdict(State.FAILED, "CrashLoopBackOff", 'container "main"')
 PULLING = Verdict(State.PROGRESSING, "ImagePullBackOff", 'container "main"')
 
@@ -230,7 +230,7 @@ def test_a_refusal_that_an_event_may_end_is_no_failure_before_the_deadline(track
     assert tracker.see(None, refusals={WEB: COLLISION}).health.reason is Reason.PROGRESSING
     tracker.now += DEADLINE
     late = tracker.see(None, refusals={WEB: COLLISION}).health
-    assert late.message == "Deployment shop/web: ProgressDeadlineExceeded: Collision: belongs to somebody else"
+    assert late.message == "Deployment shop/web: ProgressDeadlineExceeded: Collision: has another owner"
 
 
 def test_what_is_missing_is_kept_back_like_any_fall_since_a_repair_brings_it_back_at_once(tracker: Tracker) -> None:

@@ -109,7 +109,7 @@ class Mark(NamedTuple):
 
 
 MARKS = [
-    Mark("nobody's", {"labels": {"app.kubernetes.io/instance": "x"}}, ""),
+    Mark("no other owner", {"labels": {"app.kubernetes.io/instance": "x"}}, ""),
     Mark("Helm", {"annotations": {"meta.helm.sh/release-name": "x"}}, 'Helm release "x"'),
     Mark("Flux", {"labels": {"kustomize.toolkit.fluxcd.io/name": "x"}}, 'Flux Kustomization "x"'),
     Mark(

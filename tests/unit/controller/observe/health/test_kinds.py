@@ -67,7 +67,7 @@ CASES = [
     Case(name="a claim that is bound", given=claim("Bound"), expect=HEALTHY, reason="Healthy"),
     Case(name="a claim whose class may not be read may just wait", given=claim("Pending"), expect=PROGRESSING,
          reason="StorageClassUnreadable", deadline=False),
-    Case(name="a claim whose class is not there waits for it", given=claim("Pending"), context=late(None),
+    Case(name="a claim whose class does not exist waits for it", given=claim("Pending"), context=late(None),
          expect=PROGRESSING, reason="StorageClassNotFound"),
     Case(name="a claim whose pod has a node waits for its volume", given=claim("Pending", **SELECTED), context=late(),
          expect=PROGRESSING, reason="NotBound"),
@@ -87,7 +87,7 @@ CASES = [
     Case(name="a CRD that is being installed",
          given=conditioned(CRD, "NamesAccepted=True/NoConflicts", "Established=False/Installing"), expect=PROGRESSING,
          reason="Installing"),
-    Case(name="an APIService that nobody tried", given=manifest(API_SERVICE), expect=PROGRESSING,
+    Case(name="an APIService without a reported condition", given=manifest(API_SERVICE), expect=PROGRESSING,
          reason="NotAvailable"),
     Case(name="an APIService that answers", given=conditioned(API_SERVICE, "Available=True/Passed"), expect=HEALTHY,
          reason="Healthy"),
@@ -109,7 +109,7 @@ CASES = [
     Case(name="a route that one of its parents does not accept",
          given=route(parent("a", *ACCEPTED), parent("b", "Accepted=False/NotAllowedByListeners", ACCEPTED[1])),
          expect=PROGRESSING, reason="NotAllowedByListeners"),
-    Case(name="a route to a Service that is not there",
+    Case(name="a route to a Service that does not exist",
          given=route(parent("a", ACCEPTED[0], "ResolvedRefs=False/BackendNotFound"), kind="GRPCRoute"),
          expect=PROGRESSING, reason="BackendNotFound"),
     Case(name="a route that was accepted at another generation", given=route(parent("a", *ACCEPTED, observed=2)),
@@ -163,7 +163,7 @@ AUTOSCALER_MESSAGES = [
 
 
 @pytest.mark.parametrize(("said", "told"), AUTOSCALER_MESSAGES, ids=[told for _, told in AUTOSCALER_MESSAGES])
-def test_what_an_autoscaler_says_is_told_without_what_it_has_measured(said: str, told: str) -> None:
+def test_the_message_of_an_autoscaler_is_shown_without_measurements(said: str, told: str) -> None:
     broken = conditioned(HPA, f"ScalingActive=False/FailedGetPodsMetric/{said}")
 
     assert assess(broken, Context()).message == told

@@ -67,7 +67,7 @@ CASES = [
     Case(name="one whose containers are being created",
          given=pod("Pending", "PodScheduled=True", containers=[CREATING]), expect=PROGRESSING, reason="PodPending",
          message="containers are not running yet"),
-    Case(name="one that nobody has seen", given=pod(""), expect=PROGRESSING, reason="PodNotObserved",
+    Case(name="one without a status", given=pod(""), expect=PROGRESSING, reason="PodNotObserved",
          message="the pod has no status yet"),
 ]
 # fmt: on
@@ -193,9 +193,9 @@ SELECTORS = [
     Selected(name="a Service's are not its own", workload=of_kind("v1 Service", {"app": "web"}), expect=""),
     Selected(name="a healthy workload needs none", workload=of_kind("apps/v1 Deployment", BY_LABEL),
          verdict=Verdict(HEALTHY, "Healthy"), expect=""),
-    Selected(name="one that no deadline covers waits for somebody", workload=of_kind("apps/v1 Deployment", BY_LABEL),
+    Selected(name="one without deadline waits for a user", workload=of_kind("apps/v1 Deployment", BY_LABEL),
          verdict=progressing("DeploymentPaused", deadline=False), expect=""),
-    Selected(name="one whose pods were refused has none that could tell more",
+    Selected(name="one whose pods were refused has none that could explain it",
          workload=of_kind("apps/v1 Deployment", BY_LABEL), verdict=progressing("FailedCreate"), expect=""),
     Selected(name="one that selects nothing is not asked about everything",
          workload=of_kind("apps/v1 Deployment", None), expect=""),

@@ -19,7 +19,7 @@ from tests.unit.controller.observe.health.objects import job, manifest
             "missing request for cpu in container app of Pod web-68c9c7c5f5-w9cvt",
             "missing request for cpu in container app of Pod web-…",
         ),
-        ("my-web-https is a name of somebody", "my-web-https is a name of somebody"),
+        ("my-web-https is a name of a user", "my-web-https is a name of a user"),
         ("a\x1b[31mred\x00", "a[31mred"),
         ("x" * 301, "x" * 299 + "…"),
         ("x" * 300, "x" * 300),

@@ -26,7 +26,7 @@ SCALED = {"observedGeneration": 1} | dict.fromkeys(
 
 
 def replica_set(kind: str = "apps/v1 ReplicaSet", **status: object) -> Manifest:
-    """One pod is wanted, since spec.replicas is not there."""
+    """One pod is wanted, since spec.replicas is missing."""
     return manifest(kind, spec={}, status={**SCALED, **status}, generation=1)
 
 
@@ -45,7 +45,7 @@ CASES = [
          expect=PROGRESSING, reason="LessReplicas", message="Replicas: 1/3"),
     Case(name="a Deployment says how many are updated", given=deployment(*ROLLED_OUT, counts=(3, 1, 3, 3)),
          expect=PROGRESSING, reason="LessUpdated", message="Updated: 1/3"),
-    Case(name="a Deployment says how many have to go", given=deployment(*ROLLED_OUT, counts=(5, 3, 3, 3)),
+    Case(name="a Deployment says how many pods must terminate", given=deployment(*ROLLED_OUT, counts=(5, 3, 3, 3)),
          expect=PROGRESSING, reason="ExtraPods", message="Pending termination: 2"),
     Case(name="a Deployment says how many are available", given=deployment(*ROLLED_OUT, counts=(3, 3, 3, 1)),
          expect=PROGRESSING, reason="LessAvailable", message="Available: 1/3"),
@@ -87,17 +87,17 @@ CASES = [
          reason="OnDelete", message="pods are updated when they are deleted"),
     Case(name="a DaemonSet counts nodes", given=daemon_set(currentNumberScheduled=1), expect=PROGRESSING,
          reason="LessCurrent", message="Scheduled: 1/3"),
-    Case(name="a DaemonSet has to be updated", given=daemon_set(updatedNumberScheduled=2), expect=PROGRESSING,
+    Case(name="a DaemonSet must be updated", given=daemon_set(updatedNumberScheduled=2), expect=PROGRESSING,
          reason="LessUpdated", message="Updated: 2/3"),
     Case(name="a DaemonSet of OnDelete need not be updated",
          given=daemon_set(strategy="OnDelete", updatedNumberScheduled=2), expect=HEALTHY, reason="Healthy", message=""),
-    Case(name="a DaemonSet of OnDelete has to be available", given=daemon_set(strategy="OnDelete", numberAvailable=2),
+    Case(name="a DaemonSet of OnDelete must be available", given=daemon_set(strategy="OnDelete", numberAvailable=2),
          expect=PROGRESSING, reason="LessAvailable", message="Available: 2/3"),
-    Case(name="a DaemonSet has to be ready", given=daemon_set(numberReady=2), expect=PROGRESSING, reason="LessReady",
+    Case(name="a DaemonSet must be ready", given=daemon_set(numberReady=2), expect=PROGRESSING, reason="LessReady",
          message="Ready: 2/3"),
     Case(name="a ReplicaSet wants one pod by default", given=replica_set(), expect=HEALTHY, reason="Healthy",
          message=""),
-    Case(name="a ReplicaSet has to be available", given=replica_set(availableReplicas=0), expect=PROGRESSING,
+    Case(name="a ReplicaSet must be available", given=replica_set(availableReplicas=0), expect=PROGRESSING,
          reason="LessAvailable", message="Available: 0/1"),
     Case(name="a ReplicaSet must not have pods too many", given=replica_set(replicas=2), expect=PROGRESSING,
          reason="ExtraPods", message="Pending termination: 1"),

@@ -41,7 +41,7 @@ def test_a_kind_that_is_served_at_another_version_is_watched_there(world: World)
     assert set(world.watches.managed("shop")) == {KEY}
 
 
-def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) -> None:
+def test_a_kind_that_is_no_longer_required_is_not_watched_or_kept(world: World) -> None:
     world.managed()
     for name in ("shop", "bar"):
         world.know(CONFIG_MAP, name=name)
@@ -50,10 +50,10 @@ def test_what_nobody_needs_any_more_is_not_watched_and_not_kept(world: World) ->
     world.watches.require_only("shop", [WORKLOAD])
     assert world.watches.managed("shop") == {}
     world.watches.require("shop", [CONFIG_MAP])
-    world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed anew")
+    world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed again")
 
 
-def test_of_a_kind_that_cannot_be_listed_nobody_knows_the_objects(world: World) -> None:
+def test_the_objects_of_a_kind_that_cannot_be_listed_are_unknown(world: World) -> None:
     world.start()
     world.api.watch_faults = [Fault(500)] * 1000
     world.watches.require("shop", [CONFIG_MAP])
@@ -72,7 +72,7 @@ def test_what_may_not_be_listed_is_not_waited_for(world: World, status: int) -> 
     assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
 
 
-def test_what_discovery_is_behind_is_looked_up_anew_where_it_counts(
+def test_a_kind_that_discovery_lags_behind_is_looked_up_again_where_it_counts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.start()

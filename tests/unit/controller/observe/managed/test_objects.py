@@ -37,7 +37,7 @@ class Event(NamedTuple):
 # fmt: off
 EVENTS = [
     Event("a change of what a plan depends on is urgent", lambda w: w.managed(**digest("new")), ["objects shop"]),
-    Event("a change of nothing of ours is not told", lambda w: w.managed(data={"a": "1"}, **digest("old")), []),
+    Event("a change of no field of ours is not reported", lambda w: w.managed(data={"a": "1"}, **digest("old")), []),
     Event("a new object is urgent", lambda w: w.managed(name="b"), ["objects shop"]),
     Event("one that is gone is urgent, and may end the wait of another", lambda w: w.api.delete(MAPS, "a"),
          ["objects shop", "cluster"]),
@@ -85,7 +85,7 @@ def test_who_loses_an_object_by_an_apply_for_another_is_told(world: World) -> No
     assert world.watches.managed("shop") == {}
 
 
-def test_an_apply_of_ours_tells_nobody(world: World) -> None:
+def test_an_apply_of_ours_notifies_no_one(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
     world.told.taken()

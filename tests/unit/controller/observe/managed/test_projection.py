@@ -106,7 +106,7 @@ def test_the_health_checks_of_the_owner_count_and_no_others(world: World) -> Non
     assert theirs.verdict == HEALTHY
 
 
-def test_other_health_checks_judge_anew_and_passes_wait_for_that(world: World) -> None:
+def test_other_health_checks_judge_again_and_passes_wait_for_that(world: World) -> None:
     world.deployment()
     define(world)
     widget(world, spec={"age": "old"})
@@ -176,7 +176,7 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
 ) -> None:
     def change() -> None:
         storage_class(world, "Immediate")
-        storage_class(world, "Immediate")  # when that is known the one before was told
+        storage_class(world, "Immediate")  # once that is known, the one before was reported
         world.wait(is_known, "it is known")
 
     def is_known() -> bool:

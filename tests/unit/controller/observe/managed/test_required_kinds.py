@@ -37,7 +37,7 @@ def test_who_requires_a_kind_that_is_not_watched_is_blind_until_it_is() -> None:
     assert (required.has_unwatched("shop"), required.find_unwatched("example.com")) == (False, [])
 
 
-def test_what_nobody_requires_is_not_unwatched_when_it_is_required_again() -> None:
+def test_a_kind_that_is_not_required_is_not_unwatched_when_it_is_required_again() -> None:
     required = RequiredKinds()
     required.add("shop", [WIDGET])
     required.note_unwatched([WIDGET])
