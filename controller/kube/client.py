@@ -131,16 +131,8 @@ class Client:
     ) -> Response:
         """Send one request and read the whole reply.
 
-        Args:
-            method: of HTTP.
-            path: with quoted segments, see `Resource.path`.
-            query: names and values.
-            body: JSON, or bytes that are sent as they are.
-            content_type: of the body.
-            accept: media types of the reply.
-            timeout: seconds to connect, and seconds of silence.
-            if_none_match: an ETag. If it still matches, the response has status 304 and no value.
-            max_bytes: limit of the reply.
+        The segments of `path` are quoted, see `Resource.path`. `body` is JSON, or bytes that are sent as they are. If the
+        ETag `if_none_match` still matches, the response has status 304 and no value.
 
         Raises: ApiError, with reason TOO_LARGE after `max_bytes`; ValueError for a body that is not valid JSON.
         """
@@ -278,13 +270,8 @@ class Client:
     ) -> Response:
         """Apply a whole desired object (server-side apply). 201: it was created; 200: it existed, changed or not.
 
-        Args:
-            path: of the object.
-            body: the object.
-            manager: the field manager, at most 128 bytes.
-            force: whether to take over fields of other managers.
-            dry_run: whether to change nothing.
-            metadata: whether the reply is metadata only, managedFields included.
+        `manager` is the field manager, at most 128 bytes. `force` takes over fields of other managers. With `metadata`
+        the reply is metadata only, managedFields included.
 
         Raises: ApiError.
         """
@@ -338,12 +325,7 @@ class Client:
 
 
 def connect(
-    *,
-    kubeconfig: str | None,
-    context: str | None = None,
-    pool: int = 48,
-    user_agent: str,
-    fence: Fence | None = None,
+    *, kubeconfig: str | None, context: str | None = None, pool: int = 48, user_agent: str, fence: Fence | None = None
 ) -> Client:
     """Return a client for the API server of the kubeconfig or of the pod, see `configuration.find_loader`.
 

@@ -114,11 +114,7 @@ class Reflector(Generic[RecordT]):
         pace: Pace = Pace(),
     ) -> None:
         self._collection = Collection(
-            client=client,
-            path=path,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            metadata=metadata,
+            client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=metadata
         )
         self._project = project
         self._on_change = on_change

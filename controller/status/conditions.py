@@ -150,7 +150,7 @@ def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
     last = deployment.status.condition(ConditionType.HEALTHY)
     if last and deployment.status.installed_revision:
         return _finding(last)
-    return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing is applied yet")
+    return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing has been applied yet")
 
 
 def _ready(hindrance: Finding | None, report: Report) -> Finding:

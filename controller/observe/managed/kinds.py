@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from api import names
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition
 from controller.observe.deployments import HealthCheck
@@ -117,7 +117,7 @@ class ManagedKinds:
 
     def notify_requiring(self, group_kind: GroupKind) -> None:
         """Notify all that require a kind that its objects are known now, or cannot be listed."""
-        self._notify(self._registry.find_requiring(group_kind))
+        self._notify(self._registry.find_requiring(lambda kind: kind == group_kind))
 
     # changes of what verdicts depend on
 
@@ -146,7 +146,7 @@ class ManagedKinds:
 
     def definitions_settled(self) -> None:
         """Notify all that require a custom kind: it can be watched now."""
-        self._notify(self._registry.find_requiring_custom())
+        self._notify(self._registry.find_requiring(lambda kind: kind[0] not in BUILT_IN_GROUPS))
 
     def classes_changed(self) -> None:
         """Judge the claims again that may wait for their StorageClass."""

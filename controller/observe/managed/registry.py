@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.managed.kind_watch import GroupKind, KindWatch, group_kind_of
 from controller.observe.managed.owned_objects import OwnedObjects
@@ -115,15 +115,10 @@ class Registry:
         with self._lock:
             return self._required.find_unwatched(group)
 
-    def find_requiring(self, group_kind: GroupKind) -> list[str]:
-        """Return the BundleDeployments that require a kind."""
+    def find_requiring(self, condition: Callable[[GroupKind], bool]) -> list[str]:
+        """Return the BundleDeployments that require a kind for which a condition is true."""
         with self._lock:
-            return self._required.find_names(lambda each: each == group_kind)
-
-    def find_requiring_custom(self) -> list[str]:
-        """Return the BundleDeployments that require a kind that is not built in."""
-        with self._lock:
-            return self._required.find_names(lambda group_kind: group_kind[0] not in BUILT_IN_GROUPS)
+            return self._required.find_names(condition)
 
     def find_judged_for(self, name: str) -> list[KindWatch]:
         """Return the watches that may have judged objects of a BundleDeployment."""
