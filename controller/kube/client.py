@@ -131,8 +131,8 @@ class Client:
     ) -> Response:
         """Send one request and read the whole reply.
 
-        The segments of `path` are quoted, see `Resource.path`. `body` is JSON, or bytes that are sent as they are. If the
-        ETag `if_none_match` still matches, the response has status 304 and no value.
+        The segments of `path` are quoted, see `Resource.path`. `body` is JSON, or bytes that are sent as they are. If
+        the ETag `if_none_match` still matches, the response has status 304 and no value.
 
         Raises: ApiError, with reason TOO_LARGE after `max_bytes`; ValueError for a body that is not valid JSON.
         """

@@ -62,7 +62,7 @@ def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
     for name in ("a", "b"):
         world.deployment(name)
     world.start()
-    world.wait(lambda: {"deployment a", "deployment b"} <= set(world.needs_pass.heard), "both are told")
+    world.wait(lambda: {"deployment a", "deployment b"} <= set(world.told.heard), "both are told")
 
 
 def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
