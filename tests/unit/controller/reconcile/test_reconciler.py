@@ -395,6 +395,18 @@ def test_when_what_the_new_revision_lacks_goes(case: Prune, world: World) -> Non
     assert world.deployment.status.objects.retained == (0 if case.gone else 1)
 
 
+def test_while_the_wanted_revision_fails_nothing_is_pruned(world: World) -> None:
+    installed(world, prune="AfterApply")
+    world.cluster.faults[f"APPLY {A}"] = [ApiError(422, "Invalid", "no")]
+    world.wish("v2", prune="AfterApply")
+    world.settle()
+    assert world.exists(A, B, OLD)
+    world.wish("v9", prune="AfterApply")
+    world.settle()
+    assert world.conditions["Installed"] == "False NotFound"
+    assert world.exists(A, B, OLD)
+
+
 def test_what_is_never_pruned_costs_nothing_and_goes_with_the_bundle(world: World) -> None:
     world.shelf.put("claim", claim())
     installed(world, "claim", prune="Never")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.cli.uninstall import _Installation
+from controller.kube.resources import NAMESPACES
+from tests.support.fake_cluster import FakeCluster
+
+PATH = NAMESPACES.path(name="rukpak-system")
+OURS, OTHERS = {"manager": "rukpak-revisions"}, {"manager": "kubectl-create"}
+DELETING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expect"),
+    [
+        pytest.param({"managedFields": [OURS]}, True, id="created by a controller"),
+        pytest.param({"managedFields": [OTHERS]}, False, id="created by a user"),
+        pytest.param({"managedFields": [OURS, OTHERS]}, False, id="changed by a user"),
+        pytest.param({}, False, id="of unknown origin"),
+        pytest.param({"managedFields": [OURS], **DELETING}, False, id="being deleted"),
+    ],
+)
+def test_a_namespace_is_deleted_only_if_a_controller_has_created_it(metadata: dict[str, Any], expect: bool) -> None:
+    cluster = FakeCluster()
+    cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rukpak-system", **metadata}})
+    assert _Installation(cluster.client)._was_created_by_controller(PATH) is expect
+
+
+def test_a_namespace_that_does_not_exist_is_not_deleted() -> None:
+    assert not _Installation(FakeCluster().client)._was_created_by_controller(PATH)
