@@ -15,6 +15,8 @@ from typing import Protocol
 import pytest
 
 from api.plugins import Access, Means
+from controller.kube.client import Client, connect
+from controller.kube.resources import NAMESPACES
 from controller.processes.confinement import Mechanisms
 from hack.control_plane.binaries import Binaries, MissingError, tell_person
 from hack.control_plane.cluster import ControlPlane, make_control_plane
@@ -158,13 +160,19 @@ def fresh_kwok_cluster(settings: Settings, binaries: Binaries) -> Iterator[Contr
         yield started
 
 
+@pytest.fixture(scope="session")
+def cluster_client(cluster: Cluster) -> Client:
+    """A client of `cluster`, with all rights."""
+    return connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
+
+
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A new namespace in `cluster`."""
+def namespace(cluster_client: Client) -> Iterator[str]:
+    """A new namespace in `cluster`. Not by kubectl: to start it takes longer than many a test."""
     name = f"test-{uuid.uuid4().hex[:10]}"
-    cluster.kubectl("create", "namespace", name)
+    cluster_client.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    cluster_client.delete(NAMESPACES.path(name=name))
 
 
 @pytest.fixture(scope="session")
