@@ -25,7 +25,7 @@ SYSTEM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rukpak-
 """There before the demonstration, if only since a test before this one has used the cluster."""
 
 # All of it takes half a minute, but four times as long on a machine that does other work; each command has a deadline.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 # The essential line of each step, in order: a command, and below it what came back.
 TRANSCRIPT = [

@@ -18,6 +18,8 @@ from tests.support.controller import STOP_SECONDS
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.registry import pack
 
+pytestmark = pytest.mark.long
+
 COMMANDS = Path(sys.executable).parent
 MANY = 300
 """Objects: enough for an install to be met in the middle."""

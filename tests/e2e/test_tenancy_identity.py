@@ -15,7 +15,7 @@ from tests.support.bundles import Deployed, Manifest, config_map, exists
 from tests.support.objects import claim, secret
 from tests.support.tenants import ANN, BEN, OWN, Tenants
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 BENS = {"installNamespace": "other", "serviceAccountName": "installer"}
 QUICK_SECONDS = 30.0
 """A deletion that waits for nobody; the machine may be busy."""

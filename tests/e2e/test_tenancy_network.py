@@ -25,7 +25,7 @@ from tests.support.registries import Authority
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import ANN, OWN, Tenants
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 DRIPPING_SECONDS = 90.0
 """For a server that is given up after 30 s of waiting for it, where the timeout is 600 s."""
 SECRET = b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "internal"}, "data": {"token": "marked"}}'

@@ -34,7 +34,7 @@ from tests.support.installations import (
 from tests.support.objects import make
 from tests.support.registry import LocalRegistry
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 KINDS = Path(__file__).parents[1] / "data/config/watched-kinds.yaml"
 TENANT = "tenant"
 SCRAPER = "scraper"

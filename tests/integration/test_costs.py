@@ -22,7 +22,7 @@ from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, World, config_map, new_name, new_world
 from tests.support.registry import LocalRegistry
 
-pytestmark = pytest.mark.own_cluster
+pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
 OBJECTS = 500
 INSTALL_REQUESTS = 540

@@ -21,6 +21,8 @@ from api.v1alpha2.schema import crd
 from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
 from hack.control_plane.kubectl import Cluster, KubectlError
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_DRY_RUN = ("create", "--dry-run=server", "-o", "json", "-f", "-")
 

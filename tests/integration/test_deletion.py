@@ -21,6 +21,8 @@ from tests.support.objects import (
     webhook,
 )
 
+pytestmark = pytest.mark.long
+
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BLOCKED_SECONDS = 90.0
 """Blockers are named after a minute."""

@@ -41,6 +41,8 @@ from tests.support.git_servers import (
     serve_ssh,
 )
 
+pytestmark = pytest.mark.long
+
 PATH = "spec.sources[0].git"
 SOURCE = GitSource()
 CANARY = "canary-4711"

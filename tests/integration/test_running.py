@@ -24,7 +24,7 @@ from tests.support.bundles import ROOT, World, config_map, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 Start = Callable[..., Controller]
 
