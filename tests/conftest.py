@@ -1,4 +1,4 @@
-"""Real parts for tests: clusters, registries and controllers. What each fixture offers is told in README.md.
+"""Real parts for tests: clusters, registries and controllers. README.md says what each fixture offers.
 
 Programs are obtained once the tests are collected, and only those that the selected tests need.
 """
@@ -41,8 +41,8 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 RESET_BEFORE_TLS = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
-"""An API server that is killed resets connections that it has not shaken hands on. CPython leaves these to the garbage
-collector (`SSLSocket._create`, where `getpeername` fails), and no caller can close what it never got."""
+"""An API server that is killed resets connections before their TLS handshake. CPython leaves these to the garbage
+collector (`SSLSocket._create`, where `getpeername` fails), and the caller never gets a socket to close."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,7 +95,7 @@ def _needs_own_cluster(item: pytest.Item) -> bool:
 
 
 def _go_on_unconfined() -> None:
-    """Do as an administrator would whose kernel cannot confine programs: for controllers, and for what is called."""
+    """Allow unconfined programs, as an administrator would on such a kernel: in controllers and in direct calls."""
     os.environ.setdefault("RUKPAK_CONFINEMENT", "best-effort")
     for made in (Access, Means):
         (made.__init__.__kwdefaults__ or {})["confinement_required"] = False
@@ -141,7 +141,7 @@ def cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Binaries)
 
 @pytest.fixture(scope="session")
 def kwok_cluster(own_kubeconfig: Path | None, settings: Settings, binaries: Binaries) -> Iterator[Cluster]:
-    """A real cluster with a fake node, shared by all tests of the session: pods become Ready at once, Jobs succeed."""
+    """A real cluster with a fake node, shared by all tests: pods become Ready immediately, Jobs succeed."""
     with _cluster(own_kubeconfig, settings, binaries, (*CONTROL_PLANE, "kwok")) as started:
         yield started
 

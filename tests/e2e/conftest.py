@@ -1,4 +1,4 @@
-"""What user stories are told on: a cluster on which pods become Ready, a registry, and a controller."""
+"""What user stories run on: a cluster on which pods become Ready, a registry, and a controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.tenants import Tenants
 
 @pytest.fixture
 def world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """A controller of the test's own; what it installed is taken away in the end."""
+    """A controller for one test; what it has installed is deleted afterwards."""
     with new_world(kwok_cluster, registry, settings.running) as started:
         yield started
         print(started.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
@@ -26,7 +26,7 @@ def world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) ->
 
 @pytest.fixture(scope="module")
 def controller_options() -> tuple[str, ...]:
-    """Options of the tenants' controller, besides those of config/restricted, for a file to override."""
+    """Options of the tenants' controller in addition to those of config/restricted. A file may override them."""
     return ()
 
 

@@ -15,14 +15,14 @@ from tests.support.registry import LocalRegistry
 
 @pytest.fixture(scope="module")
 def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """The cluster of the session and a controller for the tests of one file. One worker takes all in turn."""
+    """The cluster of the session, and a controller with one worker for the tests of one file."""
     with new_world(cluster, registry, settings.running, "--workers=1") as world:
         yield world
 
 
 @pytest.fixture(scope="module")
 def shared_kwok_world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """The same with a fake node: pods run, but those with the annotation `example.com/waits`."""
+    """The same with a fake node: pods run, except those with the annotation `example.com/waits`."""
     with new_world(kwok_cluster, registry, settings.running) as world:
         yield world
 
@@ -35,7 +35,7 @@ def kwok_world(shared_kwok_world: World) -> Iterator[World]:
 
 @pytest.fixture
 def world(shared_world: World) -> Iterator[World]:
-    """The world of the file; the controller runs, and a failure shows what it said during the test."""
+    """The world of the file, with its controller running; a failure shows the log of the test."""
     yield from _told(shared_world)
 
 

@@ -1,4 +1,4 @@
-"""ServiceAccounts with rights of their own: what an administrator does for tenants, and as whom the controller acts."""
+"""ServiceAccounts with their own rights: what an administrator sets up for tenants, and what the controller uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_account(world: World, namespace: str, name: str = ACCOUNT, **fields: An
 
 
 def grant(world: World, namespace: str, *rules: Manifest, account: str = ACCOUNT, name: str = "tenant") -> None:
-    """Let an account do in its namespace what these rules say."""
+    """Grant an account these rules in its namespace."""
     about = {"name": name, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": about, "rules": list(rules)}
@@ -42,7 +42,7 @@ def grant(world: World, namespace: str, *rules: Manifest, account: str = ACCOUNT
 
 
 def tenant(world: World, *rules: Manifest) -> str:
-    """Make a namespace with an account in it that has these rights there; return its name."""
+    """Create a namespace with an account that has these rights in it; return its name."""
     name = new_name()
     make_namespace(world, name)
     make_account(world, name)
@@ -56,7 +56,7 @@ def deploy(world: World, name: str, *manifests: Manifest, **spec: Any) -> Deploy
 
 
 def written_as(world: World, since: int, name: str) -> set[str]:
-    """Return as whom the controller wrote what is in a namespace."""
+    """Return the accounts that the controller used to write in a namespace."""
     events = world._control_plane().audit_requests(since)
     return {
         (event.get("impersonatedUser") or {}).get("username", "itself")

@@ -1,4 +1,4 @@
-"""Jobs for tests: one BundleDeployment, `foo`, with everything that a pass over it goes by."""
+"""ApplyOptions for tests: those of one BundleDeployment, `foo`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWNER = Owner("foo", "uid-foo")
 
 
 def options_for(*targets: Target, **changes: Any) -> ApplyOptions:
-    """Return a job for these targets."""
+    """Return the options for applying these targets."""
     wanted = TargetSet(
         revision="sha256:aa",
         targets=targets,

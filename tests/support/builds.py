@@ -1,4 +1,4 @@
-"""Specs, pins and requests for tests of what builds revisions: small ones, of which a test says what it is about."""
+"""Small specs, pins and requests for tests of building revisions. A test states only what matters to it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OTHER_DIGEST = "sha256:" + "b" * 64
 
 
 def image(ref: str = REF, *, beside: Mapping[str, Any] | None = None, **block: Any) -> dict[str, Any]:
-    """Return an image source: its block, and what stands beside the block."""
+    """Return an image source: its block, and further fields of the source."""
     return {"kind": "image", "image": {"ref": ref, **block}, **(beside or {})}
 
 
 def spec(*sources: dict[str, Any], **fields: Any) -> Spec:
-    """Return a spec of these sources, by default of one image."""
+    """Return a spec with these sources; default: one image."""
     return deployment(spec={"sources": list(sources) or [image()], **fields}).spec
 
 

@@ -1,4 +1,4 @@
-"""Bundles, BundleDeployments, and what becomes of them on a cluster that a controller looks after.
+"""Bundles and BundleDeployments on a cluster with a running controller.
 
 A `World` is a cluster with the CustomResourceDefinition, a registry and a controller; `World.deploy` pushes a bundle
 and applies a BundleDeployment of it, with names and an install namespace of its own.
@@ -32,7 +32,7 @@ STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{names.DEFAULT_NAMESPACE}/leases"
 CONTROLLER_AGENT = "rukpak/"
 SECONDS = 60.0
-"""A deadline for what takes less than a second on an idle machine: a busy one fails no test."""
+"""Deadline for what takes less than a second on an idle machine, so that no test fails on a busy one."""
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
@@ -81,7 +81,7 @@ class Deployed:
     client: Client
     name: str
     ref: str
-    """Of the image that it was made with."""
+    """Reference of the image that it was created with."""
     wait: Callable[[Callable[[], Any], str], Any]
 
     @property
@@ -90,7 +90,7 @@ class Deployed:
 
     @property
     def namespace(self) -> str:
-        """Its install namespace is called as it is."""
+        """The install namespace, which has the same name."""
         return self.name
 
     def read(self) -> Manifest:
@@ -102,14 +102,14 @@ class Deployed:
         return status
 
     def conditions(self) -> dict[str, Manifest]:
-        """Return the conditions by type that are about the spec as it is now."""
+        """Return the conditions of the current generation, by type."""
         value = self.read()
         found = (value.get("status") or {}).get("conditions") or []
         current = value["metadata"]["generation"]
         return {condition["type"]: condition for condition in found if condition["observedGeneration"] == current}
 
     def change(self, *, metadata: Manifest | None = None, **spec: Any) -> None:
-        """Change fields of spec, and of metadata; None takes one away."""
+        """Change fields of spec and metadata; None removes one."""
         self.client.merge_patch(self.path, {"metadata": metadata or {}, "spec": spec}, manager="tests")
 
     def request_reconcile(self, value: str) -> None:
@@ -155,7 +155,7 @@ class Deployed:
         return f"{prefix}/namespaces/{self.namespace}/{plural}/{name}"
 
     def get(self, name: str, plural: str = "configmaps", prefix: str = "/api/v1") -> Manifest | None:
-        """Return one object in its namespace; None if it is not there."""
+        """Return one object in its namespace; None if it does not exist."""
         try:
             value: Manifest = self.client.get(self.path_of(name, plural, prefix)).value
         except ApiError as error:
@@ -165,16 +165,16 @@ class Deployed:
         return value
 
     def data(self, name: str) -> Manifest | None:
-        """Return what a ConfigMap holds; None if it is not there."""
+        """Return the data of a ConfigMap; None if it does not exist."""
         found = self.get(name)
         return found["data"] if found else None
 
     def edit(self, name: str, **data: str) -> None:
-        """Change a ConfigMap as somebody else."""
+        """Change a ConfigMap as another client."""
         self.client.merge_patch(self.path_of(name), {"data": data}, manager="somebody")
 
     def remove(self, name: str) -> None:
-        """Delete a ConfigMap as somebody else."""
+        """Delete a ConfigMap as another client."""
         self.client.delete(self.path_of(name))
 
     def objects(self) -> dict[str, Manifest]:
@@ -184,15 +184,15 @@ class Deployed:
         return {value["metadata"]["name"]: value for value in found}
 
     def versions(self) -> dict[str, str]:
-        """Return the resourceVersion of each of its ConfigMaps: another one tells of a write with effect."""
+        """Return the resourceVersion of each of its ConfigMaps, which changes with every effective write."""
         return {name: value["metadata"]["resourceVersion"] for name, value in self.objects().items()}
 
     def revisions(self) -> list[Manifest]:
-        """Return the Secrets that keep its revisions."""
+        """Return the Secrets that store its revisions."""
         return list(self.client.list(STORE, label_selector=f"{names.REVISION_LABEL}={self.name}"))
 
     def events(self) -> dict[str, str]:
-        """Return what Events about it say, by reason."""
+        """Return the messages of its Events, by reason."""
         selector = f"involvedObject.name={self.name}"
         found = self.client.list("/api/v1/namespaces/default/events", field_selector=selector)
         return {event["reason"]: event["message"] for event in found}
@@ -209,12 +209,12 @@ class World:
     registry: RegistryClient
     controller: Controller
     store: Path
-    """Of the controller's content."""
+    """The content store of the controller."""
     client: Client
     deployed: list[Deployed] = field(default_factory=list)
 
     def push(self, repository: str, *layers: Manifest | Files, tag: str = "v1") -> str:
-        """Push an image of objects, or of files, and return its reference by tag."""
+        """Push an image of objects or files, and return its reference by tag."""
         manifests = [cast("Manifest", layer) for layer in layers if "kind" in layer]
         files: list[Files] = [layer for layer in layers if "kind" not in layer]
         self.registry.push_image(repository, tag, [*files, *([bundle_of(*manifests)] if manifests else [])])
@@ -258,33 +258,33 @@ class World:
         self.controller.start()
 
     def wait_until_looked_at(self) -> None:
-        """Wait until the controller has dealt with all that was there to see: one worker takes all in turn."""
+        """Wait until the controller has handled everything queued so far: its one worker takes all in turn."""
         self.deploy(config_map("last")).wait_ready()
 
-    # what the controller asked of the API server
+    # requests of the controller
 
     def position(self) -> int:
         return self._control_plane().audit_position()
 
     def requests(self, since: int) -> list[str]:
-        """Return what the controller asked for since then: verb and address, watches and its Lease left out."""
+        """Return the controller's requests since then as verb and URI, without watches and its Lease."""
         events = self._control_plane().audit_requests(since)
         ours = [event for event in events if event.get("userAgent", "").startswith(CONTROLLER_AGENT)]
         asked = [f"{event['verb']} {event['requestURI']}" for event in ours if event["verb"] != "watch"]
         return [request for request in asked if LEASES not in request]
 
     def watched(self, since: int) -> set[str]:
-        """Return the collections that the controller has begun to watch since then."""
+        """Return the collections that the controller has started to watch since then."""
         events = self._control_plane().audit_requests(since)
         ours = [event for event in events if event.get("userAgent", "").startswith(CONTROLLER_AGENT)]
         return {event["requestURI"].partition("?")[0] for event in ours if event["verb"] == "watch"}
 
     def requests_about(self, name: str, since: int) -> list[str]:
-        """Return what the controller asked for since then that names a BundleDeployment or its namespace."""
+        """Return the controller's requests since then that name a BundleDeployment or its namespace."""
         return [request for request in self.requests(since) if name in request]
 
     def writes(self, since: int) -> list[str]:
-        """Return what the controller wrote since then, Events included."""
+        """Return the controller's writes since then, Events included."""
         return [request for request in self.requests(since) if request.partition(" ")[0] in WRITES]
 
     def _control_plane(self) -> ControlPlane:
@@ -319,11 +319,11 @@ def new_world(
     Args:
         cluster: gets the CustomResourceDefinition.
         registry: of the bundles.
-        running: folder in which everything that runs has a folder of its own.
+        running: folder in which each process has its own folder.
         options: of `rukpak run`.
-        is_shared: others use the cluster afterwards, so that nothing may be left in it.
-        kubeconfig: of the controller, if something is to stand between it and the cluster.
-        make: makes the controller, as the class does.
+        is_shared: other tests use the cluster afterwards, so nothing may be left in it.
+        kubeconfig: of the controller, if a proxy is between it and the cluster.
+        make: creates the controller; takes the arguments of `Controller`.
     """
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "config" / "crd"))
     folder = make_owned_folder(running, "controller")
@@ -337,7 +337,7 @@ def new_world(
         if is_shared:
             world.clean_up()
             if controller.is_running():
-                controller.stop()  # hands its Lease over: others use the cluster
+                controller.stop()  # releases its Lease: other tests use the cluster
     finally:
         controller.kill()
         take_away(folder)

@@ -20,7 +20,7 @@ CAPABILITIES = Capabilities(
 
 
 def chart_of(files: Mapping[str, str], name: str = "c", more: str = "") -> dict[str, bytes]:
-    """Return the files of a chart in a folder of its name; `more` goes to its Chart.yaml."""
+    """Return the files of a chart in a folder of its name; `more` is added to its Chart.yaml."""
     about = {"Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 1.0.0\n{more}"}
     return {f"{name}/{path}": text.encode() for path, text in {**about, **files}.items()}
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test sets it."""
+"""A clock that only the test moves."""
 
 from __future__ import annotations
 

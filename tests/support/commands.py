@@ -1,4 +1,4 @@
-"""The command `rukpak` as a process of its own, as people run it."""
+"""The command `rukpak` as a separate process, as users run it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rukpak = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def command(kubeconfig: Path) -> Rukpak:
-    """Return what runs `rukpak` with a cluster; the exit status is asserted unless `status` is None."""
+    """Return a function that runs `rukpak` against a cluster and asserts its exit status unless `status` is None."""
 
     def run(*words: str, status: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         variables = {**os.environ, "KUBECONFIG": str(kubeconfig)}

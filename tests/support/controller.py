@@ -1,4 +1,4 @@
-"""The controller as a process of its own: ended politely, or killed in the middle of its work."""
+"""The controller as a separate process, which can be stopped, or killed during its work."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ STOP_SECONDS = 5.0
 
 
 class Controller:
-    """One controller against one cluster. Its content store lies in its folder, and survives `kill` and `start`.
+    """One controller for one cluster. Its content store is in its folder and survives `kill` and `start`.
 
     Args:
         folder: of log and store.
         kubeconfig: of the cluster.
         options: of `rukpak run`.
         environment: added to that of this process.
-        program: what `run` is said to.
+        program: the command before `run`.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Controller:
         self._process = Process("controller", folder, command, variables)
 
     def start(self) -> None:
-        """Start it. It has not connected yet: wait for what it does."""
+        """Start it. Returns before it has connected: wait for an effect."""
         self._process.start()
 
     def stop(self) -> None:
-        """Send SIGTERM once it can hear it; it ends with status 0 in time, or the test has failed."""
+        """Send SIGTERM once it has a handler; fail unless it exits with status 0 in time."""
         self.wait_for(lambda: self._process.is_catching(signal.SIGTERM), START_SECONDS, "it catches SIGTERM")
         status = self._process.terminate(STOP_SECONDS)
         assert status == 0, f"exit status {status}: {self._process.last_words(20)}"
@@ -73,20 +73,20 @@ class Controller:
         return self._process.threads()
 
     def address(self, option: str) -> str:
-        """Return the URL at which it listens since it was started last, once it has said so; empty before."""
+        """Return the URL that it has logged since its last start; empty before that."""
         lines = [line for line in self.log.splitlines() if line.startswith("{") and "listening" in line]
         said = [record["address"] for line in lines if (record := json.loads(line))["option"] == option]
         return said[-1] if said else ""
 
     @property
     def log(self) -> str:
-        """Return all that it said since it was first started."""
+        """Return its log since its first start."""
         return self._process.log.read_text(encoding="utf-8")
 
     def wait_for(self, condition: Callable[[], object], timeout: float, describe: str) -> None:
-        """Wait for a condition while it runs; the error holds the end of its log.
+        """Wait for a condition while it runs; the error contains the end of its log.
 
-        Raises: TimeoutError; AssertionError if it ends by itself.
+        Raises: TimeoutError; AssertionError if it exits.
         """
 
         def is_fulfilled() -> bool:

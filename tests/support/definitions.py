@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions for tests: as few fields as make sense, and schemas by what stands at `^.spec`."""
+"""Minimal CustomResourceDefinitions for tests, whose schemas are given by what is at `^.spec`."""
 
 from __future__ import annotations
 

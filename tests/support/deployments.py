@@ -1,4 +1,4 @@
-"""BundleDeployments for tests: small ones, of which a test says only what it is about."""
+"""Small BundleDeployments for tests. A test states only what matters to it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A small API server for faults that a real one cannot be made to show.
+"""A small API server for faults that a real one cannot produce on demand.
 
 In-memory collections with resource versions, paging, watches with bookmarks, streaming lists and 410 after `compact`;
-and faults: statuses and headers for the next requests, watches that end at once, stall without a byte, are cut in the
-middle of a line or deliver an ERROR event, and a server that stops answering altogether.
+and faults: statuses and headers for the next requests, watches that end immediately, stall, are cut in the middle of a
+line or deliver an ERROR event, and a server that stops responding.
 
-It knows no schema, no admission, no server-side apply and no metadata-only conversion: these are tested against a real
-kube-apiserver. Alone: `python -m tests.support.fake_api` serves one collection on a free port.
+It has no schema, no admission, no server-side apply and no metadata-only conversion: these are tested against a real
+kube-apiserver. Standalone: `python -m tests.support.fake_api` serves one collection on a free port.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TICK = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An answer instead of the one that was asked for. A body of None is a Status."""
+    """A reply that replaces the real one. A body of None is a Status."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -71,15 +71,15 @@ class FakeApi:
         self.watch_faults: list[Fault] = []
         """For the next watches."""
         self.end_watches = False
-        """Watches end at once, and those that are open end."""
+        """New watches end immediately, and open ones end."""
         self.cut_watches = False
         """The connection of watches is closed in the middle of a line."""
         self.stall_watches = False
-        """Watches that are opened get their headers and nothing else."""
+        """New watches get their headers and nothing else."""
         self.omit_bookmarks = False
-        """As a server that ignores what it does not know: no bookmarks, not even after the initial events."""
+        """Behaves like a server that ignores unknown parameters: no bookmarks, not even after the initial events."""
         self.watch_error: Mapping[str, Any] | None = None
-        """Sent as an ERROR event by watches that are no lists."""
+        """Sent as an ERROR event by watches that are not streaming lists."""
         self.frozen = threading.Event()
         """While it is set, no request is answered."""
         self._oldest = self.version
@@ -119,14 +119,14 @@ class FakeApi:
             self._changed.notify_all()
 
     def compact(self) -> None:
-        """From now on every older resource version is answered with 410."""
+        """Answer every older resource version with 410 from now on."""
         with self._changed:
             self.version += 1
             self._oldest = self.version
             self._events.clear()
 
     def restore(self, collection: str, *names: str) -> None:
-        """Go back to an old backup: only these objects, versions of long ago, watches that wait for the future."""
+        """Restore an old backup: only these objects, old versions, and watches that wait for future versions."""
         with self._changed:
             self.version -= 50
             self._oldest = self.version
@@ -201,7 +201,7 @@ class FakeApi:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Go away: connections that are kept alive are cut, too."""
+        """Stop serving; cut kept-alive connections, too."""
         self._stopping = True
         self.frozen.clear()
         self._server.shutdown()

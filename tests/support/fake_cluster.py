@@ -1,9 +1,9 @@
-"""An API server in memory, for what acts on objects: every request is noted, and any of them can be made to fail.
+"""An API server in memory for code that acts on objects. It records every request, and any request can be made to fail.
 
 It knows objects by path, resource versions, label selectors, merge patches, preconditions of deletes, and of
 server-side apply what ownership and drift need: managedFields entries, 409 without force where a value differs. It
-knows no schema, no admission, no garbage collector and no status subresource but that of `<path>/status`: these are
-tested against a real API server. Watches see everything at once; nothing here has a thread.
+has no schema, no admission, no garbage collector and no status subresource but that of `<path>/status`: these are
+tested against a real API server. Watches see everything immediately; there are no threads.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class FakeCluster:
         self.requests: list[str] = []
         """`VERB path`; an apply without force is a TRY."""
         self.faults: dict[str, list[ApiError]] = {}
-        """By request as it is noted: for the next ones of it, one each."""
+        """By recorded request: errors for its next occurrences, one each."""
         self.dies_after: int | None = None
-        """So many requests are served; then, as far as the caller can tell, the caller is dead."""
+        """Serve this many requests, then kill the caller."""
         self.warnings: tuple[str, ...] = ()
         """Of every apply."""
         self.acted: list[tuple[str, str]] = []
-        """(user, request) of what was sent as somebody else."""
+        """(user, request) of each impersonated request."""
         self.supervisor = Supervisor()
         self._actor = threading.local()
         self._version = 0
@@ -98,14 +98,14 @@ class FakeCluster:
         return resource.path(metadata.get("namespace", ""), metadata["name"])
 
     def put(self, manifest: Mapping[str, Any]) -> Json:
-        """Create or replace an object, as somebody else; return it."""
+        """Create or replace an object as another client; return it."""
         path = self.path(manifest)
         fresh = copy.deepcopy(dict(manifest))
         fresh["metadata"].setdefault("uid", self.objects.get(path, {}).get("metadata", {}).get("uid") or self._uid())
         return self._store(path, fresh)
 
     def edit(self, path: str, **fields: Any) -> Json:
-        """Change top-level fields as somebody else, who takes them: they go out of all other entries."""
+        """Change top-level fields as another client, which takes them from all other managedFields entries."""
         value = copy.deepcopy(self.objects[path])
         value.update(fields)
         for entry in value["metadata"].get("managedFields", []):
@@ -114,11 +114,11 @@ class FakeCluster:
         return self._store(path, value)
 
     def patch(self, path: str, change: Mapping[str, Any]) -> Json:
-        """Merge a change into an object, as somebody else."""
+        """Merge a change into an object as another client."""
         return self._store(path, _merge(self.objects[path], change))
 
     def remove(self, path: str) -> None:
-        """Delete an object, as somebody else."""
+        """Delete an object as another client."""
         del self.objects[path]
 
     def taken(self) -> list[str]:
@@ -129,7 +129,7 @@ class FakeCluster:
     # Client
 
     def acting_as(self, user: User | None) -> Client:
-        """Note what is sent through the result in `acted`, with whose it is."""
+        """Return a client whose requests are recorded in `acted` with this user."""
         return cast("Client", _Acting(self, user)) if user else self.client
 
     def get(self, path: str, *, metadata: bool = False) -> Response:
@@ -211,7 +211,7 @@ class FakeCluster:
         return tuple(self.served)
 
     def refresh(self) -> None:
-        pass  # it is never behind
+        pass  # it is always current
 
     def failed_groups(self) -> frozenset[str]:
         return frozenset()
@@ -265,7 +265,7 @@ class FakeCluster:
 
 
 class _Acting:
-    """A FakeCluster to which somebody else sends."""
+    """A FakeCluster as another user calls it."""
 
     def __init__(self, cluster: FakeCluster, user: User) -> None:
         self._cluster, self._user = cluster, user
@@ -282,7 +282,7 @@ class _Acting:
 
 
 class FakeWatches:
-    """Stands for Watches: knows everything that is on a FakeCluster, at once."""
+    """Stands for Watches: sees everything on a FakeCluster immediately."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -291,17 +291,17 @@ class FakeWatches:
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
         self.unwatched: set[str] = set()
-        """Kinds that could not be watched: discovery is behind."""
+        """Kinds that cannot be watched yet, since discovery is behind."""
         self.failing: set[str] = set()
-        """Kinds whose API group does not answer discovery: what there is of them is not known."""
+        """Kinds whose API group does not answer discovery: their objects are unknown."""
         self.denied: set[str] = set()
-        """Kinds that the controller may not list: only what it was told of their objects is known."""
+        """Kinds that the controller may not list: it knows only the objects in `told`."""
         self.told: dict[ObjectKey, Record] = {}
-        """What is known of these."""
+        """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
-        """What is still seen of an object that has changed."""
+        """The outdated record that is still seen of an object."""
         self.look_again: float | None = None
-        """Seconds until discovery may show a kind that has come."""
+        """Seconds until discovery may report a new kind."""
 
     @property
     def watches(self) -> Watches:
@@ -322,7 +322,7 @@ class FakeWatches:
         return deployment is not None and deployment.metadata.uid == uid
 
     def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
-        pass  # it is there
+        pass  # it is known already
 
     def forget_deployment(self, name: str, uid: str) -> None:
         assert self.deployment(name) is None
@@ -428,7 +428,7 @@ def _merge(value: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
 
 
 def _is_in(collection: str, place: str, value: Json) -> bool:
-    """Whether an object is in a collection, be it of one namespace or of all."""
+    """Whether an object is in a collection, of one namespace or of all."""
     namespace = value["metadata"].get("namespace", "")
     own = place.rpartition("/")[0]
     return collection in (own, own.replace(f"/namespaces/{namespace}/", "/") if namespace else own)

@@ -1,8 +1,8 @@
-"""A small OCI registry for faults that a real one cannot be made to show.
+"""A small OCI registry for faults that a real one cannot produce on demand.
 
 In memory: the read side of the distribution API, anonymous, by password or by token; and faults: any status, headers
 and bodies that trickle, bodies that are cut, encoded or too long, blobs that were changed, redirects, foreign token
-servers, tags without a digest header. Alone: `python -m tests.support.faulty_registry` serves one bundle until
+servers, tags without a digest header. Standalone: `python -m tests.support.faulty_registry` serves one bundle until
 interrupted.
 """
 
@@ -49,13 +49,13 @@ class Faults:
     where: str = "/v2/"
     status: int = 0
     times: int = 1_000_000
-    """How many requests get that status; then all is well."""
+    """How many requests get that status; later ones succeed."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Sent besides."""
+    """Additional headers."""
     cut_after: int = -1
-    """Bytes of the body, then the connection ends."""
+    """The connection ends after this many bytes of the body."""
     trickle: str = ""
-    """`header` or `body` comes byte by byte, for ever slowly."""
+    """`header` or `body` is sent byte by byte, slowly and without end."""
     redirect: str = ""
     """Beginning of another URL that is redirected to."""
     no_digest: bool = False
@@ -65,7 +65,7 @@ class Faults:
 
 
 class FaultyRegistry:
-    """Serves on a free loopback port between `with` and its end.
+    """Serves on a free loopback port inside `with`.
 
     Args:
         tls: of the server; None for plain http.
@@ -75,9 +75,9 @@ class FaultyRegistry:
         self.faults = Faults()
         self.wants_token = False
         self.logins: dict[str, str] = {}
-        """User to password. Given, the registry asks for them by Basic, or its token server does."""
+        """User to password. If set, the registry or its token server requires them by Basic."""
         self.identity_tokens: set[str] = set()
-        """What else the token server takes."""
+        """Identity tokens that the token server accepts."""
         self.refusal = 401
         """Status for an Authorization that is not accepted."""
         self.realm = ""
@@ -247,7 +247,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: clients of these tests hang up in the middle of a body."""
+        """Log nothing: clients of these tests hang up in the middle of a body."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -255,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
     registry: FaultyRegistry
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self.registry.answer(self)

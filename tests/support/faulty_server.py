@@ -1,4 +1,4 @@
-"""A web server for faults that a real one cannot be made to show.
+"""A web server for faults that a real one cannot produce on demand.
 
 In memory: files with entity tags, dates and ranges; and faults: any status and headers, redirects, bodies that are cut
 (once or for ever), come byte by byte, never end, or have another length than was said, and ranges that are not what was
@@ -22,7 +22,7 @@ _PIECE = 64 * 1024
 
 @dataclass
 class File:
-    """What a path leads to, and what goes wrong there."""
+    """A file, and the faults when it is requested."""
 
     body: bytes = b""
     tag: str = ""
@@ -30,20 +30,20 @@ class File:
     modified: str = ""
     """Last-Modified."""
     authorization: str = ""
-    """The header that is demanded; '' for none."""
+    """The required Authorization header; '' for none."""
     status: int = 0
     times: int = 1_000_000
-    """How many requests get that status; then all is well."""
+    """How many requests get that status; later ones succeed."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Sent besides, or instead."""
+    """Headers to add or replace."""
     redirect: str = ""
     """URL that is redirected to."""
     cuts: list[int] = field(default_factory=list)
-    """After so many bytes of a body the connection ends; each counts for one answer."""
+    """The connection ends after this many bytes of a body, one entry for each response."""
     trickle: bool = False
-    """The body comes byte by byte, for ever slowly."""
+    """The body is sent byte by byte, slowly and without end."""
     endless: bool = False
-    """The body begins again whenever it is at its end, and its length is not told."""
+    """The body is repeated without end, and without a Content-Length."""
     has_ranges: bool = True
     answers_ranges_with: tuple[int, str] | None = None
     """Status and Content-Range whatever was asked for; the body is the right one."""
@@ -59,7 +59,7 @@ class Seen:
 
 
 class FaultyServer:
-    """Serves on a free loopback port between `with` and its end.
+    """Serves on a free loopback port inside `with`.
 
     Args:
         tls: of the server; None for plain http.
@@ -86,12 +86,12 @@ class FaultyServer:
         self._server.server_close()
 
     def add(self, path: str, body: bytes = b"", **options: object) -> File:
-        """Put a file at a path, in place of what is there."""
+        """Serve a file at a path; replaces the one that was there."""
         self.files[path] = File(body=body, **options)  # type: ignore[arg-type]
         return self.files[path]
 
     def sent(self, header: str) -> list[str | None]:
-        """Return what the requests so far had for a header."""
+        """Return the values of a header in the requests so far."""
         return [seen.headers.get(header) for seen in self.requests]
 
     # what it answers
@@ -181,7 +181,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: clients of these tests hang up in the middle of a body."""
+        """Log nothing: clients of these tests hang up in the middle of a body."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -189,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_of_files: FaultyServer
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self.server_of_files.answer(self)

@@ -1,4 +1,4 @@
-"""A web server with files in memory, that writes down what it was asked for."""
+"""A web server with files in memory that records its requests."""
 
 from __future__ import annotations
 

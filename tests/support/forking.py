@@ -1,8 +1,8 @@
-"""A controller that is started and killed again and again: forked off a process that has loaded all its modules.
+"""A controller that is started and killed many times, forked from a process that has loaded all its modules.
 
-What runs and dies is a process of its own as ever; only loading, which takes most of the time of a start, is done once.
+Each controller is still a separate process; only loading, which takes most of a start, happens once.
 As a program (`PROGRAM`, then the words of the command) this is the process that forks: it reads `start`, `poll` and
-`kill` on stdin, line by line, and answers each with one line. When stdin ends, it kills what it has started, and ends.
+`kill` on stdin, line by line, and answers each with one line. When stdin ends, it kills its child and exits.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ForkedProcess(Process):
 
 
 def serve(words: list[str]) -> None:
-    """Do what stdin says."""
+    """Carry out the commands on stdin."""
     child = 0
     for line in sys.stdin:
         match line.strip():
@@ -100,7 +100,7 @@ def serve(words: list[str]) -> None:
 
 
 def fork(words: list[str]) -> int:
-    """Return the id of a new process that carries out a command; its output goes where stderr goes."""
+    """Return the id of a new process that runs a command; its output is written to stderr."""
     if child := os.fork():
         return child
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,7 +1,7 @@
 """Real git servers on loopback: `git http-backend` behind a small web server, and `git upload-pack` behind real SSH.
 
 Both serve the bare repositories of one folder, and count what they were asked. The web server also does what a bad
-network or a proxy does: statuses, redirects, cuts, silence.
+network or a proxy does: error statuses, redirects, cut connections, silence.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GitRepository:
             self.git("config", key, value)
 
     def commit(self, files: Mapping[str | bytes, Content], *, branch: str = "main", anew: bool = False) -> str:
-        """Add a commit that adds or changes files; `anew`: without parents and their files. Return its name."""
+        """Commit added or changed files, with `anew` without parents and their files; return the name of the commit."""
         ref = f"refs/heads/{branch}"
         parent = "" if anew else self.git("rev-parse", "-q", "--verify", ref, check=False)
         stream = bytearray(f"reset {ref}\n\n" if anew else "", "ascii")
@@ -102,7 +102,7 @@ class GitRepository:
 
 @dataclass
 class Faults:
-    """What goes wrong, for requests whose path contains `where`."""
+    """A fault for requests whose path contains `where`."""
 
     where: str = "/"
     status: int = 0
@@ -157,7 +157,7 @@ class GitHttpServer:
         self._server.server_close()
 
     def wants_basic(self, user: str, password: str) -> None:
-        """Ask for a user and a password from now on."""
+        """Require a user and a password from now on."""
         self.authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass(frozen=True, kw_only=True)
 class GitSshServer:
-    """An SSH server that runs git upload-pack for whoever has the key."""
+    """An SSH server that runs git upload-pack for any client with the key."""
 
     port: int
     private_key: str

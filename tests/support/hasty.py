@@ -1,4 +1,4 @@
-"""A controller that loses patience with a silent watch in seconds instead of minutes; else it is as ever.
+"""A controller that gives up on a silent watch after seconds instead of minutes, and is otherwise unchanged.
 
 Run as `PROGRAM`.
 """

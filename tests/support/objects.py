@@ -68,7 +68,7 @@ def cluster_definition(group: str, kind: str) -> Manifest:
 
 
 def webhook(name: str, group: str = "nothing.example.com") -> Manifest:
-    """Return a webhook configuration that nobody answers for; it is asked about one made-up group only."""
+    """Return a webhook configuration without a server behind it, for one API group that does not exist."""
     rules = [{"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*"]}]
     hook = {
         "name": f"{name}.example.com",
@@ -84,7 +84,7 @@ def webhook(name: str, group: str = "nothing.example.com") -> Manifest:
 
 
 def read(client: Client, path: str) -> Manifest | None:
-    """Return an object; None if it is not there."""
+    """Return an object; None if it does not exist."""
     try:
         value: Manifest = client.get(path).value
     except ApiError as error:
@@ -95,7 +95,7 @@ def read(client: Client, path: str) -> Manifest | None:
 
 
 def remove(client: Client, path: str) -> None:
-    """Delete an object, finalizers and all, if it is there."""
+    """Delete an object with its finalizers, if it exists."""
     try:
         client.merge_patch(path, {"metadata": {"finalizers": None}})
         client.delete(path)
@@ -113,7 +113,7 @@ def is_owned(value: Mapping[str, Any], name: str) -> bool:
 
 
 def is_released(value: Mapping[str, Any], name: str) -> bool:
-    """Whether an object was given up by a BundleDeployment: it says so, and carries nothing else of it."""
+    """Whether a BundleDeployment has released an object: its annotation says so, and no other mark is left."""
     metadata = value["metadata"]
     annotations = metadata.get("annotations") or {}
     left = [names.OWNER_LABEL in (metadata.get("labels") or {}), names.OWNER_UID in annotations]

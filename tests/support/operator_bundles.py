@@ -1,4 +1,4 @@
-"""OLM bundles that are made up: small ones, to be changed in one place and rendered."""
+"""Small generated OLM bundles, to be changed in one place and rendered."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def service_version(
 def write_bundle(
     root: Path, csv: Manifest | None, *objects: Manifest, package: str = "op", files: Mapping[str, str] | None = None
 ) -> Path:
-    """Write a bundle; each object is a file of its own, and `files` come besides or instead."""
+    """Write a bundle with a file for each object; `files` are added, or replace them."""
     manifests = {f"manifests/{index:02}.json": value for index, value in enumerate(objects)}
     if csv is not None:
         manifests["manifests/csv.json"] = csv

@@ -1,4 +1,4 @@
-"""Sources that want to know who asks, one of each kind, over TLS: a registry, git repositories, files.
+"""Sources that require credentials, one of each kind, over TLS: a registry, git repositories, files.
 
 All have certificates of one authority that only the tests know; user and password are the same everywhere.
 """

@@ -1,7 +1,7 @@
-"""A reconciler with all its real parts over a cluster in memory; what its sources hold is a dictionary.
+"""A reconciler with all its real parts and a cluster in memory; the content of its sources is a dictionary.
 
-Everything happens at once and on the thread of the test, the requests of one step of applying aside. Time stands still
-until a test moves it. A restart keeps the cluster and forgets everything else.
+Everything happens immediately and on the thread of the test, except the requests of one step of applying. Only the test
+moves the clock. A restart keeps the cluster and forgets everything else.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ PATH = DEPLOYMENTS.path(name=NAME)
 
 
 class Shelf:
-    """Stands for a Builder: what is on the shelf under a tag is resolved, built and rendered."""
+    """Stands for a Builder: resolves, builds and renders what is on the shelf under a tag."""
 
     def __init__(self) -> None:
         self.tags: dict[str, str] = {}
         """Tag to digest."""
         self.contents: dict[str, list[Json] | BundleError] = {}
-        """Digest to objects, or to what goes wrong in making them."""
+        """Digest to objects, or to the error of rendering them."""
         self.hooks: dict[str, tuple[Json, ...]] = {}
         self.calls: list[str] = []
         self.packs = False
@@ -123,23 +123,23 @@ class Shelf:
 
 
 class AtOnce:
-    """Stands for BackgroundWork: work is done when it is asked for, unless it is `busy`."""
+    """Stands for BackgroundWork: runs work when a pass asks for it, unless it is `busy`."""
 
     def __init__(self) -> None:
         self.busy = False
         self.full = False
-        """Whether all that is asked for waits for its turn."""
+        """Whether all work stays queued."""
         self.taken: list[str] = []
-        """Tickets that were asked for."""
+        """Tickets that passes have asked for."""
         self.begun: list[str] = []
-        """Tickets of what was begun before a pass asked for it."""
+        """Tickets of work that was started before a pass asked for it."""
 
     def take(self, name: str, ticket: str, work: Callable[[threading.Event], Result], place: Place) -> Result | None:
         self.taken.append(ticket)
         return None if self.busy or self.full else work(threading.Event())
 
     def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], place: Place) -> None:
-        self.begun.append(ticket)  # and not done: a pass asks for it, too
+        self.begun.append(ticket)  # not run here: a pass asks for it, too
 
     def is_busy(self, name: str) -> bool:
         return self.busy or self.full
@@ -148,11 +148,11 @@ class AtOnce:
         return self.full
 
     def cancel(self, name: str, *purposes: str) -> None:
-        pass  # nothing goes on
+        pass  # nothing is under way
 
 
 class Unaided:
-    """Stands for a SourceAccess: there are no Secrets, and nobody asks how far it is."""
+    """Stands for a SourceAccess: there are no Secrets and no progress."""
 
     def __init__(self) -> None:
         self.looked = 0
@@ -166,14 +166,14 @@ class Unaided:
 
 
 class Unwatched:
-    """Stands for NamedWatches: nothing changes by itself."""
+    """Stands for NamedWatches: nothing changes."""
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         pass
 
 
 class Grants:
-    """Stands for GrantWatches: keeps who lacks rights."""
+    """Stands for GrantWatches: keeps which BundleDeployments lack rights."""
 
     def __init__(self) -> None:
         self.lacking: set[str] = set()
@@ -203,7 +203,7 @@ class Asked:
 
 
 class Told:
-    """Stands for an EventRecorder: keeps what is told."""
+    """Stands for an EventRecorder: keeps the notes."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
@@ -285,18 +285,18 @@ class World:
         return self.now().timestamp()
 
     def restart(self) -> None:
-        """Start a controller anew."""
+        """Start another controller."""
         self.applier.stop()
         self.start()
 
     def context(self, state: State) -> Context:
-        """Return the context of a pass that begins now."""
+        """Return the context of a pass that starts now."""
         return Context(deployment=self.deployment, state=state, now=self.now)
 
     # what a user does
 
     def wish(self, tag: str, **spec: Any) -> None:
-        """Write the BundleDeployment as somebody does who wants the content of a tag."""
+        """Write the BundleDeployment, as a user does who wants the content of a tag."""
         generation = self.cluster.objects.get(PATH, {}).get("metadata", {}).get("generation", 0) + 1
         fresh = manifest(NAME, spec={"sources": [{"kind": "image", "image": {"ref": tag}}], **spec})
         if PATH not in self.cluster.objects:
@@ -307,7 +307,7 @@ class World:
         self.cluster.put({**fresh, "metadata": metadata, "status": known["status"]})
 
     def ask(self, when: str | None) -> None:
-        """Ask for everything anew by the annotation, or take it off."""
+        """Set the annotation that requests a new resolution; None removes it."""
         self.cluster.patch(PATH, {"metadata": {"annotations": {names.RECONCILE_REQUESTED_AT: when}}})
 
     def delete(self, *finalizers: str) -> None:
@@ -336,7 +336,7 @@ class World:
         raise AssertionError("it does not come to rest")
 
     def requests(self) -> list[str]:
-        """Return the requests since the last time, in short; what is sent at the same time in the order of names."""
+        """Return the requests since the last call, abbreviated; concurrent ones are sorted by name."""
         runs = groupby(map(_shorten, self.cluster.taken()), key=_sent_together)
         return [request for together, run in runs for request in (sorted(run) if together else run)]
 
@@ -353,16 +353,16 @@ class World:
         return {each.type: f"{each.status} {each.reason}" for each in self.deployment.status.conditions}
 
     def message(self, condition: str) -> str:
-        """Return what a condition says."""
+        """Return the message of a condition."""
         return next(each.message for each in self.deployment.status.conditions if each.type == condition)
 
     def exists(self, *path: str) -> bool:
-        """Whether an object is there."""
+        """Whether objects exist."""
         return all(each in self.cluster.objects for each in path)
 
 
 def _sent_together(request: str) -> str:
-    """Return what is equal for neighbours that are sent at the same time; nothing for what is sent alone."""
+    """Return a key that is equal for concurrent neighbours; empty for a request that is sent alone."""
     verb, _, path = request.partition(" ")
     if path.startswith(("BundleDeployment", "revision")):
         return ""

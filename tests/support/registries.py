@@ -1,7 +1,7 @@
-"""Real registries that want to know who asks: CNCF distribution with TLS, and with passwords or a token server.
+"""Real registries that require credentials: CNCF distribution with TLS, and with passwords or a token server.
 
-They serve the content of another registry, to which everybody may push. All of them, and the token server, have
-certificates of one authority that is made for the tests.
+They serve the content of another registry, to which any client may push. All of them, and the token server, have
+certificates of one authority that is generated for the tests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path) -> Authority:
-        """Make one in an empty folder."""
+        """Create one in an empty folder."""
         write_certificates(folder)
         return cls(folder)
 
@@ -89,7 +89,7 @@ class GuardedRegistry:
             "auth": auth,
         }
         (folder / "registry.yaml").write_text(json.dumps(configuration), encoding="utf-8")
-        # Version 3 would send traces to a collector that nobody runs.
+        # Version 3 would send traces to a collector that does not exist.
         quiet = {"OTEL_TRACES_EXPORTER": "none"}
         self._process = Process("registry", folder, [program, "serve", folder / "registry.yaml"], quiet)
 
@@ -193,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
     tokens: TokenServer
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._answer(urlsplit(self.path).query)

@@ -20,7 +20,7 @@ from hack.control_plane.registry import Registry
 Compression = Literal["gzip", "zstd", "none"]
 Files = Mapping[str, bytes]
 Layer = Files | bytes
-"""Files by path; or a tar archive, for what no honest tool would pack."""
+"""Files by path; or a tar archive, for contents that no regular tool would pack."""
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -66,7 +66,7 @@ class RegistryClient:
         compression: Compression = "gzip",
         docker: bool = False,
     ) -> str:
-        """Push an image and return the digest of its manifest. Without a tag it can be had by its digest only.
+        """Push an image and return the digest of its manifest. Without a tag it can be pulled by digest only.
 
         Args:
             repository: without the host.
@@ -153,7 +153,7 @@ class LocalRegistry(RegistryClient):
         self._process = process
 
     def start(self) -> None:
-        """Start it with the address and the content that it had; return when it answers."""
+        """Start it with its previous address and content; return when it answers."""
         self._process.start()
 
     def stop(self) -> None:

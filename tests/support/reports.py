@@ -1,4 +1,4 @@
-"""What passes found, for tests: reports of BundleDeployments that fare well and ill, and the status after them."""
+"""Reports of passes for tests, successful and failed ones, and the status after them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A controller that is cut off from the API server for good at one of its writes, to be killed there.
+"""A proxy that cuts a controller off from the API server at one of its writes, so that it can be killed there.
 
-Writes are counted whose path names one BundleDeployment: those to itself, to its revisions and to its objects, if all
-of these are called after it. Events are not among them: they are sent beside the work, and nothing depends on them.
+It counts the writes whose path names one BundleDeployment: those to itself, its revisions and its objects, if all of
+these have its name in theirs. It does not count Events: they are sent concurrently, and nothing depends on them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Severing(Weather):
         self._cut: Cut | None = None
         self._counted = 0
         self.severed = threading.Event()
-        """Set once the last request is dealt with that the API server hears of."""
+        """Set once the last request that reaches the API server is finished."""
 
     def arm(self, cut: Cut) -> None:
         """Cut off what comes from now on."""

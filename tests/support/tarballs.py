@@ -1,4 +1,4 @@
-"""Tar archives for tests, the honest and the crafted."""
+"""Tar archives for tests, valid and crafted ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants of one cluster: RukPak is installed as config/restricted says, each is admitted as its tenant/ says."""
+"""Tenants of one cluster: RukPak is installed from config/restricted, and each tenant is admitted by its tenant/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tenants:
         self._kubectl = world.cluster.kubectl
 
     def admit(self, name: str) -> None:
-        """Do what the administrator does for a new tenant."""
+        """Set up a new tenant, as an administrator does."""
         self._kubectl("create", "namespace", name)
         self.admit_again(name)
         self._kubectl(
@@ -35,7 +35,7 @@ class Tenants:
         )
 
     def admit_another(self, name: str, people: str) -> None:
-        """Give a namespace of that name to others than who had one before."""
+        """Create a namespace again under its name, for other users than before."""
         self._kubectl("create", "namespace", name)
         self.admit_again(name)
         patch = json.dumps([{"op": "replace", "path": "/subjects/0/name", "value": people}])
@@ -48,13 +48,13 @@ class Tenants:
         return self.world.cluster
 
     def admit_again(self, name: str) -> None:
-        """Do what has to be done in the namespace of a tenant."""
+        """Set up the namespace of a tenant."""
         objects = self._kubectl("kustomize", str(ROOT / "config/restricted/tenant"))
         renamed = objects.replace("namespace: tenant", f"namespace: {name}").replace("name: tenant", f"name: {name}")
         self._kubectl("apply", "-f", "-", input=renamed)
 
     def apply(self, who: tuple[str, ...], name: str, ref: str = "", **spec: Any) -> Deployed:
-        """Apply a BundleDeployment as somebody."""
+        """Apply a BundleDeployment as a user."""
         manifest = self.manifest(name, ref or self.push(name, config_map("settings")), **spec)
         self._kubectl("apply", *who, "-f", "-", input=manifest)
         return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)

@@ -1,4 +1,4 @@
-"""Watches of a small API server, and a listener that notes what it is told."""
+"""Watches of a small API server, and a listener that records its notifications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECONDS = 10
 
 
 class Told:
-    """A listener that notes what it is told."""
+    """A listener that records its notifications."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -52,14 +52,14 @@ class Told:
             self.heard.append(text)
 
     def taken(self) -> list[str]:
-        """Return what was heard since the last call."""
+        """Return the notifications since the last call."""
         with self._lock:
             heard, self.heard = self.heard, []
             return heard
 
 
 class ToldWatches(Watches):
-    """Watches that say when their listener has been told of the first lists: that is after these are known."""
+    """Watches that report when their listener has been notified of the first lists, which is after these are known."""
 
     def __init__(self, client: Client, discovery: Discovery, listener: Told) -> None:
         self.all_are_told, self.kinds_are_told = threading.Event(), threading.Event()
@@ -94,17 +94,17 @@ class World:
         return self.api.put(path, name, about=about, **content)
 
     def start(self) -> None:
-        """Begin, and wait until everything that is there is known and told."""
+        """Start, and wait until every existing object is known and reported."""
         self.watches.start()
         self.wait(self.watches.all_are_told.is_set, "BundleDeployments are known")
         self.wait(lambda: all(self.api.lists(path) for path in OTHERS), "the rest is listed")
         self.wait(self.watches.kinds_are_told.is_set, "custom kinds are known")
 
     def know(self, *kinds: GroupVersionKind, name: str = "shop") -> None:
-        """Have kinds watched, wait for their first list, and forget what was told of it."""
-        self.api.frozen.set()  # a list that ends before both are noted is told to one of them, or to nobody
+        """Have kinds watched, wait for their first list, and discard its notifications."""
+        self.api.frozen.set()  # a list that ends before both are registered is reported to one of them, or to none
         unknown = self.watches.require(name, kinds)
-        self.watches.require("last", kinds)  # whoever came last is told last
+        self.watches.require("last", kinds)  # the last to register is notified last
         self.api.frozen.clear()
         self.wait(lambda: self.told.heard.count("objects last") == len(unknown), "the kinds are known")
         self.watches.forget("last")
@@ -114,7 +114,7 @@ class World:
         wait_for(condition, SECONDS, lambda: f"{what}; heard {self.told.heard}")
 
     def hear(self, text: str) -> list[str]:
-        """Wait until something is told; return all that was."""
+        """Wait for a notification; return all so far."""
         self.wait(lambda: text in self.told.heard, text)
         return self.told.taken()
 

@@ -1,9 +1,9 @@
-"""Bad weather between a controller and a real API server: a proxy that answers instead, hangs up, or comes late.
+"""Bad weather between a controller and a real API server: a proxy that answers instead, hangs up, or delays.
 
-What becomes of a request is a pure function of the seed, of its method and path, and of how often that was asked for in
-this storm (`forecast`). Each method and path is hit a few times at most, so that a storm blows over by itself. A storm
-begins by cutting every watch. The proxy listens on plain loopback and adds the administrator's token, as
-`kubectl proxy` does with its own.
+What happens to a request is a pure function of the seed, of its method and path, and of how often these were requested
+in this storm (`forecast`). Each method and path is hit a few times at most, so that every storm ends. A storm starts by
+cutting every watch. The proxy listens on plain loopback and adds the administrator's token, as `kubectl proxy` does
+with its own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from urllib.parse import parse_qs, urlsplit
 from hack.control_plane.components import TOKEN
 
 HITS = 2
-"""A method and path is hit at most so often in one storm."""
+"""How often a method and path is hit in one storm at most."""
 CHANCE = 0.4
 SLOW_SECONDS = 0.7
 STALE_SECONDS = 1.5
-"""How late what a stale watch tells is."""
+"""How late the events of a stale watch are."""
 BURST_SECONDS = 0.2
-"""What comes within this time is told together."""
+"""Events within this time are delivered together."""
 SECONDS = 600.0
 """Of silence after which the API server counts as gone: the controller is to find that out sooner."""
 WATCH = "WATCH"
@@ -143,7 +143,7 @@ class Weather:
         return file
 
     def storm(self, seed: int) -> None:
-        """Begin a storm: what comes from now on is hit, and every watch is cut."""
+        """Start a storm: hit requests from now on, and cut every watch."""
         with self._lock:
             self._seed = seed
             self._asked.clear()
@@ -157,7 +157,7 @@ class Weather:
         self._cut_watches()
 
     def hush(self) -> None:
-        """Let no watch that goes on now tell anything any more, nor end, until the other side hangs up."""
+        """Keep the current watches open and silent until the other side hangs up."""
         with self._lock:
             self._hushed |= self._watching
             self.requests = []
@@ -175,7 +175,7 @@ class Weather:
     # what a handler asks
 
     def meet(self, verb: str, path: str) -> Fault | None:
-        """Note a request, and return what becomes of it."""
+        """Record a request, and return what happens to it."""
         with self._lock:
             nth = self._asked[verb, path]
             self._asked[verb, path] += 1
@@ -184,10 +184,10 @@ class Weather:
         return fault
 
     def leave(self, verb: str, path: str, fault: Fault | None) -> None:
-        """Note that a request is dealt with, whatever came of it."""
+        """Record that a request is finished, whatever its outcome."""
 
     def watching(self, connection: socket.socket, *, begins: bool) -> None:
-        """Note that a watch begins, or has ended."""
+        """Record that a watch starts, or has ended."""
         with self._lock:
             (self._watching.add if begins else self._watching.discard)(connection)
             self._hushed.discard(connection)
@@ -207,7 +207,7 @@ class _Proxy(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: to hang up is what this is for."""
+        """Log nothing: hanging up is the purpose of this proxy."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
     upstream: http.client.HTTPSConnection
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def handle(self) -> None:
         with closing(self.weather.connect()) as self.upstream:
@@ -232,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.weather.meet(verb, path)
         try:
             self._answer(verb, body, fault)
-        except (OSError, http.client.HTTPException):  # one of the two has hung up: the other one hears no more, either
+        except (OSError, http.client.HTTPException):  # one side has hung up: disconnect the other one, too
             self._hang_up()
         self.weather.leave(verb, path, fault)
 
@@ -295,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
                     break
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
             if self.weather.is_hushed(self.connection):
-                self.connection.recv(1)  # until the other side hangs up: it has nothing to say
+                self.connection.recv(1)  # until the other side hangs up; it sends nothing
             else:
                 self.wfile.write(b"0\r\n\r\n")
         finally:

@@ -1,4 +1,4 @@
-"""Zip archives for tests, the honest and the crafted."""
+"""Zip archives for tests, valid and crafted ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _data(value: Value) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Crafted:
-    """An entry that says of itself what we like; None: the truth."""
+    """An entry with headers of our choice; None: the correct value."""
 
     name: bytes = b"f"
     data: bytes = b"12345"

@@ -1,4 +1,4 @@
-"""What tests of single modules share."""
+"""Fixtures and settings of unit tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.clock import Clock
 
-# By the clock on the wall hypothesis would fail a property of which one input takes 0.2 s, as on a machine under load.
+# By wall-clock time, hypothesis would fail a property if one input takes 0.2 s, as on a busy machine.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
