@@ -1,4 +1,4 @@
-"""hack/cluster: control planes by name, that run until they are taken down."""
+"""hack/cluster: named control planes that run until they are taken down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_NAME = "rukpak"
 
 
 class UsageError(Exception):
-    """What a person asked for cannot be done: one line that says what to do."""
+    """The request cannot be fulfilled; the message says what to do, in one line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +96,7 @@ def _existing(name: str, settings: Settings) -> Path:
 
 def _print_use(cluster: ControlPlane) -> None:
     for name, value in cluster.environment().items():
-        # The rest of PATH is the shell's own by the time that it reads this.
+        # The shell expands the rest of PATH when it evaluates this line.
         shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
         print(f"export {name}={shown}")
 

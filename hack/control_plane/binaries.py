@@ -1,4 +1,4 @@
-"""Programs, obtained when something needs them: installed ones, the cache, a download, a build; in this order."""
+"""Programs, obtained when they are needed: installed, from the cache, by a download or a build, in this order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hack.control_plane.settings import Settings
 
 
 class MissingError(Exception):
-    """A program that could not be obtained: one line that says what to do."""
+    """A program could not be obtained; the message says what to do, in one line."""
 
 
 def tell_person(line: str) -> None:
-    """Say something on standard error."""
+    """Print a message to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -28,7 +28,7 @@ class Binaries:
 
     Args:
         settings: versions, addresses and folders.
-        tell: is told in one line what is passed over, and beforehand what takes long.
+        tell: called with one line for each program that is skipped, and before slow steps.
     """
 
     def __init__(self, settings: Settings, tell: Tell = tell_person) -> None:
@@ -64,7 +64,7 @@ class Binaries:
         found: dict[str, Path] = {}
         failed: set[str] = set()
         for program in programs:
-            # A build makes all programs of a part: once one has failed, downloading the others gains nothing.
+            # A build produces all programs of a part: if one download fails, the others are useless.
             if program.part in failed:
                 continue
             try:

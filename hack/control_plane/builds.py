@@ -1,4 +1,4 @@
-"""Builds from Go modules: the way that works wherever a Go module proxy is reachable."""
+"""Builds from Go modules, which work wherever a Go module proxy is reachable."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PROMETHEUS_VERSION_PACKAGE = "github.com/prometheus/common/version"
 
 
 class BuildError(Exception):
-    """A build that did not work out: what Go said last."""
+    """A failed build, with the last line of Go's output."""
 
 
 def build_control_plane(folder: Path, settings: Settings) -> None:
-    """Build one binary that is etcd, the Kubernetes components and kubectl, by the name it is called by.
+    """Build a single binary that acts as etcd, a Kubernetes component or kubectl, depending on its name.
 
     Raises: BuildError.
     """
@@ -79,9 +79,10 @@ def build_kwok(folder: Path, settings: Settings) -> None:
 
 
 def build_prometheus(folder: Path, settings: Settings) -> None:
-    """Build Prometheus and promtool, without service discovery of clouds and without the web page: the API is there.
+    """Build Prometheus and promtool, without service discovery of clouds and without the web UI.
 
-    `go install` refuses modules whose go.mod replaces others, so a module of our own requires it and replaces the same.
+    `go install` refuses modules whose go.mod replaces others, so a module of our own requires it with the same
+    replacements.
 
     Raises: BuildError.
     """
@@ -100,7 +101,7 @@ def build_prometheus(folder: Path, settings: Settings) -> None:
 
 
 def _prometheus_minor(version: str) -> str:
-    """Return what follows v0. in the version of the module: 3.15.0 is published as v0.315.0."""
+    """Return the module version without v0.: 3.15.0 is published as v0.315.0."""
     major, minor, patch = version.split(".")
     return f"{int(major) * 100 + int(minor)}.{patch}"
 
@@ -125,7 +126,7 @@ BUILDS: dict[str, Callable[[Path, Settings], None]] = {
     "prometheus": build_prometheus,
 }
 MINUTES = {"control-plane": 5, "registry": 2, "kwok": 2, "prometheus": 3}
-"""What each build takes on two cores with nothing cached."""
+"""Duration of each build on two cores with empty caches."""
 
 
 def _install(package: str, version: str, folder: Path) -> None:
@@ -144,7 +145,7 @@ def _go(arguments: list[str], folder: Path, **environment: str) -> str:
     done = subprocess.run(
         ["go", *arguments],
         cwd=folder,
-        # No workspace and no flag of the person's must reach this module.
+        # The user's workspace and flags must not affect this module.
         env=os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=mod -buildvcs=false"} | environment,
         capture_output=True,
         text=True,

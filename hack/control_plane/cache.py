@@ -1,4 +1,4 @@
-"""A cache of folders: each is made once, by one process, and is seen whole or not at all."""
+"""A cache of folders: each is created once, by one process, and is visible only when complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Cache:
 
     Args:
         root: created when missing.
-        tell: is told in one line when another process is being waited for.
+        tell: called with one line before waiting for another process.
     """
 
     def __init__(self, root: Path, tell: Tell) -> None:
@@ -25,19 +25,19 @@ class Cache:
         self._tell = tell
 
     def find(self, name: str) -> Path | None:
-        """Return the folder, if it was made."""
+        """Return the folder, or None if it does not exist."""
         folder = self._root / name
         return folder if folder.is_dir() else None
 
     def obtain(self, name: str, make: Callable[[Path], None]) -> Path:
-        """Return the folder; if it is missing, `make` fills an empty one, which takes its place when `make` returns."""
+        """Return the folder; if it is missing, `make` fills an empty one, which gets the name when `make` returns."""
         self._root.mkdir(parents=True, exist_ok=True)
         with self._locked(name):
             return self.find(name) or self._make(name, make)
 
     def _make(self, name: str, make: Callable[[Path], None]) -> Path:
         partial = self._root / f".{name}.partial"
-        # Only the holder of the lock is here: what is found was left by a process that was killed.
+        # This process holds the lock, so files found here were left by a process that was killed.
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         try:

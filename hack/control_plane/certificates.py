@@ -1,4 +1,4 @@
-"""The certificates and keys of one control plane: its own authority, its server, its clients, its ServiceAccounts."""
+"""The certificates and keys of one control plane: CA, server, clients and ServiceAccounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 VALID = datetime.timedelta(days=365)
 CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 SERVICE_ADDRESS = "10.0.0.1"
-"""Of the Service `kubernetes`: the first of the range that components.py gives."""
+"""Of the Service `kubernetes`: the first address of the range in components.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ def write_certificates(folder: Path) -> None:
     _write_pair(folder / "ca", authority.certificate, authority.key)
     _write_server(folder / "kube-apiserver", authority)
     for client in CLIENTS:
-        # Their own names, so that the audit log tells them from people; all rights, since none of them is under test.
+        # Separate names, to tell them from users in the audit log; all permissions, since they are not under test.
         _write_client(folder / client, authority, user=f"system:{client}", group="system:masters")
     key = _new_key()
     (folder / "service-accounts.key").write_bytes(_private_bytes(key))
@@ -42,7 +42,7 @@ def write_certificates(folder: Path) -> None:
 
 
 def make_authority() -> Authority:
-    """Make a certificate authority with a new key."""
+    """Create a certificate authority with a new key."""
     key = _new_key()
     name = _name("kubernetes-ca")
     usage = _key_usage(signs_certificates=True)
@@ -91,10 +91,10 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # Clocks of neighbouring processes are the same, but a second may be cut off.
+        # Processes share a clock, but times are truncated to seconds.
         .not_valid_before(now - datetime.timedelta(minutes=1))
         .not_valid_after(now + VALID)
-        # Python 3.13 and newer verify strictly, and refuse certificates without it (RFC 5280, 4.2.1.2).
+        # Python 3.13 and newer refuse certificates without it (RFC 5280, 4.2.1.2).
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

@@ -1,8 +1,8 @@
-"""A control plane in a folder: made, started, and its components killed and started again one by one.
+"""A control plane in a folder, whose components can be killed and restarted one by one.
 
-Ports, data and certificates stay the same through every restart. Components are always ended by SIGKILL: kube-apiserver
-takes up to a minute to end on SIGTERM while watches are open, and what a crash leaves behind is what tests are about.
-Taking it away altogether is the matter of `folders`.
+Ports, data and certificates survive every restart. Components are always stopped with SIGKILL: kube-apiserver takes up
+to a minute to exit on SIGTERM while watches are open, and tests are about what a crash leaves behind. `folders` deletes
+a control plane.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class ControlPlane(Cluster):
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler, and kwok if pods are to become Ready.
 
     Args:
-        folder: of everything; it exists already.
+        folder: for all files; must exist.
         programs: paths by name, as `Binaries.obtain` returns them; with kwok, there is a fake node.
-        ports: what it listens on.
-        audit: whether there is an audit log.
+        ports: to listen on.
+        audit: whether to write an audit log.
     """
 
     def __init__(self, folder: Path, programs: Mapping[str, Path], *, ports: Ports, audit: bool) -> None:
@@ -63,7 +63,7 @@ class ControlPlane(Cluster):
         self._kwok = Process("kwok", folder, kwok_command(folder, programs)) if "kwok" in programs else None
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which a shell uses it; what stands in PATH goes before the rest of it."""
+        """Return the environment variables for a shell; PATH is to be prepended."""
         variables = {"KUBECONFIG": self.kubeconfig, "KUBECACHEDIR": self._cache, "PATH": self.folder / "bin"}
         return {name: str(value) for name, value in variables.items()}
 
@@ -73,9 +73,9 @@ class ControlPlane(Cluster):
         return self._address
 
     def start(self) -> None:
-        """Start all components; return when objects can be created, and where there is a node, pods run.
+        """Start all components; return when objects can be created and, with a node, pods run.
 
-        Raises: TimeoutError; RuntimeError with the end of its log if a component ends by itself.
+        Raises: TimeoutError; RuntimeError with the end of its log if a component exits.
         """
         self.start_etcd()
         self.start_api_server()
@@ -89,7 +89,7 @@ class ControlPlane(Cluster):
             self._wait(self._kwok, f"node {NODE_NAME} Ready", self._has_ready_node)
 
     def stop(self) -> None:
-        """Kill all components; `start` goes on with the data that they left."""
+        """Kill all components; `start` continues with their data."""
         for process in (self._kwok, self._scheduler, self._controllers, self._api_server, self._etcd):
             if process:
                 process.kill()
@@ -109,15 +109,15 @@ class ControlPlane(Cluster):
         self._wait(self._api_server, "API server ready", lambda: self._get("/readyz") == b"ok")
 
     def stop_api_server(self) -> None:
-        """Kill kube-apiserver: every watch and request breaks off."""
+        """Kill kube-apiserver, which interrupts every watch and request."""
         self._api_server.kill()
 
     def start_controller_manager(self) -> None:
-        """Start kube-controller-manager, garbage collector included."""
+        """Start kube-controller-manager, including the garbage collector."""
         self._controllers.start()
 
     def stop_controller_manager(self) -> None:
-        """Kill kube-controller-manager: nothing is collected, no workload moves."""
+        """Kill kube-controller-manager: no garbage collection, no progress of workloads."""
         self._controllers.kill()
 
     def start_scheduler(self) -> None:
@@ -125,22 +125,22 @@ class ControlPlane(Cluster):
         self._scheduler.start()
 
     def is_running(self) -> bool:
-        """Return whether the API server runs."""
+        """Return whether the API server is running."""
         return self._api_server.is_running()
 
     def audit_position(self) -> int:
-        """Return the end of the audit log now, for `audit_requests`."""
+        """Return the current end of the audit log, for `audit_requests`."""
         return self._audit_log().stat().st_size
 
     def audit_requests(self, since: int = 0) -> list[dict[str, Any]]:
         """Return the requests that were answered since a position, as `Event` of audit.k8s.io/v1, without bodies.
 
-        A watch is there twice: when it is opened (stage ResponseStarted) and when it ends (ResponseComplete).
+        A watch is listed twice: when it is opened (stage ResponseStarted) and when it ends (ResponseComplete).
         """
         with self._audit_log().open("rb") as log:
             log.seek(max(since - 1, 0))
             written = log.read()
-        # A line may have been half written at that position, and the last one may be so now.
+        # The lines at that position and at the end may be incomplete.
         return [json.loads(line) for line in written.split(b"\n")[1 if since else 0 : -1]]
 
     def _audit_log(self) -> Path:
@@ -168,9 +168,9 @@ class ControlPlane(Cluster):
         return urllib.request.Request(self._address + path, headers={"Authorization": f"Bearer {TOKEN}"})
 
     def _answer(self, request: urllib.request.Request | str) -> bytes | None:
-        """Return the body of an answer; None if there was none, or a refusal."""
+        """Return the body of a response; None if there is no response, or an error."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
-        # No proxy of the environment's stands between two processes of this machine.
+        # Proxies in the environment are not for two processes on one machine.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
@@ -194,7 +194,7 @@ class ControlPlane(Cluster):
 
 
 def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: bool) -> ControlPlane:
-    """Write all that a control plane needs into a folder; it is not started yet."""
+    """Write the files of a control plane to a folder, without starting it."""
     etcd, etcd_peer, server = free_ports(3)
     ports = Ports(etcd=etcd, etcd_peer=etcd_peer, server=server)
     write_certificates(folder)
@@ -207,7 +207,7 @@ def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: boo
 
 
 def load_control_plane(folder: Path) -> ControlPlane:
-    """Return the control plane that was made in a folder.
+    """Return the control plane in a folder.
 
     Raises: FileNotFoundError.
     """

@@ -1,4 +1,4 @@
-"""The command lines of a control plane's components, and the files that they read. Nothing is started here."""
+"""The command lines of a control plane's components, and the files that they read. Starts nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ rules: [{level: Metadata}]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What one control plane listens on, all on 127.0.0.1."""
+    """Ports of a control plane, all on 127.0.0.1."""
 
     etcd: int
     etcd_peer: int
@@ -65,7 +65,7 @@ def _client_certificate(stem: Path) -> str:
 
 
 def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of etcd. It does not sync its files: a test cluster has nothing to lose."""
+    """Return the command line of etcd. It does not sync its files, because test data is worthless."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return [
         programs["etcd"],
@@ -82,7 +82,7 @@ def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> li
 
 
 def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, audit: bool) -> list[str | Path]:
-    """Return the command line of kube-apiserver, with RBAC, and with an audit log of metadata if that is wanted."""
+    """Return the command line of kube-apiserver, with RBAC, and optionally an audit log of metadata."""
     audited = [
         f"--audit-policy-file={folder / 'audit-policy.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",

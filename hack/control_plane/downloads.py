@@ -1,6 +1,6 @@
-"""Released files over http: none is used unless its SHA-256 is the one that the project publishes beside it.
+"""Downloads of releases, which are used only if their SHA-256 is the one that the project publishes.
 
-Redirects and proxies are urllib's matter. Addresses come from `settings`.
+urllib handles redirects and proxies. Addresses come from `settings`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import IO
 from hack.control_plane.programs import Release
 
 FIRST_ANSWER_SECONDS = 5.0
-"""For the checksum, name resolution included: without a network this is all that a download costs."""
+"""Timeout for the checksum, including name resolution: without a network, a download fails after this."""
 STALLED_SECONDS = 20.0
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class DownloadError(Exception):
-    """A download that did not work out: one line for a person."""
+    """A failed download; the message is one line."""
 
 
 def download(release: Release, destination: Path) -> None:
-    """Write the released program to `destination`, executable.
+    """Write a released program to `destination` and make it executable.
 
-    Raises: DownloadError if the server does not answer, lacks the file, or sends another than its checksum says.
+    Raises: DownloadError if the server does not respond, lacks the file, or sends one with another checksum.
     """
     expected = find_checksum(_read_within(release.checksum_url), release.url)
     received = destination.with_name(f"{destination.name}.received")
@@ -49,7 +49,7 @@ def download(release: Release, destination: Path) -> None:
 
 
 def find_checksum(text: str, url: str) -> str:
-    """Return the SHA-256 of the file at `url`, from a checksum file: a digest alone, or lines as sha256sum has them.
+    """Return the SHA-256 of the file at `url`, from a checksum file: only a digest, or lines of sha256sum.
 
     Raises: DownloadError if there is none.
     """
@@ -64,7 +64,7 @@ def find_checksum(text: str, url: str) -> str:
 
 
 def _read_within(url: str) -> str:
-    """Read a small file; on a thread, since no timeout covers name resolution."""
+    """Read a small file in a thread, because no timeout covers name resolution."""
     answers: list[str | DownloadError] = []
 
     def read() -> None:
@@ -95,7 +95,7 @@ def _receive(url: str, destination: Path, expected: str) -> None:
 
 @contextmanager
 def _opened(url: str, seconds: float) -> Iterator[IO[bytes]]:
-    """Ask for a file; what goes wrong until the end of the block becomes a DownloadError."""
+    """Request a file; errors until the end of the block become a DownloadError."""
     try:
         with urllib.request.urlopen(url, timeout=seconds) as response:
             yield response

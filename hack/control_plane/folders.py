@@ -1,6 +1,6 @@
-"""What runs has a folder each, below one root; it is taken away with all that was noted in it.
+"""Folders of running programs below one root; deleting a folder kills the processes recorded in it.
 
-A folder may have an owner, the process that it lives for: what an owner leaves behind is taken away by the next.
+A folder may have an owner process. The next process deletes folders whose owner no longer exists.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ OWNER = "owner"
 
 
 def make_owned_folder(root: Path, prefix: str) -> Path:
-    """Make a folder that lives for this process, and take away those of processes that are gone."""
+    """Create a folder that this process owns, and delete folders of processes that no longer exist."""
     root.mkdir(parents=True, exist_ok=True)
     take_away_orphans(root)
     number = 0
     while True:
         number += 1
-        # Complete with its owner before it gets its name: a folder without owner is somebody's to keep.
+        # The owner is recorded before the folder gets its name: folders without owner are never deleted here.
         unnamed = root / f".{os.getpid()}"
         unnamed.mkdir(exist_ok=True)
         write_note(unnamed / OWNER, os.getpid())
@@ -31,14 +31,14 @@ def make_owned_folder(root: Path, prefix: str) -> Path:
 
 
 def take_away_orphans(root: Path) -> None:
-    """Take away every folder whose owner is gone."""
+    """Delete every folder whose owner no longer exists."""
     for owner in root.glob(f"*/{OWNER}"):
         if running_process(owner) is None:
             take_away(owner.parent)
 
 
 def take_away(folder: Path) -> None:
-    """Kill what runs in a folder, and remove it."""
+    """Kill the processes of a folder and delete it."""
     for note in folder.glob("*.pid"):
         kill_noted(note)
     shutil.rmtree(folder, ignore_errors=True)

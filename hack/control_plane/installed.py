@@ -1,4 +1,4 @@
-"""Programs that the machine has already; one of another version is passed over, and named."""
+"""Installed programs; unsuitable versions are skipped and reported."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SECONDS = 10
 
 
 def find_installed(program: Program, settings: Settings, tell: Tell) -> Path | None:
-    """Return the first program in `settings.search` whose version fits.
+    """Return the first program in `settings.search` with a suitable version.
 
-    Each that does not fit is told in one line.
+    Reports each unsuitable one in one line.
     """
     for path in _candidates(program, settings):
         version = version_of(path, program)
@@ -43,7 +43,7 @@ def _candidates(program: Program, settings: Settings) -> Iterator[Path]:
 
 
 def version_of(path: Path, program: Program) -> Version | None:
-    """Return the version that a program tells of itself; None if it tells none."""
+    """Return the version that a program reports, or None."""
     try:
         told = subprocess.run(
             [path, *program.version_arguments],

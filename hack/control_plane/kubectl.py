@@ -1,4 +1,4 @@
-"""kubectl, called with the kubeconfig of one cluster."""
+"""kubectl with the kubeconfig of a cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SECONDS = 120
 
 
 class KubectlError(Exception):
-    """kubectl ended with a failure.
+    """kubectl failed.
 
     Attributes:
-        stderr: what it said.
+        stderr: its output.
     """
 
     def __init__(self, arguments: tuple[str, ...], stderr: str) -> None:
@@ -22,12 +22,12 @@ class KubectlError(Exception):
 
 
 class Cluster:
-    """A cluster that can be talked to: one of ours, or one that a person has.
+    """A cluster: a control plane of ours, or an existing one.
 
     Args:
-        kubeconfig: its current context counts.
+        kubeconfig: with the current context to use.
         kubectl: the program.
-        cache: where kubectl keeps what it found out about the cluster; not shared, since ports come back.
+        cache: folder for discovery of kubectl; not shared, because ports are reused.
     """
 
     def __init__(self, *, kubeconfig: Path, kubectl: Path, cache: Path) -> None:
@@ -47,7 +47,7 @@ class Cluster:
         """
         done = subprocess.run(
             [self._kubectl, *arguments],
-            # By variables, not by flags: `kubectl diff` and plug-ins hand these on, too.
+            # Variables instead of flags, because `kubectl diff` and plug-ins inherit them.
             env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(self._cache)},
             input=input or "",
             capture_output=True,

@@ -1,6 +1,6 @@
 """A fake node, and kwok, which makes it Ready and lets the pods on it run.
 
-What kwok does is told in stages.yaml. A pod on the node is an object and nothing else: no container is ever started.
+stages.yaml configures what kwok does. A pod on the node is only an object: no container is ever started.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NODE: Mapping[str, Any] = {
 
 
 def kwok_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kwok. It sees to nodes that carry its mark, and to no others."""
+    """Return the command line of kwok. It manages only nodes with its annotation."""
     return [
         programs["kwok"],
         f"--kubeconfig={folder / 'kwok.kubeconfig'}",
@@ -38,7 +38,7 @@ def kwok_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Return whether pods are scheduled to a node: it is Ready, and no taint is left from the time before."""
+    """Return whether pods are scheduled to a node: it is Ready and has no taint left."""
     conditions = node.get("status", {}).get("conditions", [])
     ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return ready and not node["spec"].get("taints")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import socket
 
-# Below Linux' range for outgoing connections (ip_local_port_range): a port that is ours must still be free when what
-# listens on it is started again.
+# Below Linux' range for outgoing connections (ip_local_port_range): our port must still be free when the
+# program that listens on it is restarted.
 FIRST, LAST = 10_000, 32_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now. They are taken at random: others look for some at the same time."""
+    """Return free ports, chosen at random because other processes look for some at the same time.
+
+    Raises: RuntimeError if there are none.
+    """
     candidates = random.sample(range(FIRST, LAST), 50 * count)
     found = [port for port in candidates if _is_free(port)]
     if len(found) < count:

@@ -1,6 +1,6 @@
-"""Child processes that are noted in a folder, so that another process can end them, too.
+"""Child processes, recorded in a folder so that another process can also stop them.
 
-A note is a file `<name>.pid` with the process id and the start time: an id alone may belong to somebody else by now.
+A record is a file `<name>.pid` with the process id and the start time, because ids are reused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ KILL_SECONDS = 10.0
 
 
 class Process:
-    """One program, started and ended any number of times.
+    """A program that can be started and stopped any number of times.
 
     Args:
-        name: of the note and of the log, `<name>.log`.
+        name: of the record and of the log, `<name>.log`.
         folder: of both, and the working folder.
         command: program and arguments.
         environment: added to that of this process.
@@ -37,7 +37,7 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it in a session of its own; its output is appended to the log."""
+        """Start it in its own session and append its output to the log."""
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 self._command,
@@ -51,7 +51,7 @@ class Process:
         write_note(self._note, self._child.pid)
 
     def is_running(self) -> bool:
-        """Return whether it was started and has not ended."""
+        """Return whether it was started and has not exited."""
         if self._child:
             return self._child.poll() is None
         return running_process(self._note) is not None
@@ -62,14 +62,14 @@ class Process:
         return self._own_child().pid
 
     def is_catching(self, number: signal.Signals) -> bool:
-        """Return whether it has a handler for a signal by now. Only for a child of this process that runs."""
+        """Return whether it has installed a handler for a signal. Only for a running child of this process."""
         # proc(5): a mask in base 16, of which the lowest bit is signal 1.
         status = Path(f"/proc/{self._own_child().pid}/status").read_text(encoding="utf-8", errors="replace")
         caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
         return bool(int(caught, 16) >> (number - 1) & 1)
 
     def threads(self) -> int:
-        """Return how many threads it has. Only for a child of this process that runs."""
+        """Return how many threads it has. Only for a running child of this process."""
         return len(list(Path(f"/proc/{self._own_child().pid}/task").iterdir()))
 
     def terminate(self, seconds: float) -> int:
@@ -84,14 +84,14 @@ class Process:
         return status
 
     def wait(self, seconds: float) -> int:
-        """Return the exit status when it has ended by itself. Only for a child of this process.
+        """Wait until it exits and return the exit status. Only for a child of this process.
 
         Raises: subprocess.TimeoutExpired.
         """
         return self._own_child().wait(seconds)
 
     def kill(self) -> None:
-        """Send SIGKILL, and return when it is gone; nothing if it is gone already."""
+        """Send SIGKILL and wait for its end; do nothing if it is not running."""
         if self._child:
             self._child.kill()
             self._child.wait(KILL_SECONDS)
@@ -115,14 +115,14 @@ class Process:
 
 
 def write_note(note: Path, process: int) -> None:
-    """Note a process that runs now. Others see the whole note, or none: half of one names nobody."""
+    """Record a running process, atomically."""
     unfinished = note.with_name(f".{note.name}.{os.getpid()}")
     unfinished.write_text(f"{process} {_start_time(process)}", encoding="ascii")
     unfinished.replace(note)
 
 
 def running_process(note: Path) -> int | None:
-    """Return the id of the process that was noted, if it still runs."""
+    """Return the id of the recorded process, if it is still running."""
     try:
         process, started = note.read_text(encoding="ascii").split()
     except (FileNotFoundError, ValueError):
@@ -131,7 +131,7 @@ def running_process(note: Path) -> int | None:
 
 
 def kill_noted(note: Path) -> None:
-    """Kill the process that was noted, if it still runs, and return when it is gone.
+    """Kill the recorded process, if it is still running, and wait for its end.
 
     Raises: TimeoutError.
     """
@@ -148,7 +148,7 @@ def kill_noted(note: Path) -> None:
 
 
 def _start_time(process: int) -> str:
-    """Return the start time in clock ticks since boot; empty if there is no such process, or only its corpse."""
+    """Return the start time in clock ticks since boot; empty if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

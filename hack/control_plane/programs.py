@@ -1,4 +1,4 @@
-"""The programs that a control plane consists of: how each tells its version, which fits, and where it is released."""
+"""The programs of a control plane: how each reports its version, which versions are suitable, where it is released."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A file that a project publishes, and the file that says its SHA-256."""
+    """A file that a project publishes, and the file with its SHA-256."""
 
     url: str
     checksum_url: str
@@ -26,15 +26,15 @@ class Program:
 
     name: str
     part: str
-    """What it is built with: programs of one part come from one build."""
+    """The build that produces it; programs of the same part are built together."""
     version: Callable[[Settings], str]
     fits: Callable[[Version, Settings], bool]
     wanted: Callable[[Settings], str]
-    """What `fits` accepts, in words."""
+    """A description of what `fits` accepts."""
     release: Callable[[Settings], Release]
     version_arguments: tuple[str, ...] = ("--version",)
     aliases: tuple[str, ...] = ()
-    """Other names under which distributions install it."""
+    """Other names that distributions use."""
 
 
 def parse_version(text: str) -> Version:

@@ -1,4 +1,4 @@
-"""A real Prometheus on a loopback port, which scrapes every second, with its data in a folder."""
+"""A real Prometheus on a loopback port that scrapes every second, with its data in a folder."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Prometheus:
     """One Prometheus.
 
     Args:
-        folder: of everything; it exists already.
+        folder: for all files; must exist.
         program: prometheus.
-        targets: HOST:PORT of what is scraped.
+        targets: HOST:PORT to scrape.
         rules: file with groups of rules.
     """
 
@@ -44,7 +44,7 @@ class Prometheus:
         self._process = Process("prometheus", folder, [program, *options, address])
 
     def start(self) -> None:
-        """Start it; return when it answers.
+        """Start it and wait until it responds.
 
         Raises: TimeoutError.
         """
@@ -56,12 +56,12 @@ class Prometheus:
         self._process.kill()
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Return labels and value of each sample of an expression now."""
+        """Return labels and value of each current sample of an expression."""
         answer = self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
         return [(each["metric"], float(each["value"][1])) for each in answer["data"]["result"]]
 
     def value(self, expression: str) -> float | None:
-        """Return the value of an expression that has one sample at most."""
+        """Return the value of an expression with at most one sample."""
         samples = self.query(expression)
         return samples[0][1] if samples else None
 

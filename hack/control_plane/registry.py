@@ -21,10 +21,10 @@ http: {{addr: "127.0.0.1:{port}"}}
 
 
 class Registry:
-    """One registry: plain http, anonymous, pushes and deletions allowed.
+    """A registry with plain http, without authentication, which allows pushes and deletions.
 
     Args:
-        folder: of everything; it exists already.
+        folder: for all files; must exist.
         program: the registry.
     """
 
@@ -34,19 +34,19 @@ class Registry:
         self.host = f"127.0.0.1:{self._port}"
         configuration = folder / "registry.yaml"
         configuration.write_text(CONFIGURATION.format(folder=folder, port=self._port), encoding="utf-8")
-        # Version 3 would send traces to a collector that nobody runs.
+        # Version 3 would send traces to a collector that does not exist.
         quiet = {"OTEL_TRACES_EXPORTER": "none"}
         self._process = Process("registry", folder, [program, "serve", configuration], quiet)
 
     @property
     def log(self) -> Path:
-        """Return the log file: one line for each request, among others."""
+        """Return the log file, which has a line for each request."""
         return self._process.log
 
     def start(self) -> None:
-        """Start it, on the same port and with the same content as before; return when it answers.
+        """Start it on the same port with the same content, and wait until it responds.
 
-        Raises: TimeoutError; RuntimeError with the end of its log if it ends by itself.
+        Raises: TimeoutError; RuntimeError with the end of its log if it exits.
         """
         self._process.start()
         wait_for(self._is_answering, START_SECONDS, lambda: f"registry: {self._process.last_words()}")

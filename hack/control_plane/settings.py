@@ -1,4 +1,4 @@
-"""Versions, addresses and folders; every one can be set by an environment variable."""
+"""Versions, addresses and folders, each configurable by an environment variable."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is obtained, from where, and where it is kept."""
+    """Which programs to obtain, from where, and where to store them."""
 
     kubernetes_version: str = "1.36.3"
     etcd_version: str = "3.6.8"
-    """Of downloads; a build takes the one that Kubernetes' go.mod names."""
+    """Of downloads; a build uses the version in Kubernetes' go.mod."""
     registry_version: str = "3.1.2"
     kwok_version: str = "0.8.0"
     prometheus_version: str = "3.15.0"
@@ -28,13 +28,13 @@ class Settings:
     prometheus_releases: str = "https://github.com/prometheus/prometheus/releases/download"
     cache: Path
     search: tuple[Path, ...] = ()
-    """Folders with programs that the machine has already, in order."""
+    """Folders with installed programs, in order."""
     architecture: str = "amd64"
     """In Go's spelling."""
 
     @property
     def running(self) -> Path:
-        """Return the folder in which everything that runs has a folder of its own."""
+        """Return the folder that has a subfolder for each running cluster."""
         return self.cache / "running"
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline; the only place that sleeps."""
+"""Waiting for a condition with a deadline: the only place that sleeps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ INTERVAL_SECONDS = 0.02
 
 
 def wait_for(condition: Callable[[], Value | None], timeout: float, describe: str | Callable[[], str]) -> Value:
-    """Return the first value of `condition` that is true.
+    """Return the first true value of `condition`.
 
     Args:
-        condition: asked again and again; what it raises is not caught.
+        condition: called repeatedly; its exceptions are not caught.
         timeout: seconds.
-        describe: what is being waited for, for the error; a function is asked at the end and can say how far it is.
+        describe: what to wait for, for the error; a function is called at the end and can report the progress.
 
     Raises: TimeoutError.
     """

@@ -1,4 +1,4 @@
-"""hack/demo: gives the demonstration, and cleans up after it, also on Ctrl-C and on failure."""
+"""hack/demo: runs the demonstration and cleans up, also on Ctrl-C and on failure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hack.demonstration.stage import PLUGIN, OwnStage, RefusedError, Stage, User
 from hack.demonstration.story import tell
 
 SIGNAL_STATUS = 128
-"""A shell reports a process that a signal has ended by this plus the number of the signal."""
+"""The exit status that a shell reports for a signal is this plus the number of the signal."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Give the demonstration; return the exit status."""
+    """Run the demonstration and return the exit status."""
     options = _parser().parse_args(arguments)
     for number in SIGNALS:
         signal.signal(number, _exit)
@@ -79,7 +79,7 @@ def _exit(number: int, _frame: object) -> None:
 
 
 def _ignore_signals() -> None:
-    """Clean up to the end, however often somebody presses Ctrl-C."""
+    """Clean up completely, even if Ctrl-C is pressed repeatedly."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,7 +1,7 @@
-"""python -m hack.demonstration.push FOLDER HOST/REPOSITORY:TAG: push a folder as an image of one layer.
+"""python -m hack.demonstration.push FOLDER HOST/REPOSITORY:TAG: push a folder as an image with one layer.
 
-Only to a registry that takes anonymous pushes over plain http, as the one of the demonstration does. For others any
-tool that pushes images will do.
+Only for registries that accept anonymous pushes over plain http, like the one of the demonstration. For others, use any
+tool that pushes images.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support.registry import RegistryClient
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Push, and print the image by its digest."""
+    """Push the folder, and print the image with its digest."""
     parser = argparse.ArgumentParser(prog="python -m hack.demonstration.push")
     parser.add_argument("folder", type=Path, help="folder with the content of the image")
     parser.add_argument("image", metavar="HOST/REPOSITORY:TAG")
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder by their path in it."""
+    """Return the files of a folder by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

@@ -1,6 +1,6 @@
-"""Commands as a user would type them: printed, run by bash, and what came back is printed below as it comes.
+"""Commands as a user would type them: printed and run by bash, with their output printed below.
 
-Each command has a deadline, and a session of its own, so that it ends with all that it started.
+Each command has a deadline and its own session, so that all its processes can be stopped.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Self
 
 SECONDS = 75.0
-"""For one command; `kubectl wait` has a shorter one of its own."""
+"""Deadline of a command; `kubectl wait` has a shorter one."""
 END_SECONDS = 15.0
-"""For what a command has to clean up when it is interrupted."""
+"""Time for an interrupted command to clean up."""
 
 
 class CommandError(Exception):
-    """A command failed, or was not done in time."""
+    """A command failed or timed out."""
 
 
 class Shell:
@@ -29,7 +29,7 @@ class Shell:
 
     Args:
         folder: the working folder.
-        environment: added to that of this process; what is changed in it counts from the next command on.
+        environment: added to that of this process; changes take effect with the next command.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -37,11 +37,11 @@ class Shell:
         self.environment = dict(environment)
 
     def tell(self, text: str) -> None:
-        """Print something."""
+        """Print a text."""
         print(text, flush=True)
 
     def run(self, command: str) -> None:
-        """Print a command, run it, and print what it says.
+        """Print a command, run it, and print its output.
 
         Raises: CommandError.
         """
@@ -52,7 +52,7 @@ class Shell:
             running.check()
 
     def look(self, command: str) -> str:
-        """Run a command that is not shown, and return what it says.
+        """Run a command without printing it, and return its output.
 
         Raises: CommandError.
         """
@@ -66,7 +66,7 @@ class Shell:
 
 
 class _Running:
-    """One command, until the end of the `with` at the latest."""
+    """A command that ends with the `with` block at the latest."""
 
     def __init__(self, command: str, folder: Path, environment: Mapping[str, str]) -> None:
         self._command = command
@@ -92,13 +92,13 @@ class _Running:
         self._end()
 
     def lines(self) -> Iterator[str]:
-        """Yield what it says, line by line."""
+        """Yield its output, line by line."""
         assert self._process.stdout is not None  # noqa: S101 -- for the type checker: it is a pipe
         for line in self._process.stdout:
             yield line.rstrip("\n")
 
     def check(self, said: str = "") -> None:
-        """Wait for its end, and be content with success only.
+        """Wait until it has finished successfully.
 
         Raises: CommandError.
         """
@@ -114,7 +114,7 @@ class _Running:
         self._end()
 
     def _end(self) -> None:
-        """Interrupt it as a person would; what does not end then is killed."""
+        """Interrupt it as a user would, and kill it if it does not exit."""
         if self._process.poll() is None:
             self._signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,7 +1,7 @@
-"""What the demonstration is shown on: a cluster, a registry and a controller, all noted in one folder.
+"""The environment of the demonstration: a cluster, a registry and a controller, all recorded in one folder.
 
-With a control plane of its own all goes with that folder, also by `hack/cluster down`. In a cluster that the user has,
-only what was not there before is taken away.
+A control plane started for it is deleted with that folder, also by `hack/cluster down`. In an existing cluster, only
+objects that the demonstration has created are deleted.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ DEFINITION = "crd/bundledeployments.core.rukpak.io"
 NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
 NAMES = ("demo", "three", "shop", "greeter")
-"""Of the BundleDeployments that are shown."""
+"""Namespace of the BundleDeployments."""
 PLUGIN = f"export PATH={shlex.quote(str(ROOT / '.venv' / 'bin'))}:$PATH"
-"""The line after which a shell knows `kubectl rukpak`."""
+"""The command that makes `kubectl rukpak` available in a shell."""
 
 
 class RefusedError(Exception):
-    """The demonstration cannot be given here: one line that says why."""
+    """The demonstration cannot run here; the message says why, in one line."""
 
 
 class Stage(ABC):
-    """Where everything runs.
+    """Where the demonstration runs.
 
     Args:
         settings: versions and folders.
@@ -55,11 +55,11 @@ class Stage(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """The folder of all that runs."""
+        """The folder of all running processes."""
 
     @abstractmethod
     def set_up(self) -> None:
-        """Make a cluster usable by `shell`.
+        """Make a cluster available to `shell`.
 
         Raises: MissingError, CommandError, RefusedError.
         """
@@ -71,7 +71,7 @@ class Stage(ABC):
     @property
     @abstractmethod
     def brought(self) -> str:
-        """What `take_down` takes away, in words."""
+        """A description of what `take_down` deletes."""
 
     @abstractmethod
     def explain_use(self) -> str:
@@ -79,7 +79,7 @@ class Stage(ABC):
 
     @abstractmethod
     def explain_end(self) -> str:
-        """Return the command that takes away what is left running."""
+        """Return the command that stops everything that is still running."""
 
     def start_registry(self) -> str:
         """Start a registry, and return its host and port."""
@@ -149,7 +149,7 @@ class OwnStage(Stage):
         }
 
     def take_down(self) -> None:
-        """Take away the control plane, with all that runs beside it."""
+        """Delete the control plane and everything that runs with it."""
         take_away(self.folder)
 
     @property
@@ -167,11 +167,11 @@ class OwnStage(Stage):
 
 
 class UserStage(Stage):
-    """A cluster that the user has.
+    """An existing cluster.
 
     Args:
         settings: versions and folders.
-        kubeconfig: its current context counts.
+        kubeconfig: with the current context to use.
     """
 
     def __init__(self, settings: Settings, kubeconfig: Path) -> None:
@@ -188,7 +188,7 @@ class UserStage(Stage):
         return self._folder
 
     def set_up(self) -> None:
-        """Look whether the cluster can be used, and what is there already."""
+        """Check whether the cluster can be used, and which objects exist."""
         kubectl = self._binaries.obtain(["kubectl", "registry"])["kubectl"]
         self.shell.environment |= {
             "KUBECONFIG": str(self._kubeconfig),

@@ -1,4 +1,4 @@
-"""What is shown, in order. Each step is the commands that a user would type; every wait has a deadline."""
+"""The steps of the demonstration. Each consists of commands that a user would type; every wait has a deadline."""
 
 from __future__ import annotations
 
