@@ -67,7 +67,7 @@ def _run_all(testbed: Testbed, scenario: Scenario, runs: int, idle_seconds: floa
 
 
 def _publish(samples: dict[str, list[Sample]], output: Path | None) -> None:
-    """Print the table. It and the JSON go into a folder, or, when all scenarios were run in full, beside this file."""
+    """Print the table, and write it and the JSON to a folder; by default this one, if everything was measured."""
     results = Results(
         machine=_machine(),
         titles={scenario.name: scenario.title for scenario in SCENARIOS},

@@ -1,4 +1,4 @@
-"""A bare client of the API server: JSON over HTTPS, one connection a thread, and nothing else."""
+"""A bare client of the API server: JSON over HTTPS, one connection per thread, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hack.control_plane.components import TOKEN
 
 TIMEOUT_SECONDS = 600.0
 REST_SECONDS = 30.0
-"""The API server closes a connection that has rested for longer than it likes."""
+"""The API server closes connections that have been idle for longer."""
 USER_AGENT = "bench"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -28,7 +28,7 @@ class Api:
 
     Args:
         server: address.
-        authority: file with the certificate of the authority that signed the server's.
+        authority: file with the CA certificate of the server.
     """
 
     def __init__(self, server: str, authority: Path) -> None:
@@ -37,7 +37,7 @@ class Api:
         self._local = threading.local()
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        """Send one request and return the JSON of the answer.
+        """Send one request and return the JSON of the response.
 
         Raises: RuntimeError for anything but 2xx.
         """
@@ -48,9 +48,9 @@ class Api:
         return json.loads(said)
 
     def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
-        """Yield the events of a collection that follow a version, over a connection of its own.
+        """Yield the events of a collection that follow a version, over a separate connection.
 
-        Raises: RuntimeError if the watch ends; TimeoutError if nothing comes for 10 minutes.
+        Raises: RuntimeError if the watch ends; TimeoutError if there is no event for 10 minutes.
         """
         connection = self._connect()
         try:

@@ -1,4 +1,4 @@
-"""Counting requests in an audit log: who asked for what, how often."""
+"""Counting requests in an audit log: by client, verb and object."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """The requests of one program, each once: a watch counts when it is opened."""
+    """The requests of a program without duplicates: a watch counts when it is opened."""
 
     events: tuple[Mapping[str, Any], ...]
 
     @property
     def by_verb(self) -> dict[str, int]:
-        """How many of each verb, the most frequent first."""
+        """Number of requests by verb, the most frequent first."""
         return dict(Counter(event["verb"] for event in self.events).most_common())
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """Number of requests."""
         return len(self.events)
 
     @property
     def writes(self) -> list[str]:
-        """The requests that may change something, as `describe` puts them."""
+        """The write requests, described by `describe`."""
         return [describe(event) for event in self.events if event["verb"] in WRITES]
 
     def without_watches(self) -> Requests:
@@ -38,16 +38,16 @@ class Requests:
         return Requests(events=tuple(event for event in self.events if event["verb"] != "watch"))
 
     def last_answer(self) -> float | None:
-        """Return when the last one was answered, as seconds since 1970; None if there is none."""
+        """Return the time of the last response in seconds since 1970; None if there is none."""
         return max((_time(event["stageTimestamp"]) for event in self.events), default=None)
 
 
 def requests_of(events: Iterable[Mapping[str, Any]], user_agent: str = CONTROLLER) -> Requests:
-    """Return the requests of the programs whose user agent begins so, but for those about a Lease.
+    """Return the requests with a user agent, except those for a Lease.
 
     Args:
         events: of audit.k8s.io/v1, in the stages ResponseStarted, ResponseComplete and Panic.
-        user_agent: its beginning.
+        user_agent: prefix of the user agent.
     """
     return Requests(
         events=tuple(

@@ -1,7 +1,7 @@
-"""hack/bench/definitions: what CRD upgrade safety costs for the largest real definition at hand; needs no cluster.
+"""hack/bench/definitions: CRD upgrade safety with the largest real definition; needs no cluster.
 
-Against itself, as on the cluster, read anew; and, since that is the least there is to say, against a copy in which
-every node has another description and allows one value less.
+It is compared with itself, parsed again, and with a copy in which every node has another description and allows one
+value less, which gives the most findings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def find_definitions(folder: Path) -> Iterator[Manifest]:
-    """Yield the CustomResourceDefinitions in the YAML files of a folder, those of templates left out."""
+    """Yield the CustomResourceDefinitions in the YAML files of a folder, except templates."""
     for file in sorted(folder.rglob("*.yaml")):
         data = file.read_bytes()
         if b"kind: CustomResourceDefinition" in data and b"{{" not in data:

@@ -1,4 +1,4 @@
-"""Which figures there are, what each may be at most, and how runs are put together."""
+"""The figures, their limits, and how runs are combined."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Budget = Callable[[float | None], float]
-"""The most that a figure may be, given the bare client's."""
+"""The limit of a figure, given that of the bare client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One figure: the controller's, and the bare client's where it has one."""
+    """A figure of the controller, and of the bare client if it has one."""
 
     ours: float
     raw: float | None = None
@@ -26,13 +26,13 @@ Sample = Mapping[str, Measured]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What is measured, and how it is shown."""
+    """A figure and its presentation."""
 
     key: str
     title: str
     digits: int = 0
     budget: Budget | None = None
-    """Of 500 objects in one bundle: controller/README.md."""
+    """For 500 objects in one bundle."""
 
 
 def _at_most(value: float) -> Budget:

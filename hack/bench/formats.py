@@ -1,4 +1,4 @@
-"""hack/bench/formats: what rendering costs, beside PyYAML's C loader and Helm; needs no cluster and no network."""
+"""hack/bench/formats: rendering, compared to PyYAML's C loader and Helm; needs no cluster and no network."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def large() -> Iterator[Row]:
     print(f"{title}: rendered in {seconds:.1f} s of CPU", file=sys.stderr)
 
 
-# what is rendered
+# inputs
 
 
 def write_plain(folder: Path, *, objects: int, lines: int) -> int:
@@ -137,7 +137,7 @@ def write_chart(folder: Path, *, objects: int) -> None:
         (folder / "templates" / f"{number}.yaml").write_text(text, encoding="utf-8")
 
 
-# in a process of its own
+# in a separate process
 
 
 def _render(format_name: str, root: Path, scratch: Path) -> Revision:
@@ -170,7 +170,7 @@ def _time_plain(root: Path) -> tuple[float, float]:
 
 def _time_chart(root: Path) -> tuple[float, float]:
     helm = str(ProgramFinder().find(Means()))
-    _render_once("helm", root)  # what is found out once, the program among it
+    _render_once("helm", root)  # found once, including the program
     ours = time_work(lambda: _render_once("helm", root))
     return ours, time_work(lambda: run([helm, "template", "bench", str(root)], stdout=DEVNULL, check=True))
 

@@ -1,4 +1,4 @@
-"""What the API server needs by itself: the same objects, sent by eight threads that do nothing else."""
+"""The bare API server: the same objects, sent by eight threads that do nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work = Callable[[Api], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """What some requests took."""
+    """Cost of some requests."""
 
     seconds: float
     cpu: float
@@ -25,20 +25,20 @@ class Effort:
 
 
 def install(api: Api, bundles: Sequence[Bundle]) -> Effort:
-    """Apply all objects, each bundle into the namespace of its name; the namespaces are made before time is taken."""
+    """Apply all objects, each bundle into the namespace of its name, which is created before the measurement."""
     _run(api, [_make_namespace(bundle.name) for bundle in bundles])
     return _run(api, [_apply(bundle, manifest) for bundle in bundles for manifest in bundle.objects])
 
 
 def remove(api: Api, bundles: Sequence[Bundle]) -> Effort:
-    """Delete all objects; then, outside of the time that is taken, the namespaces."""
+    """Delete all objects; then, after the measurement, the namespaces."""
     effort = _run(api, [_delete(path_of(manifest, bundle.name)) for bundle in bundles for manifest in bundle.objects])
     remove_namespaces(api, [bundle.name for bundle in bundles])
     return effort
 
 
 def remove_namespaces(api: Api, names: Iterable[str]) -> None:
-    """Delete namespaces with all that is in them; returns when they are gone."""
+    """Delete namespaces with their objects; return when they no longer exist."""
     version = api.version("/api/v1/namespaces")
     waiting = set(names)
     _run(api, [_delete(f"/api/v1/namespaces/{name}") for name in sorted(waiting)])

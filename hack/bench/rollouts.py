@@ -1,7 +1,7 @@
-"""python -m hack.bench.rollouts: many Deployments roll at once; what does their health cost?
+"""python -m hack.bench.rollouts: the cost of health for many simultaneous rollouts of Deployments.
 
-No pod is made: the controller manager is stopped, and what it would write into the status of each Deployment is written
-by a bare client, wave after wave. So what is measured is the controller, and no node.
+No pods are created: the controller manager is stopped, and a bare client writes its changes of the status of each
+Deployment, in waves. So only the controller is measured, and no node.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from hack.control_plane.waiting import wait_for
 REPLICAS = 10
 WINDOW_SECONDS = 5.0
 JITTER_SECONDS = 0.1
-"""By which a write may be on its way for longer than the next one."""
+"""Difference between the delays of two writes."""
 INSTALL_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the waves have cost."""
+    """Cost of the waves."""
 
     seconds: float
     events: int
     passes: Counter[int]
     """Status writes of a BundleDeployment within 5 s, at most: how many BundleDeployments had so many.
 
-    The last of each is not counted: that all are healthy is told at once.
+    The last of each is not counted: that all are healthy is reported immediately.
     """
     writes: int
     lists: int

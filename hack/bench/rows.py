@@ -1,6 +1,6 @@
-"""Rows of figures that need no cluster: work in a process of its own, what it used, and a table of that.
+"""Figures that need no cluster: work in a separate process, its cost, and a table.
 
-Time is processor time, user and system, of the process and the programs that it runs: a busy machine adds little to it.
+Time is CPU time, user and system, of the process and its programs, on which the load of the machine has little effect.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Row:
 
     @property
     def missed(self) -> bool:
-        """Whether it is over its budget."""
+        """Whether it exceeds its limit."""
         return self.value > self.at_most
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process and of its children that have ended."""
+    """Return the CPU time of this process and of its children that have exited."""
     return sum(os.times()[:4])
 
 
 def time_work(work: Callable[[], object], runs: int = RUNS) -> float:
-    """Return the processor time of some work: the median of some runs."""
+    """Return the CPU time of some work, as the median of some runs."""
     return statistics.median(_time(work) for _ in range(runs))
 
 
 def peak_mebibytes() -> float:
-    """Return the most memory that this process has had."""
+    """Return the peak memory of this process."""
     return read_usage(os.getpid()).peak
 
 
@@ -58,7 +58,7 @@ def in_child(work: Callable[..., _T], *arguments: object) -> _T:
 
 
 def publish(rows: Iterable[Row]) -> int:
-    """Print rows as they come, and return the exit status: 1 if one is over its budget."""
+    """Print rows as they come, and return the exit status: 1 if one exceeds its limit."""
     print("|  | measured | at most |\n| --- | ---: | ---: |")
     missed = [row for row in rows if _print(row).missed]
     return 1 if missed else 0

@@ -1,7 +1,7 @@
-"""python -m hack.bench.scale: a bundle of 5,000 objects, one of five beside it, 1,000 of five, and 100 edits at once.
+"""python -m hack.bench.scale: a bundle of 5,000 objects with a small one, 1,000 bundles of five, and 100 edits.
 
-Each part has a control plane of its own, and is printed beside its budget. Times are compared with those of a bare
-client that does the same just before.
+Each part has its own control plane and is printed with its limit. Times are compared with those of a bare client that
+does the same immediately before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hack.control_plane.waiting import wait_for
 
 UPGRADE_SECONDS = 600.0
 REST_SECONDS = 10.0
-# The least share of the bare client's rate, and the most of what else there is.
+# The minimum of the bare client's rate, and the maximum of other figures.
 LARGE_RATE, MANY_RATE = 0.6, 0.5
 MOST_RESIDENT, MOST_RESTART, MOST_REPAIR = 200, 10, 2
 
@@ -141,7 +141,7 @@ def _upgrade_one(testbed: Testbed, bundle: Bundle) -> tuple[float, int]:
     wait_for(lambda: _is_upgraded(testbed.api, bundle, path), UPGRADE_SECONDS, "the upgrade")
     seconds = time.perf_counter() - started
     testbed.wait_until_quiet(since)
-    # What else is written is the BundleDeployment and the revision, which is no object of the bundle.
+    # Other writes are those of the BundleDeployment and the revision, which are not objects of the bundle.
     applies = [
         write for write in testbed.requests(since).writes if write.startswith("patch ") and f" {bundle.name}/" in write
     ]

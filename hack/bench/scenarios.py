@@ -1,6 +1,6 @@
-"""One run of a scenario: install, rest, repair, restart, delete; first by a bare client, then by the controller.
+"""One run of a scenario: install, rest, repair, restart, delete; first with a bare client, then with the controller.
 
-Both start from the same state: a control plane that has nothing of either, and namespaces of their own.
+Both start with a control plane that has no objects of either, and use their own namespaces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scenario:
     name: str
     title: str
     make: Callable[[str], list[Bundle]]
-    """Gets the beginning of all names."""
+    """Called with the prefix of all names."""
 
 
 SCENARIOS = (
@@ -42,10 +42,10 @@ def run(testbed: Testbed, scenario: Scenario, number: int, idle_seconds: float) 
     """Run a scenario once.
 
     Args:
-        testbed: no controller runs on it, before and afterwards.
+        testbed: without a running controller, before and afterwards.
         scenario: which.
-        number: of this run: names are not used twice.
-        idle_seconds: how long to look at a controller that has nothing to do.
+        number: of this run, to make names unique.
+        idle_seconds: how long to observe an idle controller.
     """
     return _merge(
         _run_raw(testbed.api, scenario.make(f"raw-{scenario.name}-{number}")),
@@ -116,7 +116,7 @@ def time_install(api: Api, deployments: Sequence[Manifest]) -> float:
 
 
 def rest(testbed: Testbed, seconds: float) -> Sample:
-    """Look at a controller that has nothing to do for so many seconds."""
+    """Observe an idle controller for some seconds."""
     since = testbed.position()
     time.sleep(seconds)
     requests, usage = testbed.requests(since).without_watches(), testbed.usage()
@@ -139,7 +139,7 @@ def _repair(testbed: Testbed, bundles: Sequence[Bundle]) -> Sample:
 
 
 def restart(testbed: Testbed) -> Sample:
-    """End the controller, start it again, and wait until it has nothing to do."""
+    """Restart the controller and wait until it is idle."""
     testbed.stop_controller()
     since, started = testbed.position(), time.time()
     testbed.start_controller()
@@ -170,7 +170,7 @@ def _delete(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
 def _time_repairs(api: Api, bundles: Sequence[Bundle], put_right: Callable[[Bundle, Manifest], object]) -> float:
     """Return the median of the seconds from the answer to an edit until a watch shows the value that was before."""
     found = [(bundle, each) for bundle in bundles for each in bundle.objects if each["kind"] == "ConfigMap"]
-    # Each object once: whoever edits one object again and again is made to wait.
+    # Each object once: repairs of an object that is edited repeatedly are delayed.
     return statistics.median(_time_repair(api, *each, put_right) for each in found[:: len(found) // EDITS][:EDITS])
 
 
@@ -199,7 +199,7 @@ def _each(function: Callable[[Manifest], object], items: Sequence[Manifest]) -> 
 
 
 def _await(api: Api, version: str, deployments: Sequence[Manifest], is_so: Callable[[dict[str, Any]], bool]) -> None:
-    """Follow the BundleDeployments until each was so once."""
+    """Follow the BundleDeployments until each has met a condition once."""
     waiting = {body["metadata"]["name"] for body in deployments}
     for event in api.watch(BUNDLE_DEPLOYMENTS, version):
         if is_so(event):

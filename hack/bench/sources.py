@@ -1,4 +1,4 @@
-"""hack/bench/sources: what fetching costs, beside tar; from servers on this machine, without a cluster."""
+"""hack/bench/sources: fetching, compared to tar, from servers on this machine; needs no cluster."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def archive() -> Iterator[Row]:
 
 
 def unchanged() -> Iterator[Row]:
-    """A tag, a branch and a file that are asked for again."""
+    """Polls of a tag, a branch and a file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with serve_images(folder) as registry, GitHttpServer(folder) as server, serve_files(folder) as address:
@@ -97,11 +97,11 @@ def unchanged() -> Iterator[Row]:
                 yield Row(title=title, value=seconds, at_most=RESOLUTION_SECONDS, digits=3)
 
 
-# what is fetched
+# content
 
 
 def make_text(seed: int, size: int) -> bytes:
-    """Return text that compresses about as manifests do."""
+    """Return text that compresses about as well as manifests."""
     words = ["spec", "template", "metadata", "labels", "container", "image", "value", "name", "port"]
     return " ".join(random.Random(seed).choices(words, k=size)).encode()[:size]  # noqa: S311 - no secret
 
@@ -116,7 +116,7 @@ def make_repository(folder: Path) -> None:
 
 
 def make_archive(path: Path) -> None:
-    """Write 860 files of a mebibyte, of which gzip can do nothing about 465 KiB."""
+    """Write 860 files of 1 MiB, of which gzip cannot compress 465 KiB."""
     noise = random.Random(1)  # noqa: S311 - no secret
     with tarfile.open(path, "w:gz", compresslevel=1) as packed:
         for number in range(860):
@@ -125,7 +125,7 @@ def make_archive(path: Path) -> None:
             packed.addfile(about, BytesIO(noise.randbytes(465 << 10).ljust(MEBIBYTE, b"x")))
 
 
-# where it comes from
+# servers
 
 
 @contextmanager
@@ -150,21 +150,21 @@ def serve_files(folder: Path) -> Iterator[str]:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-# in a process of its own
+# in a separate process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a fetch has cost."""
+    """Cost of a fetch."""
 
     seconds: float
     peak: float
     """MiB of memory."""
     disk: float
-    """MiB: the content, and what lay in the scratch folder at the end."""
+    """MiB of the content, and of the scratch folder at the end."""
 
 
 def _fetch(kind: str, parameters: Parameters) -> Fetched:

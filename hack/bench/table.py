@@ -19,17 +19,17 @@ class Results:
     """All runs of some scenarios."""
 
     machine: Mapping[str, str]
-    """What they ran on."""
+    """The machine, for the title of the table."""
     titles: Mapping[str, str]
-    """Of the scenarios, by name."""
+    """Titles of the scenarios, by name."""
     samples: Mapping[str, Sequence[Sample]]
     """The runs of each scenario, by name."""
     budgeted: str
-    """The scenario for which the budgets are."""
+    """The scenario that has limits."""
 
 
 def as_json(results: Results) -> str:
-    """Return everything that was measured: the medians, and each run."""
+    """Return all measurements: the medians and each run."""
 
     def plain(sample: Sample) -> dict[str, Any]:
         return {key: asdict(measured) for key, measured in sample.items()}
@@ -42,7 +42,7 @@ def as_json(results: Results) -> str:
 
 
 def as_markdown(results: Results) -> str:
-    """Return the table: a row for each figure; of each scenario the controller's and the bare client's."""
+    """Return the table: a row for each figure, with columns for the controller and the bare client of each scenario."""
     samples = {name: medians(runs) for name, runs in results.samples.items()}
     heads = [cell for name in samples for cell in _heads(name, results)]
     rows = [
@@ -57,7 +57,7 @@ def as_markdown(results: Results) -> str:
 
 
 def insert_table(page: Path, table: str) -> None:
-    """Replace what stands between the markers of a page.
+    """Replace the text between the markers of a page.
 
     Raises: ValueError if the page has no markers.
     """

@@ -26,14 +26,14 @@ ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 QUIET_SECONDS = 1.0
-"""Without a request for so long, the controller has nothing left to do."""
+"""After this time without a request, the controller is idle."""
 
 
 class Testbed:
-    """What a scenario runs on. The controller is not started yet.
+    """The environment of a scenario. The controller is not started yet.
 
     Args:
-        folder: of the controller's log and content store.
+        folder: for the log and the content store of the controller.
     """
 
     def __init__(self, folder: Path, cluster: ControlPlane, registry: Registry) -> None:
@@ -60,30 +60,30 @@ class Testbed:
         ]
 
     def start_controller(self) -> None:
-        """Start the controller; returns when it has nothing to do.
+        """Start the controller and wait until it is idle.
 
-        Raises: TimeoutError; RuntimeError if it ends by itself.
+        Raises: TimeoutError; RuntimeError if it ends on its own.
         """
         since = self.position()
         self._controller.start()
         self.wait_until_quiet(since)
 
     def stop_controller(self) -> None:
-        """End the controller with SIGTERM."""
+        """Stop the controller with SIGTERM."""
         self._controller.terminate(STOP_SECONDS)
 
     def stop_workloads(self) -> None:
-        """Let no workload move by itself any more: its status is what a scenario writes."""
+        """Freeze all workloads: only the scenario writes their status from now on."""
         self._cluster.stop_controller_manager()
 
     def usage(self) -> Usage:
-        """Return what the controller has used."""
+        """Return the resources that the controller has used."""
         return read_usage(self.controller_id())
 
     def controller_id(self) -> int:
         """Return the process id of the controller.
 
-        Raises: RuntimeError if it has ended.
+        Raises: RuntimeError if it has exited.
         """
         process = running_process(self._folder / "controller.pid")
         if process is None:
@@ -91,7 +91,7 @@ class Testbed:
         return process
 
     def position(self) -> int:
-        """Return the end of the audit log now."""
+        """Return the current end of the audit log."""
         return self._cluster.audit_position()
 
     def requests(self, since: int) -> Requests:
@@ -101,7 +101,7 @@ class Testbed:
     def wait_until_quiet(self, since: int) -> None:
         """Wait until the controller has sent requests since a position, and then none for a second.
 
-        Raises: TimeoutError; RuntimeError if it ends by itself.
+        Raises: TimeoutError; RuntimeError if it ends on its own.
         """
         count, changed = 0, time.monotonic()
 
@@ -118,7 +118,7 @@ class Testbed:
 
 @contextmanager
 def make_testbed() -> Iterator[Testbed]:
-    """Start a control plane with the CRD, and a registry; take all away at the end.
+    """Start a control plane with the CRD, and a registry; delete everything at the end.
 
     Raises: MissingError if a program cannot be obtained.
     """

@@ -1,4 +1,4 @@
-"""What a process has used so far, from /proc (see proc(5))."""
+"""Resources that a process has used, from /proc (see proc(5))."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One process at one time."""
+    """Usage of a process at some time."""
 
     cpu: float
     """Seconds, user and system, since it was started."""
     resident: float
-    """Mebibytes now."""
+    """Current memory in MiB."""
     peak: float
-    """Mebibytes, the most that was resident."""
+    """Peak resident memory in MiB."""
 
 
 def read_usage(process: int) -> Usage:
-    """Return what a process has used.
+    """Return the resources that a process has used.
 
-    Raises: FileNotFoundError if there is none.
+    Raises: FileNotFoundError if it does not exist.
     """
     folder = Path("/proc") / str(process)
     # The second field is the name in parentheses, and may hold anything; the third is the first after it.

@@ -1,6 +1,7 @@
-"""The bundles that are installed: objects, images, BundleDeployments.
+"""The bundles to install: objects, images, BundleDeployments.
 
-Equal arguments give equal objects. None of them makes pods, so that what is timed is the controller and the API server.
+Equal arguments give equal objects. None of them creates pods, so that only the controller and the API server are
+measured.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Bundle:
     """One bundle and the BundleDeployment that installs it."""
 
     name: str
-    """Of the BundleDeployment, of its repository and of its install namespace."""
+    """Name of the BundleDeployment, its repository and its install namespace."""
     objects: tuple[Manifest, ...]
 
     def files(self) -> dict[str, bytes]:
@@ -38,7 +39,7 @@ class Bundle:
 
 
 def make_bundle(name: str, count: int, size: int = 200) -> Bundle:
-    """Return one bundle of so many objects.
+    """Return a bundle of `count` objects.
 
     Args:
         name: see Bundle.
@@ -52,7 +53,7 @@ def make_bundle(name: str, count: int, size: int = 200) -> Bundle:
 
 
 def make_bundles(prefix: str, count: int) -> list[Bundle]:
-    """Return so many bundles of five objects, of which one, a Deployment of no pods, has a health of its own."""
+    """Return bundles of five objects, one of which is a Deployment without pods, whose health is assessed."""
     makers: tuple[Callable[[str, int], Manifest], ...] = (
         _service_account,
         _role,
@@ -67,7 +68,7 @@ def make_bundles(prefix: str, count: int) -> list[Bundle]:
 
 
 def make_rollouts(prefix: str, count: int, size: int, replicas: int) -> list[Bundle]:
-    """Return so many bundles of so many Deployments."""
+    """Return bundles of Deployments."""
 
     def workload(name: str) -> Manifest:
         value = _workload(name, 0)
@@ -80,7 +81,7 @@ def make_rollouts(prefix: str, count: int, size: int, replicas: int) -> list[Bun
 
 
 def kinds_of(bundles: Iterable[Bundle]) -> int:
-    """Return how many kinds of objects there are."""
+    """Return the number of kinds."""
     return len({(each["apiVersion"], each["kind"]) for bundle in bundles for each in bundle.objects})
 
 
@@ -96,7 +97,7 @@ def _object(api_version: str, kind: str, name: str, **fields: Any) -> Manifest:
 
 
 def _text(name: str, size: int) -> str:
-    """Return text that compresses as text does, about to half."""
+    """Return text that compresses to about half."""
     return random.Random(name).randbytes(size // 2).hex()  # noqa: S311 - equal for equal names
 
 

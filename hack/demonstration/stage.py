@@ -66,7 +66,7 @@ class Stage(ABC):
 
     @abstractmethod
     def take_down(self) -> None:
-        """Take away all that this demonstration has brought, in whatever state it is."""
+        """Delete everything that the demonstration has created, in any state."""
 
     @property
     @abstractmethod
@@ -136,7 +136,7 @@ class OwnStage(Stage):
 
     def set_up(self) -> None:
         """Start a control plane."""
-        # Beforehand, since it can take minutes and says so then.
+        # Obtained first, because it can take minutes.
         self._binaries.obtain([*CONTROL_PLANE, "kwok", "registry"])
         self.shell.run(f'eval "$(hack/cluster up {self.folder.name} --kwok)"')
         write_note(self.folder / OWNER, os.getpid())
@@ -158,7 +158,7 @@ class OwnStage(Stage):
         return "cluster, registry and controller"
 
     def explain_use(self) -> str:
-        """Return what the command for that says."""
+        """Return the output of the command."""
         return self.shell.look(f"hack/cluster env {self.folder.name} 2> /dev/null")
 
     def explain_end(self) -> str:
@@ -210,7 +210,7 @@ class UserStage(Stage):
         return bool(self.shell.look(f"kubectl get {name} --ignore-not-found -o name"))
 
     def take_down(self) -> None:
-        """Delete what was not there before, while the controller still runs, and then end that."""
+        """Delete the objects that the demonstration created, then stop the controller."""
         for command in self._deletions():
             try:
                 self.shell.run(command)
@@ -229,7 +229,7 @@ class UserStage(Stage):
 
     @property
     def brought(self) -> str:
-        """What was not there before."""
+        """Objects that did not exist before."""
         return "registry, controller, and everything that they created in the cluster"
 
     def explain_use(self) -> str:

@@ -54,7 +54,7 @@ spec:
 
 
 def tell(stage: Stage, *, keep: bool) -> None:
-    """Tell all of it; with `keep` up to the deletion.
+    """Run all steps; with `keep`, all before the deletion.
 
     Raises: CommandError, MissingError, RefusedError.
     """
@@ -92,7 +92,7 @@ def _publish(stage: Stage) -> str:
 def _start(stage: Stage) -> None:
     shell = stage.shell
     shell.run("kubectl apply --server-side -k config/crd")
-    # kubectl wait fails while there are no conditions at all: a person is not that fast.
+    # kubectl wait fails while there are no conditions; a user is not that fast.
     wait_for(lambda: shell.look(f"kubectl get {DEFINITION} -o jsonpath='{{.status.conditions}}'"), 60, "conditions")
     shell.run(f"{WAIT} --for=condition=Established {DEFINITION}")
     stage.start_controller()
@@ -169,12 +169,12 @@ def _delete(shell: Shell) -> None:
 
 
 def _edit_replicas(shell: Shell, count: int) -> None:
-    """Edit the Deployment, and show the value that the edit left."""
+    """Edit the Deployment, and show the new value."""
     edit = f'{{"spec": {{"replicas": {count}}}}}'
     shell.run(f"kubectl -n {NAMESPACE} patch deployment web -p '{edit}' -o jsonpath='{REPLICAS}{LINE_END}'")
 
 
 def _show_objects(shell: Shell) -> None:
-    """Show what carries the label of managed objects."""
+    """Show the objects with the label of managed objects."""
     kinds = "deployment,service,configmap,poddisruptionbudget"
     shell.run(f"kubectl -n {NAMESPACE} get {kinds} -l core.rukpak.io/bundle-deployment={NAME} -o name | xargs")

@@ -1,4 +1,4 @@
-"""`hack/fuzz [TARGET…] [--seconds N] [--list]`: look for inputs that break a parser.
+"""`hack/fuzz [TARGET…] [--seconds N] [--list]`: search for inputs that break a parser.
 
 Exit status: 0 if nothing was found, 1 if something was, 2 for misuse.
 """
@@ -61,7 +61,7 @@ def _fuzz_drawn(target: Target, seconds: float) -> int:
 
 
 def _fuzz_guided(target: Target, seconds: float) -> int:
-    """Fuzz a target in a process of its own, which may be ended by an input. Returns: how much was found."""
+    """Fuzz a target in a separate process, which an input may crash. Returns: the number of findings."""
     folder = read_settings().cache / "fuzz" / target.name
     (folder / "left").mkdir(parents=True, exist_ok=True)
     log = folder / "log"
@@ -83,7 +83,7 @@ def _fuzz_guided(target: Target, seconds: float) -> int:
 
 
 def _keep_what_is_left(target: Target, folder: Path) -> int:
-    """Keep the inputs that ended the process: of time, of memory, of a crash below Python."""
+    """Save the inputs that ended the process: by time, memory, or a crash outside Python."""
     left = [path for path in folder.iterdir() if path.name.startswith(("timeout-", "oom-", "crash-"))]
     for path in left:
         print(f"{target.name}: {path.name.partition('-')[0]}, kept as {keep(target.name, path.read_bytes())}")
@@ -94,5 +94,5 @@ def _keep_what_is_left(target: Target, folder: Path) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:  # what was found so far is kept
+    except KeyboardInterrupt:  # findings so far are saved
         sys.exit(130)

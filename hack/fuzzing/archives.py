@@ -1,4 +1,4 @@
-"""Targets: archives as they are read, against the standard library's readers, and as they are unpacked."""
+"""Targets: reading archives, compared with the standard library, and unpacking them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Listing = list[tuple[str, EntryKind, bytes]]
 
 
 def check_tar(data: bytes) -> None:
-    """Read a tar archive, also with its checksums corrected: by chance no change of a header gets past them."""
+    """Read a tar archive, also with corrected checksums, which random changes of a header would not pass."""
     for archive in {data, correct_checksums(data)}:
         listed = _listing(read_tar(io.BytesIO(archive), LIMITS))
         if listed is not None and not is_compressed(archive) and not _has_odd_prefix(archive):
@@ -44,12 +44,12 @@ def check_tar(data: bytes) -> None:
 def check_zip(data: bytes) -> None:
     """Read a zip archive."""
     listed = _listing(read_zip(io.BytesIO(data), LIMITS))
-    if listed is not None and all(path.isascii() for path, *_ in listed):  # others zipfile takes for code page 437
+    if listed is not None and all(path.isascii() for path, *_ in listed):  # zipfile reads other names as code page 437
         _expect_equal(listed, _zipfile_listing(data))
 
 
 def _listing(entries: Iterable[Entry]) -> Listing | None:
-    """Return what an archive holds; None if it is refused."""
+    """Return the entries of an archive; None if it is refused."""
     found: Listing = []
     with refusals():
         for entry in entries:
@@ -65,7 +65,7 @@ def read_all(body: Readable) -> bytes:
 
 
 def _expect_equal(ours: Listing, theirs: Listing | None) -> None:
-    """Two readers that take an archive for different things are a way past whoever looked at it with the other one."""
+    """If two readers interpret an archive differently, a scanner that uses one of them can be bypassed."""
     if theirs is not None:
         expect(
             [_normal(entry) for entry in ours] == [_normal(entry) for entry in theirs], f"{ours} is read as {theirs}"
@@ -85,7 +85,7 @@ def _has_odd_prefix(archive: bytes) -> bool:
 
 
 def _tarfile_listing(data: bytes) -> Listing | None:
-    """Return what `tarfile` finds; None where it fails, or stops short of the end."""
+    """Return the entries that `tarfile` reads; None if it fails, or stops before the end."""
     kinds = {tarfile.DIRTYPE: EntryKind.DIRECTORY, tarfile.SYMTYPE: EntryKind.SYMBOLIC_LINK}
     kinds[tarfile.LNKTYPE] = EntryKind.HARD_LINK
     with (
@@ -102,7 +102,7 @@ def _tarfile_listing(data: bytes) -> Listing | None:
 
 
 def _zipfile_listing(data: bytes) -> Listing | None:
-    """Return what `zipfile` finds; None where it fails."""
+    """Return the entries that `zipfile` reads; None if it fails."""
     with suppress(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, ValueError, OSError):
         archive = zipfile.ZipFile(io.BytesIO(data))
         return [(item.filename, _zip_kind(item), archive.read(item)) for item in archive.infolist()]
@@ -117,7 +117,7 @@ def _zip_kind(item: zipfile.ZipInfo) -> EntryKind:
 
 
 def correct_checksums(data: bytes) -> bytes:
-    """Return a tar archive in which each header has the checksum that it should have."""
+    """Return a tar archive with correct checksums in all headers."""
     archive, position = bytearray(data), 0
     while position + _BLOCK <= len(archive):
         header = archive[position : position + _BLOCK]
@@ -140,13 +140,13 @@ def _octal(field: bytes) -> int:
 
 
 def check_archive(data: bytes) -> None:
-    """Unpack what an http source may bring."""
+    """Unpack the archive of an http source."""
     _unpack(lambda: read_body(io.BytesIO(data), len(data), "a", 0, LIMITS))
     _unpack(lambda: read_body(io.BytesIO(data), len(data), "a.yaml", 1, LIMITS))
 
 
 def check_layers(data: bytes) -> None:
-    """Unpack layers of an image, with whiteouts, one over the other."""
+    """Unpack the layers of an image, with whiteouts, on top of each other."""
     layers = [correct_checksums(layer) for layer in data.split(_LAYER_END)]
     _unpack(
         lambda: (
@@ -156,7 +156,7 @@ def check_layers(data: bytes) -> None:
 
 
 def check_chart_archive(data: bytes) -> None:
-    """Find a chart in a content tree, and gather its files with packed dependencies unpacked."""
+    """Find a chart in a content tree, and collect its files, with dependencies unpacked."""
     with scratch() as folder:
         root = folder / "content"
         root.mkdir()
@@ -178,7 +178,7 @@ def _unpack(read: Callable[[], Iterator[Entry]]) -> None:
 
 
 def _check_tree(folder: Path) -> None:
-    """Check that there are folders and regular files only, within the budgets, also after a refusal."""
+    """Check that there are only folders and regular files, within the limits, also after a refusal."""
     total = count = 0
     for where, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -1,6 +1,6 @@
-"""The inputs that are kept: `tests/data/fuzz/<target>/` holds files, `tests/data/fuzz/<target>.json` a list of texts.
+"""Saved inputs: `tests/data/fuzz/<target>/` holds files, `tests/data/fuzz/<target>.json` a list of texts.
 
-What a fuzzer finds becomes a file there, and is tried first from then on.
+Findings of a fuzzer become files there, and are tried first from then on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KEPT = Path(__file__).parents[2] / "tests" / "data" / "fuzz"
 
 
 def kept_inputs(target: str, root: Path = KEPT) -> dict[str, bytes]:
-    """Return the kept inputs of a target by name: that of a file, or the number of a text."""
+    """Return the saved inputs of a target by the name of the file or the number of the text."""
     texts: list[str] = json.loads(path.read_text()) if (path := root / f"{target}.json").exists() else []
     found = {f"{target}.json[{index}]": text.encode("utf-8", "surrogatepass") for index, text in enumerate(texts)}
     files = sorted((root / target).iterdir()) if (root / target).is_dir() else []
@@ -21,7 +21,7 @@ def kept_inputs(target: str, root: Path = KEPT) -> dict[str, bytes]:
 
 
 def keep(target: str, data: bytes, root: Path = KEPT) -> Path:
-    """Keep an input that broke something, by the digest of its bytes. Returns: where it is."""
+    """Save an input that broke a target, named by its digest. Returns: its path."""
     path = root / target / f"found-{hashlib.sha256(data).hexdigest()[:12]}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

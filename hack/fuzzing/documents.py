@@ -1,4 +1,4 @@
-"""Targets: YAML and JSON, and what the formats make of a bundle's files."""
+"""Targets: YAML, JSON, and how formats render the files of a bundle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 _NODES = 20_000
 _NULLS = ("", "~", "null", "Null", "NULL")
 _FILE = b"\n=== "
-"""Begins the line that names the next file of a bundle."""
+"""The prefix of a line with the name of the next file of a bundle."""
 _CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3",
     kinds={("cert-manager.io", "v1", "Certificate"): True, ("cert-manager.io", "v1", "Issuer"): True},
@@ -42,7 +42,7 @@ _CAPABILITIES = Capabilities(
 
 
 def check_yaml(data: bytes) -> None:
-    """Read documents as kubectl does and as Helm does; compare them with each other and with PyYAML."""
+    """Read documents like kubectl and like Helm; compare the results with each other and with PyYAML."""
     data = end_last_line(data)
     lax = _read(data, strict=False)
     strict = _read(data, strict=True)
@@ -57,7 +57,7 @@ def check_yaml(data: bytes) -> None:
 
 
 def check_json(data: bytes) -> None:
-    """Read documents that begin like JSON; compare them with the standard library."""
+    """Read documents that start like JSON; compare them with the standard library."""
     data = b"{" + data
     check_yaml(data)
     values = _read(data, strict=True)
@@ -77,7 +77,7 @@ def _read(data: bytes, *, strict: bool) -> list[Any] | None:
 
 
 def _check_round_trip(value: Any) -> None:
-    """Check that a value is plain JSON, which reads as itself."""
+    """Check that a value is plain JSON that is read back unchanged."""
     again = _read(encode(value), strict=True)
     expect(again is not None and _equal(again, [value]), f"{value!r} is read again as {again!r}")
 
@@ -94,14 +94,14 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _compare_with_libyaml(data: bytes, ours: list[Any]) -> None:
-    """Compare the shape, and what is text in both, with PyYAML's reading of all scalars as text."""
+    """Compare the structure, and scalars that are text in both, with PyYAML reading all scalars as text."""
     if b"<<" in data or b"---#" in data or b"\xef\xbb\xbf" in data or b"!" in data:
         return  # merged, split or typed otherwise, on purpose
     try:
         theirs = [value for value in yaml.load_all(data, yaml.CBaseLoader) if value not in _NULLS]
     except (yaml.YAMLError, ValueError, RecursionError):
-        return  # kubectl takes more: several marks, keys that are mappings
-    ours = [value for value in ours if value not in _NULLS]  # texts, for whoever quotes them
+        return  # kubectl accepts more: several marks, keys that are mappings
+    ours = [value for value in ours if value not in _NULLS]  # texts, if they are quoted
     expect(len(ours) == len(theirs), f"{len(ours)} documents are read as {len(theirs)}")
     for mine, other in zip(ours, theirs, strict=True):
         _expect_alike(mine, other)
@@ -124,7 +124,7 @@ def _expect_alike(ours: Any, theirs: Any) -> None:
 
 
 def _shape(value: Any) -> Any:
-    """Return a value without its numbers and texts, whose reading differs on purpose."""
+    """Return a value without its numbers and texts, which are read differently on purpose."""
     if isinstance(value, dict):
         return sorted((_text(key), repr(_shape(item))) for key, item in value.items())
     if isinstance(value, list):
@@ -152,14 +152,14 @@ def check_registry(data: bytes) -> None:
 
 
 def check_helm_output(data: bytes) -> None:
-    """Read what Helm printed."""
+    """Read the output of Helm."""
     for skip_tests in (True, False):
         with refusals():
             _check_rendering(read_output(data, TextBudget(Limits()), skip_tests=skip_tests))
 
 
 def check_helm_values(data: bytes) -> None:
-    """Read values, and write them so that Helm reads the same."""
+    """Read values, and write them in the form for Helm."""
     with refusals():
         values = read_values(data, "spec.config.values")
         again = read_values(write_values(values), "again")
@@ -167,7 +167,7 @@ def check_helm_values(data: bytes) -> None:
 
 
 def check_helm_schema(data: bytes) -> None:
-    """Look for references in `values.schema.json`."""
+    """Find references in `values.schema.json`."""
     with scratch() as folder:
         (folder / "values.schema.json").write_bytes(data)
         with refusals():
@@ -175,7 +175,7 @@ def check_helm_schema(data: bytes) -> None:
 
 
 def check_helm_complaint(data: bytes) -> None:
-    """Explain a failure of Helm; what comes first are values, one a line, none of which the message may show."""
+    """Explain a failure of Helm. The input starts with values, one per line, which the message must not show."""
     head, _, complaint = data.decode(errors="replace").partition("\n\n")
     secrets = [line for line in head.splitlines()[:50] if line]
     result = RunResult(status=1, output=b"", stderr=f"Error: {complaint}")
@@ -204,7 +204,7 @@ def _render(format_: Format, data: bytes, first: str) -> None:
 
 
 def _files(data: bytes, first: str) -> Iterator[tuple[Path, bytes]]:
-    """Yield the files of a bundle: the first has a name, the others begin with a line that names them."""
+    """Yield the files of a bundle: the first has a fixed name, the others start with a line that has their name."""
     yield Path(first), (parts := data.split(_FILE))[0]
     seen = {first}
     for part in parts[1:20]:
@@ -220,7 +220,7 @@ def _files(data: bytes, first: str) -> Iterator[tuple[Path, bytes]]:
 
 
 def _check_rendering(rendering: Rendering) -> None:
-    """Check that what was rendered can be applied, kept and read again, whatever it is."""
+    """Check that rendered objects can be applied, stored and read again."""
     for warning in rendering.warnings:
         check_message(warning)
     encode([dict(marks) for marks in rendering.namespace.values()])

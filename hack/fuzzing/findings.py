@@ -1,4 +1,4 @@
-"""Failing inputs: each defect is reported once, minimized, and kept with the corpus."""
+"""Failing inputs: each defect is reported once, minimized, and saved in the corpus."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hack.fuzzing.target import Target
 
 _OURS = ("/api/", "/controller/", "/hack/fuzzing/")
 _SECONDS = 20.0
-"""What making one input smaller may take."""
+"""Time for minimizing an input."""
 
 Signature = tuple[str, str, int]
 
 
 class Findings:
-    """The defects that one run has found, each once.
+    """The defects found in a run, without duplicates.
 
     Args:
-        tell: is given a line, or a traceback, for a person.
-        root: of the kept inputs; by default those of the tests.
+        tell: called with a line or a traceback to print.
+        root: folder of the saved inputs; default: that of the tests.
     """
 
     def __init__(self, target: Target, tell: Callable[[str], None], root: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class Findings:
         return len(self._known)
 
     def try_input(self, data: bytes) -> None:
-        """Run the target on an input; a new failure is minimized, reported and kept."""
+        """Run the target on an input; a new failure is minimized, reported and saved."""
         error = failure(self._target, data)
         if error is None or signature(error) in self._known:
             return
@@ -45,7 +45,7 @@ class Findings:
 
 
 def failure(target: Target, data: bytes) -> Exception | None:
-    """Return what comes out of a target that should not."""
+    """Return the unexpected exception of a target, if any."""
     try:
         target.run(data)
     except Exception as error:  # noqa: BLE001 - whatever it is: that is what is looked for
@@ -54,14 +54,14 @@ def failure(target: Target, data: bytes) -> Exception | None:
 
 
 def signature(error: Exception) -> Signature:
-    """Return what tells one defect from another: the kind of exception, and the innermost line of ours."""
+    """Return the identity of a defect: the type of the exception and our innermost line."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.name != "expect" and any(folder in frame.filename for folder in _OURS)]
     return type(error).__name__, ours[-1].filename, ours[-1].lineno or 0
 
 
 def shrink(target: Target, data: bytes, wanted: Signature) -> bytes:
-    """Return a smaller input with the same failure: halves, quarters and so on are taken out while it stays."""
+    """Return a smaller input with the same failure, by removing halves, quarters and so on."""
     end = time.monotonic() + _SECONDS
     step = len(data) // 2
     while step:

@@ -1,7 +1,7 @@
-"""Coverage-guided inputs: libFuzzer by way of atheris, in a process that does nothing else.
+"""Coverage-guided inputs: libFuzzer through atheris, in a separate process.
 
-libFuzzer never returns, counts what it does on stderr, and ends the process where one input takes too long or too much
-memory; `__main__` reads what it leaves behind. A defect does not end the run.
+libFuzzer never returns, writes statistics to stderr, and ends the process if an input takes too long or too much
+memory; `__main__` reads the files it leaves. A defect does not end the run.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MEMORY_BYTES = 4 << 30
 INPUT_SECONDS = 30
 _LEAST_BYTES, _MOST_BYTES = 4096, 32 * 1024
 _REPEATED = 0.05
-"""The part of inputs in which something is repeated many times: what is not linear shows so."""
+"""The fraction of inputs with many repetitions, which reveal work that is not linear."""
 
 
 def main(name: str, seconds: str, folder: str) -> None:
-    """Fuzz a target, with its working corpus and all that is left behind in a folder."""
+    """Fuzz a target, with its working corpus and results in a folder."""
     atheris = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["api", "controller"]):
         table = importlib.import_module("hack.fuzzing.table")
@@ -64,7 +64,7 @@ def _options(folder: Path, seconds: float, longest: int) -> list[str]:
 
 
 def _mutator(atheris: Any, words: tuple[bytes, ...]) -> Any:
-    """Return how inputs are changed: as libFuzzer does, by words of the language, and by repeating a piece."""
+    """Return a mutator: libFuzzer's own changes, words of the language, and repetitions."""
 
     def mutate(data: bytes, size: int, seed: int) -> bytes:
         chance = random.Random(seed)  # noqa: S311 - inputs, not secrets

@@ -45,13 +45,13 @@ def check_manifest(data: bytes) -> None:
 
 
 def check_chart_config(data: bytes) -> None:
-    """Read the config of a chart, which names a file."""
+    """Read the config of a chart, which contains a file name."""
     with refusals():
         expect("/" not in name_chart(data, _IMAGE), "a name that is a path")
 
 
 def check_docker_config(data: bytes) -> None:
-    """Read pull secrets, match them, and show nothing of them."""
+    """Read pull secrets and match them, without showing any of their contents."""
     for type_, key in ((DOCKER_CONFIG_JSON, ".dockerconfigjson"), (DOCKER_CONFIG, ".dockercfg")):
         with refusals():
             entries = parse_secret(_secret(type_, {key: data}), "image", _IMAGE).registries
@@ -59,7 +59,7 @@ def check_docker_config(data: bytes) -> None:
 
 
 def check_secret(data: bytes) -> None:
-    """Read a Secret of keys: each line of the input begins with a key."""
+    """Read a Secret whose keys start the lines of the input."""
     keys = ("username", "password", "bearerToken", "ssh-privatekey", "identity", "known_hosts", "ca.crt")
     values = dict(zip(keys, data.split(_NEXT), strict=False))
     for kind in ("image", "git", "http", "example.com/other"):
@@ -75,7 +75,7 @@ def _secret(type_: str, values: dict[str, bytes]) -> dict[str, Any]:
 
 
 def check_definitions(data: bytes) -> None:
-    """Compare the first document with the second, as definitions, and try the others as objects of theirs."""
+    """Compare the first document with the second, as definitions, and validate the others as their objects."""
     with refusals():
         documents = [item.value for item in read_documents(data, "a.yaml", budget=NodeBudget(50_000))]
         old, new = (read_definition(as_mapping(value)) for value in [*documents, {}, {}][:2])
@@ -95,7 +95,7 @@ def _survey(old: CustomResourceDefinition, new: CustomResourceDefinition, object
 
 
 def check_revision(data: bytes) -> None:
-    """Read what the revision store may hold: objects, and terms."""
+    """Read contents of the revision store: objects and terms."""
     objects, _, terms = data.partition(_NEXT)
     for packed in (objects, zlib.compress(objects, 1)):
         with refusals(ValueError):
@@ -104,7 +104,7 @@ def check_revision(data: bytes) -> None:
 
 
 def check_reply(data: bytes) -> None:
-    """Say what a reply of the API server means, in which a webhook may have written anything."""
+    """Interpret a reply of the API server, parts of which a webhook may have written."""
     header, _, body = data.partition(b"\n")
     for status in (400, 403, 404, 409, 422, 429, 500, 503):
         for kind in ("Secret", "ConfigMap"):

@@ -1,7 +1,7 @@
-"""A target: a parser, and what has to hold for any bytes.
+"""A target: a parser, and what must hold for any bytes.
 
-What is declared (`BundleError`, `Rejection`, …) a target catches; whatever else comes out of it is a defect, and so are
-a broken invariant, and work that is more than linear in the input.
+A target catches declared errors (`BundleError`, `Rejection`, …). Any other exception is a defect, as are broken
+invariants and work that is more than linear in the input.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from controller.content.limits import Rejection
 from controller.kube.encoding import encode
 
 BASE_SECONDS = 2.0
-"""What any input may cost in processor time: a collection of garbage, the first import of a codec."""
+"""CPU time of any input, such as for garbage collection or the first import of a codec."""
 BYTE_SECONDS = 100e-6
-"""What each byte of it may cost on top, with room for instrumentation."""
+"""Additional CPU time per byte, with reserve for instrumentation."""
 MESSAGE_CHARACTERS = 32 * 1024
-"""Of one failure: what is longer fits no condition."""
+"""Length of a message: a longer one does not fit into a condition."""
 
 _MEMORY_FILES = Path("/dev/shm")  # noqa: S108 - of the kernel, not of a shared folder; without it the usual place
 
 
 class BrokenError(AssertionError):
-    """What has to hold does not. Not an `assert`, which `python -O` leaves out."""
+    """An invariant is broken. Not an `assert`, which `python -O` removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,10 @@ class Target:
     """A parser under test.
 
     Args:
-        name: of the folder or list of kept inputs.
-        check: parses the bytes and raises nothing unless there is a defect.
-        covers: what is parsed, for a person.
-        words: of the language, that a fuzzer would not come by soon.
+        name: of the folder or list of saved inputs.
+        check: parses the bytes, and raises only for a defect.
+        covers: a description of what is parsed.
+        words: of the language, which a fuzzer would not find soon.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Target:
     def run(self, data: bytes) -> None:
         """Check one input, and that it costs no more than its size allows.
 
-        Raises: whatever is a defect.
+        Raises: any exception that is a defect.
         """
         begun = time.thread_time()
         self.check(data)
@@ -61,16 +61,19 @@ class Target:
 
 
 def expect(is_so: bool, what: str) -> None:
-    """Raise BrokenError with what does not hold."""
+    """Check an invariant.
+
+    Raises: BrokenError, with a description of the invariant.
+    """
     if not is_so:
         raise BrokenError(what)
 
 
 class refusals:  # noqa: N801 - read as a word, like contextlib.suppress
-    """Take what the code under test may refuse, as it may be told, and nothing else.
+    """Catch declared errors of the code under test, and check their messages.
 
     Args:
-        others: exceptions that are declared besides BundleError and Rejection.
+        others: declared exceptions in addition to BundleError and Rejection.
     """
 
     def __init__(self, *others: type[Exception]) -> None:
@@ -88,15 +91,15 @@ class refusals:  # noqa: N801 - read as a word, like contextlib.suppress
 
 
 def check_message(message: str) -> None:
-    """Check that a condition can hold a message."""
+    """Check that a message fits into a condition."""
     expect(bool(message), "an empty message")
     expect("\r" not in message and "\0" not in message, f"a message with control characters: {message!r}")
     expect(len(message) <= MESSAGE_CHARACTERS, f"a message of {len(message)} characters")
-    encode(message)  # lone surrogates do not get into status
+    encode(message)  # status cannot contain lone surrogates
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Hand out an empty folder, in memory where there is such a place."""
+    """Provide an empty folder, in memory if possible."""
     with TemporaryDirectory(dir=_MEMORY_FILES if _MEMORY_FILES.is_dir() else None, prefix="rukpak-fuzz-") as folder:
         yield Path(folder)

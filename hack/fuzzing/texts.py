@@ -1,4 +1,4 @@
-"""Targets: short texts, of users, of servers and of programs: references, headers, what git writes."""
+"""Targets: short texts of users, servers and programs: references, headers, output of git."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 
 _PATH = "spec.sources[0].git"
 _NEXT = b"\n=== \n"
-"""Between two answers of a server."""
+"""The separator of two responses of a server."""
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 _NOW = 1_790_000_000.0
 
@@ -43,7 +43,7 @@ _NOW = 1_790_000_000.0
 
 
 def check_reference(data: bytes) -> None:
-    """Take an image reference apart: its parts become paths of URLs, and its normal form means the same."""
+    """Parse an image reference: its parts become paths of URLs, and its normal form means the same."""
     with refusals(ValueError):
         reference = parse_reference(_text(data))
         url = f"https://{reference.host}/v2/{reference.repository}/manifests/{reference.target}"
@@ -63,7 +63,7 @@ def check_git_ref(data: bytes) -> None:
 
 
 def check_repository(data: bytes) -> None:
-    """Take the URL of a repository apart: git sees three transports, and no option."""
+    """Parse the URL of a repository: git sees three transports, and no option."""
     with refusals(ValueError):
         repository = parse_repository(_text(data))
         expect(not repository.url.startswith("-") and not _UNSAFE.search(repository.url), f"{repository.url!r}")
@@ -73,7 +73,7 @@ def check_repository(data: bytes) -> None:
 
 
 def check_address(data: bytes) -> None:
-    """Take the URL of a file apart: what is asked is what was judged."""
+    """Parse the URL of a file: the URL that is requested is the one that was checked."""
     with refusals(ValueError):
         address = parse_address(_text(data))
         expect(urlsplit(address.url).hostname == address.host, f"another host: {address.url!r}")
@@ -103,9 +103,9 @@ def check_warnings(data: bytes) -> None:
 
 
 def check_token(data: bytes) -> None:
-    """Ask for a token: a challenge, an empty line, the answer. Who does not belong to the registry is not asked."""
+    """Request a token: a challenge, an empty line, the response. Only servers of the registry are asked."""
     header, _, body = data.partition(b"\n\n")
-    credentials = RegistryCredentials(registry="r.example.com", username="u", password="p")  # noqa: S106 - made up
+    credentials = RegistryCredentials(registry="r.example.com", username="u", password="p")  # noqa: S106 - invalid
     for given in (None, credentials, RegistryCredentials(registry="r.example.com", identity_token="t")):  # noqa: S106
         transport: Any = _Servers(body, is_secret=given is not None)
         servers = TokenServer(transport, _ENDPOINT, _PATH, verify=True)
@@ -119,7 +119,7 @@ _ENDPOINT = find_endpoint(parse_reference("r.example.com/a/b"), {})
 
 
 class _Servers:
-    """A transport to servers that all give one answer."""
+    """A transport to servers that all give the same response."""
 
     def __init__(self, body: bytes, *, is_secret: bool) -> None:
         self._body, self._is_secret = body, is_secret
@@ -130,7 +130,7 @@ class _Servers:
         parts = urlsplit(url)
         is_own = parts.netloc == "r.example.com"
         expect(is_own or parts.scheme == "https", f"{url!r} is asked in plain http")
-        expect(is_own or bool(named), f"what {url!r} answers is told")
+        expect(is_own or bool(named), f"what {url!r} answers is shown")
         expect(is_related(parts.hostname or "", "r.example.com", is_secret=self._is_secret), f"{url!r} is asked")
         expect(not (self._is_secret and parts.scheme != "https"), f"credentials are sent by {parts.scheme}")
         expect(not re.search(r"[\r\n]", "".join(headers.values())), f"a header of several lines: {method}")
@@ -139,7 +139,7 @@ class _Servers:
 
 
 def check_http_answers(data: bytes) -> None:
-    """Download a file from a server that answers so: a status, headers, an empty line and a body, several times."""
+    """Download a file from a server that responds with a status, headers, an empty line and a body, several times."""
     answers = [_Answer(part) for part in data.split(_NEXT)[:8]]
     with scratch() as folder:
         access = Access(path=_PATH, deadline=math.inf, cancelled=Event(), scratch=folder, limits=LIMITS)
@@ -153,7 +153,7 @@ def check_http_answers(data: bytes) -> None:
 
 
 class _Answer:
-    """One answer of a server, as much as a download uses; the body may be cut."""
+    """A response of a server, with the parts that a download uses; the body may be truncated."""
 
     def __init__(self, data: bytes) -> None:
         head, _, body = data.partition(b"\n\n")
@@ -179,11 +179,11 @@ class _Answer:
     close = discard
 
 
-# what git writes
+# output of git
 
 
 def check_git_complaint(data: bytes) -> None:
-    """Translate what git complains of; nothing of it is shown."""
+    """Translate an error message of git, without showing any of it."""
     text = data.decode(errors="replace")
     try:
         check_served(text)
@@ -195,7 +195,7 @@ def check_git_complaint(data: bytes) -> None:
 
 
 def check_git_listing(data: bytes) -> None:
-    """Read what `ls-tree -z` writes: paths are anything but NUL, the rest is git's own."""
+    """Read the output of `ls-tree -z`: paths have any bytes but NUL, git writes the rest."""
     modes = ("100644", "100755", "120000", "160000", "040000")
     paths = [path for path in data.split(b"\0") if path]
     listing = b"".join(
@@ -207,7 +207,7 @@ def check_git_listing(data: bytes) -> None:
 
 
 def check_git_objects(data: bytes) -> None:
-    """Read what `cat-file --batch` writes, from a git that is ended anywhere, or says anything."""
+    """Read the output of `cat-file --batch`, from a git that may stop at any point or write anything."""
     name = "0" * 40
     items = [Item(path=f"{mode}{index}", mode=mode, name=name) for index, mode in enumerate(("100644", "120000") * 2)]
     output = b"".join(b"%s blob %d\n%s\n" % (name.encode(), len(part), part) for part in data.split(_NEXT)[:4])
@@ -225,7 +225,7 @@ def _read_objects(stream: bytes, items: list[Item]) -> None:
 
 
 class _GitSaidError(Exception):
-    """What git itself never writes was written."""
+    """Output that git itself never writes."""
 
 
 class _Git:

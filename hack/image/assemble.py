@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Put together the root file system of the container image: Python, the controller, git, ssh, helm, and nothing else.
+"""Assemble the root file system of the container image: Python, the controller, git, ssh, helm, and nothing else.
 
     hack/image/assemble.py FOLDER
 
-The Dockerfile runs this in its first stage, with the programs of its base; tests/integration/test_image.py runs it with
-those of this machine. So both carry out the same steps. Only the standard library is used.
+The Dockerfile runs this in its first stage, with the programs of its base image; tests/integration/test_image.py runs
+it with those of this machine, so both have the same steps. It uses only the standard library.
 
-There is no shell in it. prlimit, env, unshare and true are there because the controller starts git and helm through
-them, within limits of memory and files and without a network.
+The image has no shell. It includes prlimit, env, unshare and true because the controller uses them to start git and
+helm with limits of memory and files and without a network.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PROGRAMS = {
     "true": "usr/bin/true",
 }
 GIT_HELPERS = ("git-remote-http", "git-remote-https")
-"""All other commands of git that are used are built into the program."""
+"""All other git commands in use are built into the program."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-# Of the standard library: tests, what needs a display, and what builds packages.
+# Of the standard library: tests, modules that need a display, and modules that build packages.
 LEFT_OUT = (
     "test",
     "idlelib",
@@ -51,7 +51,7 @@ LEFT_OUT = (
     "pydoc_data",
     "config-*",
 )
-# Of the packages: tests, the 64 MiB of the kubernetes package beside the client that is used, and the second of two
+# Of the packages: tests, the 64 MiB of the kubernetes package that the client does not use, and the second of two
 # implementations of zstandard, which is for other interpreters.
 UNUSED = ("*/tests", "*/test", "kubernetes/aio", "kubernetes/client/api", "zstandard/*_cffi*")
 FILES = {
@@ -59,14 +59,14 @@ FILES = {
     "etc/group": f"root:x:0:\nrukpak:x:{USER}:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-# Bytecode of these is made by who needs one: 11 MiB of models, of which the client that is used imports a single one.
+# Not compiled in advance: 11 MiB of models, of which the client imports a single one.
 UNCOMPILED = "kubernetes/client/models/v"
 EPOCH = 946684800
-"""2000-01-01: the time of all files, so that equal content is an equal image."""
+"""2000-01-01: the time of all files, so that equal content gives an equal image."""
 
 
 def assemble(image: Path) -> None:
-    """Carry out all steps, in a folder that is not there yet."""
+    """Run all steps in a folder that must not exist."""
     image.mkdir(parents=True)
     add_links(image)
     add_files(image)
@@ -87,7 +87,7 @@ def add_links(image: Path) -> None:
 
 
 def add_files(image: Path) -> None:
-    """Add the user, how names are looked up, certificate authorities, and the folders that a volume is mounted at."""
+    """Add the user, the configuration of name lookup, CA certificates, and mount points."""
     for name, text in FILES.items():
         (image / name).parent.mkdir(parents=True, exist_ok=True)
         (image / name).write_text(text, encoding="ascii")
@@ -101,7 +101,7 @@ def add_files(image: Path) -> None:
 
 
 def add_python(image: Path) -> None:
-    """Add the interpreter that runs this, with its standard library."""
+    """Add the interpreter that runs this script, with its standard library."""
     binaries, library = image / "usr/local/bin", image / "usr/local/lib" / PYTHON
     binaries.mkdir(parents=True)
     shutil.copy(Path(sys.base_prefix) / "bin" / PYTHON, binaries / PYTHON)
@@ -112,7 +112,7 @@ def add_python(image: Path) -> None:
 
 
 def add_packages(image: Path) -> None:
-    """Add the controller and what it depends on, each as its digest says, and move helm to where it is found."""
+    """Add the controller and its dependencies, verified by digest, and move helm to a folder in PATH."""
     target = image / "usr/local/lib" / PYTHON / "site-packages"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     install += ["--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
@@ -126,9 +126,9 @@ def add_packages(image: Path) -> None:
 
 
 def compile_modules(image: Path) -> None:
-    """Add the bytecode of all modules, as nobody may write it there later; equal sources give equal bytes.
+    """Add the bytecode of all modules, since the folders are read-only later; equal sources give equal bytes.
 
-    It is not compared with the sources when it is loaded: neither changes, and their times say nothing.
+    It is not compared with the sources when it is loaded: neither changes, and all times are equal.
     """
     folder = image / "usr/local/lib" / PYTHON
     compiling = [sys.executable, "-I", "-m", "compileall", "-q", "-j", "1", "-f", "-x", UNCOMPILED]
@@ -137,7 +137,7 @@ def compile_modules(image: Path) -> None:
 
 
 def add_programs(image: Path) -> None:
-    """Add git with its helper for https, ssh, and what the controller starts them with."""
+    """Add git with its helper for https, ssh, and the programs that start them."""
     for name, path in PROGRAMS.items():
         found = shutil.which(name)
         if found is None:
@@ -150,7 +150,7 @@ def add_programs(image: Path) -> None:
 
 
 def add_libraries(image: Path) -> None:
-    """Add the shared libraries that the programs and the modules of Python need, where the loader looks for them."""
+    """Add the shared libraries of the programs and Python modules, where the loader searches for them."""
     for library in sorted(_libraries_of(list(_binaries_in(image)))):
         shutil.copy(library, image / LIBRARIES / library.name)
     loader = next(Path("/lib64").glob("ld-linux*"), None) or next(Path("/lib").glob("ld-linux*"))
@@ -166,7 +166,7 @@ def _binaries_in(folder: Path) -> Iterator[Path]:
 
 
 def _libraries_of(binaries: Sequence[Path]) -> set[Path]:
-    """Return what ldd finds, but for what the packages bring along themselves."""
+    """Return the libraries that ldd finds, except those that packages include."""
     found: set[Path] = set()
     packaged = {path.name for path in binaries}
     for binary in binaries:
@@ -179,7 +179,7 @@ def _libraries_of(binaries: Sequence[Path]) -> set[Path]:
 
 
 def settle(image: Path) -> None:
-    """Take away who may write, set-user-id marks and times."""
+    """Remove write permissions, set-user-id bits and times."""
     for path in [*image.rglob("*"), image]:
         if not path.is_symlink():
             mode = stat.S_IMODE(path.stat().st_mode)

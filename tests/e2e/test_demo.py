@@ -142,7 +142,7 @@ def test_refuses_a_cluster_where_its_namespace_is_somebody_elses(kwok_cluster: C
     try:
         with demo(f"--kubeconfig={kwok_cluster.kubeconfig}") as process:
             _, complaint = process.communicate()
-        assert (process.returncode, 'namespace "demo" already' in complaint) == (1, True), complaint
+        assert (process.returncode, 'already has a namespace "demo"' in complaint) == (1, True), complaint
     finally:
         kwok_cluster.kubectl("delete", "namespace", "demo")
 
