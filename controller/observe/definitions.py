@@ -56,7 +56,12 @@ class Definitions:
         self._by_kind: dict[tuple[str, str], Definition] = {}
         self._lock = threading.Lock()
         self.reflector = Reflector[Definition](
-            client, DEFINITIONS.path(), project=see, on_change=self._note, on_synced=settled, on_failed=settled
+            client,
+            DEFINITIONS.path(),
+            project=make_definition,
+            on_change=self._note,
+            on_synced=settled,
+            on_failed=settled,
         )
 
     @property
@@ -83,7 +88,7 @@ class Definitions:
         self._changed(old, new)
 
 
-def see(manifest: Mapping[str, Any]) -> Definition:
+def make_definition(manifest: Mapping[str, Any]) -> Definition:
     """Return what is kept of a CustomResourceDefinition from the API server."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     group, names, versions = spec["group"], spec["names"], spec["versions"]

@@ -73,7 +73,7 @@ class SeenDeployments:
         self.reflector = Reflector[SeenDeployment](
             client,
             DEPLOYMENTS.path(),
-            project=see,
+            project=make_seen,
             on_change=changed,
             on_synced=synced,
             pace=Pace(page=PAGE_ITEMS),
@@ -107,7 +107,7 @@ class SeenDeployments:
 
     def learn(self, manifest: Mapping[str, Any]) -> None:
         """Keep the state in the reply to a write, if it is newer."""
-        self.reflector.learn(see(dict(manifest)))
+        self.reflector.learn(make_seen(dict(manifest)))
 
     def forget(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
@@ -122,7 +122,7 @@ class SeenDeployments:
             self.learn(manifest)
 
 
-def see(manifest: dict[str, Any]) -> SeenDeployment:
+def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
     """Return what is kept of a BundleDeployment from the API server; log why one cannot be read."""
     metadata = manifest["metadata"]
     deployment, problem = try_to_read(manifest)
@@ -151,7 +151,7 @@ def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple
     return deployment.model_copy(update={"spec": spec}), packed
 
 
-def asks_for_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
+def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
     """Return whether a change needs a pass; the controller's own writes to status do not."""
     return old is None or new is None or _pass_inputs(old) != _pass_inputs(new)
 

@@ -43,7 +43,12 @@ class StorageClasses:
         self._started = False
         self._lock = threading.Lock()
         self.reflector = Reflector[_Class](
-            client, STORAGE_CLASSES.path(), project=_see, on_change=self._note, on_synced=settled, on_failed=settled
+            client,
+            STORAGE_CLASSES.path(),
+            project=_make_class,
+            on_change=self._note,
+            on_synced=settled,
+            on_failed=settled,
         )
 
     def start(self) -> None:
@@ -75,7 +80,7 @@ class StorageClasses:
             self._changed()
 
 
-def _see(manifest: Mapping[str, Any]) -> _Class:
+def _make_class(manifest: Mapping[str, Any]) -> _Class:
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
     return _Class(

@@ -22,7 +22,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
-from controller.observe.deployments import SeenDeployment, SeenDeployments, asks_for_pass
+from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
 from controller.observe.listener import Listener
 from controller.observe.managed.kind_watch import group_kind_of
 from controller.observe.managed.kinds import ManagedKinds
@@ -228,7 +228,7 @@ class Watches:
                 self._kinds.prepare(new.name, recorded)  # until a pass requires kinds
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
         seen = new or old
-        if seen and asks_for_pass(old, new):
+        if seen and needs_pass(old, new):
             self._listener.deployment_changed(seen.name)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:

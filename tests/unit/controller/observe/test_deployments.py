@@ -11,7 +11,7 @@ from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.deployments import SeenDeployment, see
+from controller.observe.deployments import SeenDeployment, make_seen
 from tests.support.deployments import manifest
 from tests.support.watching import DEPLOYMENTS, World
 
@@ -127,7 +127,7 @@ LARGE: dict[str, Any] = {"values": {"a": [{}] * 100_000}}
 
 def seen(number: int, **spec: Any) -> SeenDeployment:
     """See one as received from the API server, with objects of its own."""
-    return see(json.loads(json.dumps(manifest(f"shop-{number}", spec=spec))))
+    return make_seen(json.loads(json.dumps(manifest(f"shop-{number}", spec=spec))))
 
 
 FAT: list[tuple[str, dict[str, Any]]] = [
@@ -166,7 +166,7 @@ def test_a_large_spec_is_whole_when_a_pass_asks_and_its_outline_has_all_that_is_
 
 
 def test_what_is_small_is_kept_as_it_is() -> None:
-    small = see(manifest(spec={"config": {"values": {"a": 1}}}))
+    small = make_seen(manifest(spec={"config": {"values": {"a": 1}}}))
     assert small.deployment is small.outline
     assert small.outline is not None
     assert small.outline.spec.config == {"values": {"a": 1}}
