@@ -64,11 +64,6 @@ class Definitions:
             on_failed=settled,
         )
 
-    @property
-    def settled(self) -> bool:
-        """Whether all are known, or cannot be listed."""
-        return self.reflector.settled
-
     def of(self, group: str, kind: str) -> Definition | None:
         """Return the definition of a kind."""
         with self._lock:

@@ -40,7 +40,6 @@ class StorageClasses:
 
     def __init__(self, client: Client, changed: Callable[[], None], settled: Callable[[], None]) -> None:
         self._changed = changed
-        self._started = False
         self._lock = threading.Lock()
         self.reflector = Reflector[_Class](
             client,
@@ -54,14 +53,8 @@ class StorageClasses:
     def start(self) -> None:
         """Start to watch, unless already started."""
         with self._lock:
-            started, self._started = self._started, True
-        if not started:
-            self.reflector.start()
-
-    @property
-    def settled(self) -> bool:
-        """Whether all are known, or cannot be listed."""
-        return self.reflector.settled
+            if not self.reflector.started:
+                self.reflector.start()
 
     def find(self, name: str | None) -> StorageClassInfo | None:
         """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""

@@ -36,8 +36,8 @@ class Projection:
         """
         if group_kind_of(kind) == CLAIM:
             self._classes.start()
-            return self._classes.settled
-        return kind.group in BUILT_IN_GROUPS or self._definitions.settled
+            return self._classes.reflector.settled
+        return kind.group in BUILT_IN_GROUPS or self._definitions.reflector.settled
 
     def reads_full(self, kind: GroupVersionKind) -> bool:
         """Return whether the objects of a kind are read in full, for its rule or any health check."""
