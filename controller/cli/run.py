@@ -9,20 +9,19 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from controller.cli.command import FAILED
 from controller.content.store import StoreInUseError
 from controller.kube.errors import ConfigurationError
 from controller.manager import log
-from controller.manager.allocator import give_back_freed_memory
+from controller.manager.allocator import return_freed_memory
 from controller.manager.manager import make_manager
 from controller.manager.serving.server import ListenError
 from controller.options import parse_options
 
-FAILED = 1
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the controller; return an exit status only if it cannot start. SIGTERM and SIGINT end the process with 0."""
-    give_back_freed_memory()
+    return_freed_memory()
     options = parse_options(arguments, os.environ)
     log.set_up(options.log_format, options.log_level)
     stop = threading.Event()

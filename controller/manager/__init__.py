@@ -1,18 +1,18 @@
-"""The process: its parts joined, started and stopped. Decides nothing about bundles.
+"""The process: wires its parts, starts and stops them. Decides nothing about bundles.
 
-In: `Settings`, and what the watches say has changed. Out: passes, one BundleDeployment at a time, on as many threads as
-the settings allow. What a pass does is left to `reconcile`.
+In: `Settings` and the changes that watches report. Out: passes, one at a time for each BundleDeployment, on as many
+threads as the settings allow. What a pass does is left to `reconcile`.
 
-    manager       START HERE: make all parts, start and stop them
-    wiring        how the parts of each side are made and joined
-    dispatcher    what has changed brings which passes, and how soon
-    queue         whose turn it is; when a pass that failed is tried again
+    manager       START HERE: create all parts, start and stop them
+    wiring        how the parts are created and connected
+    dispatcher    which change triggers which passes, and how soon
+    queue         which pass runs next, and when a failed one is retried
     workers       the threads that run passes
-    sweeper       removes what BundleDeployments without a finalizer leave behind
+    sweeper       deletes revisions of BundleDeployments that lost their finalizer
     metrics       what is measured; descriptions: what each metric means
     serving       metrics and probes over HTTP
-    identity      who this process is in the election of a leader
-    exits         how the process ends where its threads cannot be stopped
-    log           lines of JSON or text
-    allocator     freed memory goes back to the system
+    identity      the name of this process in leader election
+    exits         ending the process although its threads cannot be stopped
+    log           log lines in JSON or text
+    allocator     returns freed memory to the system
 """

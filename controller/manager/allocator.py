@@ -1,7 +1,7 @@
-"""Memory that was freed goes back to the system, so that it does not stay as large as the largest bundle ever was.
+"""Return freed memory to the system, so that the process does not stay as large as its largest bundle.
 
-glibc by default gives each thread a heap of its own, and once a large block was freed it takes blocks of that size from
-these heaps, too, where a small survivor above them keeps them: after one bundle of 20 MB, 90 MB stayed. See mallopt(3).
+By default glibc has a heap for each thread, and after a large block was freed it serves blocks of that size from these
+heaps, where one small block above them prevents their return: 90 MB remained after a bundle of 20 MB. See mallopt(3).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
 _OPTIONS = ((_MMAP_THRESHOLD, 64 << 10), (_TRIM_THRESHOLD, 1 << 20), (_ARENA_MAX, 2))
 
 
-def give_back_freed_memory() -> None:
-    """Set up the allocator of this process, before it has threads. Only glibc needs it, and is asked."""
+def return_freed_memory() -> None:
+    """Configure the allocator of this process, if it is glibc's; call it before starting threads."""
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         for option, value in _OPTIONS:

@@ -1,4 +1,4 @@
-"""Which metrics there are, and what they mean: the one list for the program, its documentation and its tests."""
+"""All metrics and their meaning: the single list for the program, its documentation and its tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Described:
     """One metric."""
 
     name: str
-    """As a scrape shows it."""
+    """As exposed, suffix included."""
     type: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     help: str
@@ -33,101 +33,96 @@ _LIST = (
         "controller_runtime_reconcile_total",
         "counter",
         ("controller", "result"),
-        "Passes by result: error (comes back with backoff), requeue_after (comes back at a set time), success.",
+        "Passes by result: success, requeue_after (runs again at a set time), error (retried with backoff).",
     ),
     Described(
         "controller_runtime_reconcile_errors_total",
         "counter",
         ("controller",),
-        "Passes that could not go on, because of the API server or a bug. A bundle that fails is none of these.",
+        "Passes that failed because of the API server or a bug. A bundle that fails does not count.",
     ),
-    Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes that a bug has ended."),
+    Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes that failed on a bug."),
+    Described("controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "Duration of passes.", _PASS),
+    Described("controller_runtime_active_workers", "gauge", ("controller",), "Workers that are running a pass."),
+    Described("controller_runtime_max_concurrent_reconciles", "gauge", ("controller",), "Workers (--workers)."),
+    Described("workqueue_depth", "gauge", _QUEUE, "BundleDeployments waiting for a worker."),
+    Described("workqueue_adds_total", "counter", _QUEUE, "BundleDeployments added to the queue."),
+    Described("workqueue_retries_total", "counter", _QUEUE, "BundleDeployments added again after a failed pass."),
     Described(
-        "controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "How long passes take.", _PASS
+        "workqueue_queue_duration_seconds", "histogram", _QUEUE, "Time BundleDeployments waited for a worker.", _WAIT
     ),
-    Described("controller_runtime_active_workers", "gauge", ("controller",), "Workers that make a pass at the moment."),
     Described(
-        "controller_runtime_max_concurrent_reconciles",
-        "gauge",
-        ("controller",),
-        "Workers that there are (--workers).",
+        "workqueue_work_duration_seconds", "histogram", _QUEUE, "Time workers spent on BundleDeployments.", _WAIT
     ),
-    Described("workqueue_depth", "gauge", _QUEUE, "BundleDeployments that wait for a worker."),
-    Described("workqueue_adds_total", "counter", _QUEUE, "How often one was put into the queue."),
-    Described("workqueue_retries_total", "counter", _QUEUE, "How often one was put there again after a failed pass."),
-    Described("workqueue_queue_duration_seconds", "histogram", _QUEUE, "How long one waits for a worker.", _WAIT),
-    Described("workqueue_work_duration_seconds", "histogram", _QUEUE, "How long one is worked on.", _WAIT),
     Described(
         "workqueue_unfinished_work_seconds",
         "gauge",
         _QUEUE,
-        "Seconds since the passes under way began, all together. One that only grows tells of a stuck worker.",
+        "Seconds since all running passes started, added up. Growth without end means a stuck worker.",
     ),
     Described(
-        "workqueue_longest_running_processor_seconds",
-        "gauge",
-        _QUEUE,
-        "Seconds since the longest of the passes under way began.",
+        "workqueue_longest_running_processor_seconds", "gauge", _QUEUE, "Seconds since the oldest running pass started."
     ),
     Described(
         "rest_client_requests_total",
         "counter",
         ("code", "method", "host"),
-        "Requests to the API server by status code; <error>: no answer.",
+        "Requests to the API server by status code; <error>: no response.",
     ),
     Described(
-        "leader_election_master_status", "gauge", ("name",), "1: this process holds the Lease and acts; 0: it does not."
+        "leader_election_master_status", "gauge", ("name",), "1 if this process holds the Lease and acts, 0 otherwise."
     ),
     Described(
         "rukpak_phase_duration_seconds",
         "histogram",
         ("phase", "outcome"),
-        "How long parts of the work take: resolve, fetch (of one source), render, apply, prune (of one revision).",
+        "Duration of the phases of work: resolve and fetch for each source; render, apply and prune for each revision.",
         _PHASE,
     ),
     Described(
         "rukpak_source_requests_total",
         "counter",
         ("kind", "result"),
-        "What came of asking sources: resolved, fetched, reused (was in the store), not modified (a poll), error.",
+        "Source requests by result: resolved, fetched, reused (already stored), not modified (after a poll), error.",
     ),
-    Described("rukpak_drift_detected_total", "counter", (), "Objects that were found changed by somebody, each once."),
-    Described("rukpak_drift_repaired_total", "counter", (), "Objects of these that were put right."),
+    Described(
+        "rukpak_drift_detected_total", "counter", (), "Managed objects found modified by other clients, each once."
+    ),
+    Described("rukpak_drift_repaired_total", "counter", (), "Modified objects that were repaired."),
     Described(
         "rukpak_thread_deaths_total",
         "counter",
         ("kind",),
-        "Threads that a bug has ended, by what they do. They are begun again; any of these is worth a report.",
+        "Threads that died of a bug, by kind. They are restarted; please report every death.",
     ),
-    Described("rukpak_bundledeployments", "gauge", (), "BundleDeployments. These gauges are the leader's to tell."),
+    Described("rukpak_bundledeployments", "gauge", (), "BundleDeployments. Like all gauges on them, leader only."),
     Described("rukpak_bundledeployments_paused", "gauge", (), "BundleDeployments with spec.paused."),
     Described(
         "rukpak_managed_objects",
         "gauge",
         ("state",),
-        "Managed objects: healthy, progressing, failed; and how many of them are drifted, how many retained.",
+        "Managed objects: healthy, progressing or failed; drifted and retained count some of them again.",
     ),
     Described(
         "rukpak_bundledeployment_condition",
         "gauge",
         ("name", "type", "reason"),
-        "A condition of a BundleDeployment: 1 is True, 0 False, -1 Unknown. An absent one has no series.",
+        "Condition of a BundleDeployment: 1 True, 0 False, -1 Unknown. A missing condition has no series.",
     ),
     Described("rukpak_content_store_bytes", "gauge", (), "Bytes of fetched content on disk."),
     Described(
         "rukpak_preparations",
         "gauge",
         ("state",),
-        "Pieces of work on sources and content: active (at most --fetch-workers), and waiting for their turn.",
+        "BundleDeployments being fetched or rendered: active (at most --fetch-workers) and waiting.",
     ),
     Described(
         "rukpak_confinement",
         "gauge",
         ("mechanism",),
-        "What keeps git and helm from other files and the network: landlock (its ABI), seccomp, network_namespace; 0 is"
-        " none.",
+        "Confinement of git and helm by landlock (its ABI version), seccomp and network_namespace; 0 if unavailable.",
     ),
-    Described("rukpak_build_info", "gauge", ("version",), "Always 1: the release that runs."),
+    Described("rukpak_build_info", "gauge", ("version",), "Always 1, labeled with the version of RukPak."),
 )
 DESCRIBED = {each.name: each for each in _LIST}
 OF_THE_PROCESS = (
@@ -138,4 +133,4 @@ OF_THE_PROCESS = (
     "process_open_fds",
     "process_max_fds",
 )
-"""What Prometheus' own libraries tell of a process, as they do."""
+"""The standard process metrics of Prometheus' client libraries."""

@@ -1,6 +1,6 @@
-"""How the process ends without being asked to: its threads cannot be stopped, so it goes at once.
+"""Exit immediately, since threads cannot be stopped, when the Lease is lost or a thread keeps dying.
 
-A bundle that is being prepared at that moment is not to blame for it, so its mark in the quarantine is removed first.
+The bundles being prepared did not cause the exit, so their marks in the quarantine are removed first.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from controller.revisions.quarantine import Quarantine
 LOST = 1
 """Exit status of a leader that lost its Lease."""
 DIED = 3
-"""Exit status of a process one of whose threads dies again and again."""
+"""Exit status of a process with a thread that dies repeatedly."""
 
 
 def exit_after_loss(quarantine: Quarantine) -> None:
-    """End the process: another one acts from now on."""
+    """Exit because another process leads from now on."""
     quarantine.end()
     os._exit(LOST)
 
 
 def exit_after_deaths(quarantine: Quarantine, _why: str) -> None:
-    """End the process; the reason stays the last thing in its log."""
+    """Exit because of a thread that keeps dying; the log ends with the reason."""
     quarantine.end()
     logging.shutdown()
     os._exit(DIED)

@@ -1,8 +1,8 @@
-"""Who this process is in the election of a leader: the same as the one before it, once that is surely gone.
+"""The identity of this process in leader election: that of its predecessor, if the predecessor is certainly gone.
 
-Whoever has the content store's lock is the only process that uses this folder. So an identity that is made from the
-lock belongs to one living process at a time, and a controller that was killed and starts again there goes on at once
-instead of waiting for the end of its own Lease. The boot is part of it, as another machine may have the same names.
+Only one process at a time holds the lock of a content store. An identity derived from the lock is therefore unique
+among living processes, and a killed controller that restarts with the same store continues immediately instead of
+waiting for its own Lease to expire. The boot ID is included, since other machines may have the same host name.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def make_identity(lock: Path | None) -> str:
-    """Return an identity that no other living process has.
-
-    Args:
-        lock: a file that this process holds a lock on; None: it holds none, and nobody has been this process before.
-    """
+    """Return an identity that no other living process has, derived from a file that this process has locked, if any."""
     host = socket.gethostname()
     try:
-        seen = lock.stat() if lock else None
+        found = lock.stat() if lock else None
         boot = BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
-        seen, boot = None, ""
-    if seen is None:
+        found, boot = None, ""
+    if found is None:
         return f"{host}_{uuid.uuid4()}"
-    place = hashlib.sha256(f"{boot} {seen.st_dev} {seen.st_ino}".encode()).hexdigest()
-    return f"{host}_{place[:32]}"
+    digest = hashlib.sha256(f"{boot} {found.st_dev} {found.st_ino}".encode()).hexdigest()
+    return f"{host}_{digest[:32]}"

@@ -1,6 +1,6 @@
-"""Logs on stderr: one line a record, JSON for machines or text for people, each with the reconcile id of its pass.
+"""Logs on stderr, one JSON or text line for each record, with the ID of the pass.
 
-Messages are constants; what varies comes as key-value pairs (`extra=`), under Kubernetes' key names.
+Messages are constant; variable parts are key-value pairs (`extra=`) with Kubernetes' key names.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
-"""Identifies the pass that the current thread makes."""
+"""Of the pass that the current thread runs."""
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def set_up(log_format: str, level: str) -> None:
-    """Send all logs to stderr in one format; libraries that show URLs or arguments below WARNING are kept quiet."""
+    """Log to stderr in one format; libraries that log URLs or arguments below WARNING are silenced."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()
@@ -38,7 +38,7 @@ def _pairs(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; newlines in values are escaped by JSON itself."""
+    """One JSON object per line; JSON escapes newlines in values."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -55,10 +55,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, then the pairs."""
+    """Time, level, message, then key-value pairs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and the traceback below it, if there is one."""
+        """Return the line, followed by the traceback if there is one."""
         time = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         pairs = "".join(
             f" {key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in _pairs(record).items()

@@ -1,6 +1,6 @@
-"""A controller: `make_manager` makes its parts from the settings, `Manager` starts and stops them.
+"""The controller: `make_manager` creates its parts from the settings, `Manager` starts and stops them.
 
-How the parts of each side are made and joined is in wiring/.
+Not here: how the parts are created and connected (wiring/).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from controller.settings import Settings
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 1.2
-"""For the passes that are under way at the end; then nothing is written any more. A successor begins within 2 s."""
+"""For running passes to finish before writes are blocked, so that a successor can start within 2 s."""
 LAST_WRITES_SECONDS = 0.3
 EVENTS_SECONDS = 0.3
 LONGEST_PAUSE_SECONDS = 5.0
-"""Between two attempts to catch up, whatever the API server asks for: until then nothing is repaired."""
+"""Between attempts to catch up, whatever Retry-After the API server sends: nothing is repaired until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +53,18 @@ class Manager:
 
     @property
     def supervisor(self) -> Supervisor:
-        """What keeps the threads of this process alive."""
+        """Restarts the threads of this process."""
         return self.cluster.client.supervisor
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set; then finish what is under way, and hand the Lease over, within 2 s.
+        """Work until `stop` is set, then finish running passes and release the Lease, within 2 s.
 
-        While another process leads, only watch: the caches are warm when it ends.
+        While another process leads, only watch, to take over with warm caches.
         """
         memory = self.settings.memory_limit()
         about = {"version": version("rukpak"), "namespace": self.settings.namespace}
         log.info("starting", extra={**about, "memory": memory.bytes, "memoryLimit": memory.origin})
-        _tell_confinement(self.settings)
+        _log_confinement(self.settings)
         self.cluster.events.start()
         self.leadership.start()
         self.cluster.watches.start()
@@ -76,7 +76,7 @@ class Manager:
         self._drain()
 
     def _act(self, stop: threading.Event) -> None:
-        """Begin to work once this process may; then sweep until the end."""
+        """Start the workers once this process leads, then sweep until the end."""
         self.leadership.elected.wait()
         if self.leadership.follows:
             self._catch_up(stop)
@@ -89,12 +89,12 @@ class Manager:
         self.building.sweeper.run()
 
     def _catch_up(self, stop: threading.Event) -> None:
-        """Read what the previous leader wrote last: a watch may not have brought it yet, and pins must not be lost."""
+        """Read the last writes of the previous leader, which watches may not have reported: pins must not be lost."""
         while not stop.is_set():
             try:
                 self.cluster.watches.catch_up()
             except ApiError as error:
-                log.warning("BundleDeployments cannot be listed", extra={"reply": str(error)})
+                log.warning("failed to list BundleDeployments", extra={"reply": str(error)})
                 stop.wait(min(error.retry_after or 1.0, LONGEST_PAUSE_SECONDS))
             else:
                 return
@@ -114,18 +114,17 @@ class Manager:
             server.stop()
 
 
-def _tell_confinement(settings: Settings) -> None:
-    """Say what git and helm are kept in by; a warning, if that is not all that it should be."""
+def _log_confinement(settings: Settings) -> None:
     found = Mechanisms.found()
     level = logging.WARNING if found.lack() else logging.INFO
     log.log(level, "confinement of git and helm", extra={"confinement": settings.confinement, **found.described()})
 
 
 def make_manager(settings: Settings) -> Manager:
-    """Make all parts of a controller.
+    """Create all parts of a controller, not started.
 
-    Raises: ConfigurationError if there is no cluster to talk to; ListenError if an address cannot be served; any other
-        OSError or StoreInUseError if the content store cannot be opened.
+    Raises: ConfigurationError without a usable cluster configuration; ListenError if an address cannot be listened on;
+        any other OSError, or StoreInUseError, if the content store cannot be opened.
     """
     metrics, activity = Metrics(), Activity()
     connections = connect(settings, metrics, activity)

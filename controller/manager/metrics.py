@@ -1,10 +1,10 @@
-"""Metrics, as Prometheus reads them: controller-runtime's names with their meaning, and our own beside them.
+"""Metrics in the Prometheus format: those of controller-runtime, with their meaning, and our own.
 
-What happens is counted when it is told here (Observer, queue, workers, requests); what is a state is read when somebody
-scrapes, so that it costs nothing else and is gone with its object. Only the leader tells about BundleDeployments: with
-two replicas each is told once. No label grows with anything but the number of BundleDeployments.
+Events are counted as they are reported (Observer, queue, workers, requests). State is read by the scrape, so it costs
+nothing in between and disappears with its object. Only the leader reports on BundleDeployments, so that replicas do not
+count them twice. The number of series depends on nothing but the number of BundleDeployments.
 
-The only module that imports prometheus_client. Not here: what metrics mean (descriptions.py), serving (server.py).
+The only module that imports prometheus_client. Not here: the meaning of metrics (descriptions.py), serving (server.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controller.revisions.background import Counts
 from controller.telemetry import Observer, Phase, SourceResult
 
 CONTROLLER = "bundledeployment"
-"""Name of controller and queue: controller-runtime makes it from the kind."""
+"""Name of controller and queue, derived from the kind as in controller-runtime."""
 RESULTS = ("success", "error", "requeue_after")
 OUTCOMES = ("success", "error")
 SOURCE_KINDS = ("image", "git", "http")
@@ -42,7 +42,7 @@ _OBJECT_STATES = ("healthy", "progressing", "failed", "drifted", "retained")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """What is read when somebody scrapes."""
+    """The state that a scrape reads."""
 
     queue: Callable[[], QueueStats]
     workers: int
@@ -52,14 +52,14 @@ class ProcessState:
     preparations: Callable[[], Counts]
     version: str
     confinement: Mapping[str, int]
-    """By mechanism: 0, where there is none."""
+    """By mechanism; 0: unavailable."""
 
 
 class Metrics(Observer):
-    """Thread-safe. Everything with a known set of labels is there from the start, as zero."""
+    """Thread-safe. Series with known labels exist from the start, as zero."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # else each has a second series
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each
         self._registry = CollectorRegistry()
         self._state: ProcessState | None = None
         self._requests = self._counter("rest_client_requests_total")
@@ -75,7 +75,7 @@ class Metrics(Observer):
         self._repaired = self._counter("rukpak_drift_repaired_total")
         self._deaths = self._counter("rukpak_thread_deaths_total")
         ProcessCollector(registry=self._registry)
-        self._begin_with_zeros()
+        self._create_zeros()
 
     def _counter(self, name: str) -> Counter:
         described = DESCRIBED[name]
@@ -85,7 +85,7 @@ class Metrics(Observer):
         described = DESCRIBED[name]
         return Histogram(name, described.help, described.labels, buckets=described.buckets, registry=self._registry)
 
-    def _begin_with_zeros(self) -> None:
+    def _create_zeros(self) -> None:
         for result in RESULTS:
             self._passes.labels(CONTROLLER, result)
         self._errors.labels(CONTROLLER)
@@ -99,36 +99,36 @@ class Metrics(Observer):
         for runnable in Kind:
             self._deaths.labels(runnable.value)
         for kind in SOURCE_KINDS:
-            for became in SourceResult:
-                self._sources.labels(kind, became.value)
+            for source_result in SourceResult:
+                self._sources.labels(kind, source_result.value)
 
     def serve(self, state: ProcessState) -> None:
-        """Tell this state, too, from now on. Once only."""
+        """Include this state in scrapes; call it once."""
         self._state = state
         self._registry.register(_ProcessStateCollector(state))
 
     def scrape(self) -> bytes:
-        """Return all metrics in the text format, of CONTENT_TYPE."""
+        """Return all metrics in the text format (CONTENT_TYPE)."""
         conditions = _write_conditions(self._state.deployments()) if self._state and self._state.leading() else b""
         return generate_latest(self._registry) + conditions
 
-    # what happens
+    # events
 
     def phase_ended(self, phase: Phase, seconds: float, *, succeeded: bool) -> None:
         """Count a phase."""
         self._phases.labels(phase.value, OUTCOMES[not succeeded]).observe(seconds)
 
     def source_asked(self, kind: str, result: SourceResult) -> None:
-        """Count what came of asking for a source."""
+        """Count the result of a source request."""
         self._sources.labels(kind, result.value).inc()
 
     def drift_found(self, detected: int, repaired: int) -> None:
-        """Count objects."""
+        """Count drifted and repaired objects."""
         self._detected.inc(detected)
         self._repaired.inc(repaired)
 
     def request_ended(self, method: str, host: str, status: int) -> None:
-        """Count a request to the API server; status 0: no answer."""
+        """Count a request to the API server; status 0: no response."""
         self._requests.labels(str(status or "<error>"), method, host).inc()
 
     def pass_ended(self, result: str, seconds: float, is_bug: bool) -> None:
@@ -141,33 +141,32 @@ class Metrics(Observer):
             self._panics.labels(CONTROLLER).inc()
 
     def thread_died(self, kind: Kind) -> None:
-        """Count a thread, or a piece of work on one, that a bug has ended."""
+        """Count a thread, or a task on one, that died of a bug."""
         self._deaths.labels(kind.value).inc()
 
     def waited(self, seconds: float) -> None:
-        """Count how long a BundleDeployment waited for a worker."""
+        """Record the time that a BundleDeployment waited for a worker."""
         self._waited.labels(CONTROLLER, CONTROLLER).observe(seconds)
 
     def worked(self, seconds: float) -> None:
-        """Count how long one was worked on."""
+        """Record the time that a worker spent on a BundleDeployment."""
         self._worked.labels(CONTROLLER, CONTROLLER).observe(seconds)
 
 
 class _ProcessStateCollector(Collector):
-    """What is read when somebody scrapes."""
-
     def __init__(self, state: ProcessState) -> None:
         self._state = state
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: without this, registering would read everything."""
+        """Return nothing: otherwise registration would read the state."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the states as they are now."""
+        """Yield the current state."""
         state, queue = self._state, self._state.queue()
         labels = (CONTROLLER, CONTROLLER)
-        yield _family("workqueue_depth", {labels: queue.depth if state.leading() else 0})  # no worker is waited for yet
+        depth = queue.depth if state.leading() else 0  # on a standby nothing waits for a worker
+        yield _family("workqueue_depth", {labels: depth})
         yield _family("workqueue_adds_total", {labels: queue.adds})
         yield _family("workqueue_retries_total", {labels: queue.retries})
         yield _family("workqueue_unfinished_work_seconds", {labels: queue.unfinished_seconds})
@@ -194,9 +193,9 @@ def _collect_deployments(deployments: list[BundleDeployment]) -> Iterator[Metric
 
 
 def _write_conditions(deployments: Iterable[BundleDeployment]) -> bytes:
-    """Return the one family that is long, in the text format: made with the library a thousand take 100 ms.
+    """Return the one long family in the text format: the library would need 100 ms for a thousand.
 
-    Nothing has to be escaped in names of objects, types and reasons.
+    Names of objects, types and reasons need no escaping.
     """
     described = DESCRIBED["rukpak_bundledeployment_condition"]
     lines = [f"# HELP {described.name} {described.help}", f"# TYPE {described.name} {described.type}"]
@@ -210,7 +209,7 @@ def _write_conditions(deployments: Iterable[BundleDeployment]) -> bytes:
 
 
 def _family(name: str, values: Mapping[tuple[str, ...], float]) -> Metric:
-    """Return what is told of a gauge or a counter, by its labels."""
+    """Return a gauge or counter with its values by labels."""
     described = DESCRIBED[name]
     family = _FAMILIES[described.type](name, described.help, labels=described.labels)
     for labels, value in values.items():

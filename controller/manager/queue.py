@@ -1,11 +1,11 @@
-"""Work queue: which BundleDeployment is reconciled next. One key at a time, nothing lost, failures back off.
+"""Work queue: which BundleDeployment is reconciled next.
 
-As in client-go, a key that is added while it is worked on is worked on once more afterwards, never in parallel. An
-immediate add overtakes a delayed one, and the earlier of two delays wins. Retries also share a token bucket, so that a
-thousand keys that fail together do not come back together. Tenants take turns, and none gets all
-workers (sharing/shares.py).
+As in client-go, a key added while it is being processed is processed once more afterwards, never in parallel. An
+immediate add overrides a delayed one, and the earlier of two delays wins. Failures back off, and all retries share a
+token bucket, so that a thousand keys that fail together are not retried together. Tenants take turns, and none gets
+all workers (sharing/shares.py).
 
-Not here: who works (workers.py), and what is a failure (reconcile/reconciler.py).
+Not here: processing (workers.py), and what counts as a failure (reconcile/reconciler.py).
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from controller.sharing.shares import Turns
 
 log = logging.getLogger(__name__)
 
-# Overtaken entries stay in the heap until they are due, or are as many as this and more than the others.
+# Overridden entries stay in the heap until they are due, or until there are more than these plus twice the valid ones.
 STALE_ENTRIES = 256
 _BACKOFF = Backoff(first=1.0, longest=300.0, jitter=0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRate:
-    """How failures are spread."""
+    """How fast failures are retried."""
 
     backoff: Backoff = _BACKOFF
     """Of one key."""
     retries_per_second: float = 10.0
     """Of all keys together."""
     burst: int = 100
-    """So many retries are free of that."""
+    """Retries that may exceed that rate at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """What a queue does, at one moment."""
+    """A snapshot of a queue."""
 
     depth: int
-    """Keys that wait for a worker."""
+    """Keys waiting for a worker."""
     adds: int
-    """So often a key was added that did not wait already."""
+    """Adds so far, without those of keys that were waiting already."""
     retries: int
     working: int
-    """Keys that are being worked on."""
+    """Keys being processed."""
     unfinished_seconds: float
-    """For how long they are, all together."""
+    """Sum of the times since their processing started."""
     longest_seconds: float
 
 
@@ -61,16 +61,16 @@ def _ignore(_seconds: float) -> None:
     pass
 
 
-def _tell(hook: Callable[[float], None], seconds: float) -> None:
-    """Tell a hook; one that fails must not lose the key that is being handed out or put back."""
+def _record(hook: Callable[[float], None], seconds: float) -> None:
+    """Call a hook; its failure must not lose the key that is being handed out or returned."""
     try:
         hook(seconds)
     except Exception:
-        log.exception("time in the queue not told")
+        log.exception("failed to record time in the queue")
 
 
 class _Bucket:
-    """Tokens that fill up with time. It may be overdrawn: the debt is what one has to wait for."""
+    """A token bucket that may be overdrawn; the debt is the time to wait."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self._rate = rate
@@ -79,20 +79,22 @@ class _Bucket:
         self._filled = now
 
     def take(self, now: float) -> float:
-        """Take a token; return in how many seconds it is there."""
+        """Take a token; return the seconds until it is available."""
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate) - 1
         self._filled = now
         return max(0.0, -self._tokens / self._rate)
 
 
 class WorkQueue:
-    """Thread-safe. Every `get` needs a `done`; before that, `forget` on success or `retry` on failure.
+    """Thread-safe. Every `get` needs a `done`, and before it `forget` on success or `retry` on failure.
 
     Args:
-        workers: keys that are worked on at the same time.
-        share: returns whose share of the workers a key takes.
-        on_waited: gets the seconds that a key waited, when it is handed out.
-        on_worked: gets the seconds that a key was worked on.
+        rate: of retries.
+        clock: monotonic seconds.
+        workers: keys that may be processed at the same time.
+        share: returns the tenant of a key, which shares workers with others.
+        on_waited: called with the seconds that a key waited.
+        on_worked: called with the seconds that a key was processed.
     """
 
     def __init__(
@@ -109,36 +111,32 @@ class WorkQueue:
         self._clock = clock
         self._share = share
         self._on_waited, self._on_worked = on_waited, on_worked
-        self._added: dict[str, float] = {}
-        """Since when keys are dirty."""
-        self._begun: dict[str, float] = {}
-        """Since when keys are being worked on."""
         self._adds = self._retries = 0
         self._condition = threading.Condition()
         self._ready: Turns[tuple[str, str]] = Turns(workers)
-        """Keys, each behind its share."""
-        self._dirty: set[str] = set()
-        """To be worked on: those in `_ready`, and those that are being worked on and were added again."""
-        self._processing: dict[str, str] = {}
-        """Keys, and whose share their places are of."""
+        """Shares and keys."""
+        self._dirty: dict[str, float] = {}
+        """When they were added: keys in `_ready`, and keys that were added again while being processed."""
+        self._processing: dict[str, tuple[str, float]] = {}
+        """Shares of the keys being processed, and when that started."""
         self._delayed: list[tuple[float, str]] = []
-        """A heap. An entry counts only while `_due` has the same time for its key."""
+        """A heap. An entry is valid only while `_due` has the same time for its key."""
         self._due: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
-        """How often a key failed, each time after its backoff, and until when the last one lasts."""
+        """Failures of a key, each after its backoff, and when the last backoff ends."""
         self._bucket = _Bucket(rate.retries_per_second, rate.burst, clock())
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many keys wait for a worker; delayed ones do not count."""
+        """Return how many keys are waiting for a worker, without delayed ones."""
         with self._condition:
             return self._ready.waiting
 
     def stats(self) -> QueueStats:
-        """Return what the queue does now."""
+        """Return a snapshot."""
         with self._condition:
             now = self._clock()
-            busy = [now - since for since in self._begun.values()]
+            busy = [now - since for _, since in self._processing.values()]
             return QueueStats(
                 depth=self._ready.waiting,
                 adds=self._adds,
@@ -149,20 +147,20 @@ class WorkQueue:
             )
 
     def add(self, key: str) -> None:
-        """Have a key worked on as soon as possible, once, however often it is added before."""
+        """Queue a key for processing as soon as possible, once however often it is added."""
         with self._condition:
             self._add(key)
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Have a key worked on after a delay, unless it is sooner anyway."""
+        """Queue a key after a delay, unless it is due earlier already."""
         with self._condition:
             self._add_at(key, self._clock() + clamp_delay(seconds))
 
     def retry(self, key: str, at_least: float = 0.0) -> float:
-        """Have a key that failed worked on after its backoff, but not before what the other side asked for.
+        """Queue a failed key after its backoff, and at least after the seconds that the server asked for.
 
-        One that an event brought sooner, and that fails again, comes back when it would have: how often something
-        happens says nothing of how long the other side needs.
+        A key that an event triggered during its backoff, and that failed again, keeps its retry time: the number of
+        events says nothing about how long the server needs.
 
         Returns: the delay in seconds.
         """
@@ -178,7 +176,7 @@ class WorkQueue:
             return delay
 
     def forget(self, key: str) -> None:
-        """Note that a key succeeded, or is gone: its backoff starts anew."""
+        """Reset the backoff of a key that succeeded or is gone."""
         with self._condition:
             self._failures.pop(key, None)
 
@@ -189,32 +187,30 @@ class WorkQueue:
                 self._take_due()
                 if turn := self._ready.begin():
                     share, key = turn
-                    self._dirty.discard(key)
-                    self._processing[key] = share
-                    now = self._begun[key] = self._clock()
-                    _tell(self._on_waited, now - self._added.pop(key, now))
+                    now = self._clock()
+                    self._processing[key] = share, now
+                    _record(self._on_waited, now - self._dirty.pop(key))
                     return key
                 if self._closed:
                     return None
                 self._condition.wait(clamp_wait(self._delayed[0][0] - self._clock()) if self._delayed else None)
 
     def done(self, key: str) -> None:
-        """Note that a worker is through with a key."""
+        """Note that a worker has finished a key."""
         with self._condition:
-            self._ready.end(self._processing.pop(key))
-            now = self._clock()
-            _tell(self._on_worked, now - self._begun.pop(key, now))
+            share, started = self._processing.pop(key)
+            self._ready.end(share)
+            _record(self._on_worked, self._clock() - started)
             if key in self._dirty:
                 self._line_up(key)
-            self._condition.notify()  # a place is free, for whoever waits for it
+            self._condition.notify()  # a worker is free
 
     def close(self) -> None:
-        """Take nothing more, and hand nothing more out: what waits is found again by whoever comes next."""
+        """Accept and hand out no more keys: the next process finds the waiting ones again."""
         with self._condition:
             self._closed = True
             self._ready.clear()
             self._dirty.clear()
-            self._added.clear()
             self._delayed.clear()
             self._due.clear()
             self._condition.notify_all()
@@ -223,9 +219,8 @@ class WorkQueue:
         self._due.pop(key, None)
         if self._closed or key in self._dirty:
             return
-        self._dirty.add(key)
+        self._dirty[key] = self._clock()
         self._adds += 1
-        self._added[key] = self._clock()
         if key not in self._processing:
             self._line_up(key)
             self._condition.notify()

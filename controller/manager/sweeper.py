@@ -1,6 +1,6 @@
-"""Sweeping: what BundleDeployments leave behind whose finalizer somebody has taken off.
+"""Sweeping: delete what BundleDeployments leave behind when their finalizer was removed by hand.
 
-At the start of a leader, every ten hours, and soon after one was seen to be gone before its teardown was over.
+Runs when a process starts to lead, every ten hours, and shortly after a BundleDeployment vanished during its teardown.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS = 36_000.0
 FAILED_SECONDS = 300.0
 LULL_SECONDS = 5.0
-"""How long to wait for others that go at the same time."""
+"""Delay before a requested sweep, so that deletions at the same time share it."""
 
 
 class Sweeper:
-    """Calls `sweep` again and again, on the thread that runs it.
+    """Calls `sweep` repeatedly, on the thread that calls `run`.
 
     Args:
-        sweep: raises ApiError.
-        died: told of anything else that it raises.
-        lull: seconds between being asked for and beginning.
-        period: seconds between two sweeps that nobody asks for.
+        sweep: may raise ApiError.
+        died: called with any other exception of it.
+        lull: seconds between a request and its sweep.
+        period: seconds between sweeps without a request.
     """
 
     def __init__(
@@ -38,34 +38,34 @@ class Sweeper:
         period: float = PERIOD_SECONDS,
     ) -> None:
         self._sweep, self._died, self._lull, self._period = sweep, died, lull, period
-        self._asked, self._stopped = threading.Event(), threading.Event()
+        self._requested, self._stopped = threading.Event(), threading.Event()
 
-    def ask(self) -> None:
-        """Ask for a sweep soon; returns at once."""
-        self._asked.set()
+    def request(self) -> None:
+        """Request a sweep; returns immediately."""
+        self._requested.set()
 
     def stop(self) -> None:
-        """Begin no other sweep, and end `run`."""
+        """Start no other sweep, and let `run` return."""
         self._stopped.set()
-        self._asked.set()
+        self._requested.set()
 
     def run(self) -> None:
         """Sweep until `stop`."""
         while True:
-            self._asked.clear()
+            self._requested.clear()
             if self._stopped.is_set():
                 return
             seconds = self._period if self._try() else FAILED_SECONDS
-            if self._asked.wait(seconds):
+            if self._requested.wait(seconds):
                 self._stopped.wait(self._lull)
 
     def _try(self) -> bool:
         try:
             self._sweep()
         except ApiError as error:
-            log.warning("revisions of removed BundleDeployments stay for now", extra={"reply": str(error)})
+            log.warning("failed to delete revisions of removed BundleDeployments", extra={"reply": str(error)})
             return False
-        except Exception as error:  # noqa: BLE001 - it must not be the last one
+        except Exception as error:  # noqa: BLE001 - the next sweep must run
             self._died(error)
             return False
         return True

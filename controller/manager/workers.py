@@ -1,4 +1,4 @@
-"""Reconcile workers: they take names from the queue, run a pass, and put the name back as its result says."""
+"""Reconcile workers: take a name from the queue, run a pass, and requeue the name as the result says."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ log = logging.getLogger(__name__)
 
 
 class Workers:
-    """A fixed number of threads that reconcile.
+    """A fixed number of threads that run passes.
 
     Args:
-        reconcile: runs one pass; raises ApiError where it could not go on, CancelledError where the process ends,
+        queue: of names.
+        reconcile: runs one pass; raises ApiError if the API server failed it, CancelledError if the process ends;
             anything else is a bug.
-        supervisor: keeps the threads alive.
-        on_pass: gets the result of a pass as controller-runtime names it, its seconds, and whether a bug ended it.
+        count: of threads.
+        supervisor: restarts threads that die.
+        on_pass: called with the result as controller-runtime names it, the seconds, and whether a bug ended the pass.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class Workers:
         self._threads = [supervisor.thread(Kind.WORKER, f"worker-{n}", self._run) for n in range(count)]
 
     def start(self) -> None:
-        """Begin to take names from the queue. Once begun it does nothing more."""
+        """Start to take names from the queue; does nothing if started already."""
         if self._started:
             return
         self._started = True
@@ -49,15 +51,15 @@ class Workers:
             thread.start()
 
     def dead(self) -> list[str]:
-        """Return the names of the threads that have ended."""
+        """Return the names of threads that ended after `start`."""
         return [thread.name for thread in self._threads if self._started and not thread.is_alive()]
 
     def close(self) -> None:
-        """Begin no other pass."""
+        """Start no other pass."""
         self._queue.close()
 
     def join(self, seconds: float) -> None:
-        """Wait for passes that are under way, all together at most so many seconds, after `close`."""
+        """Wait for running passes, up to so many seconds in total; call it after `close`."""
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             if thread.is_alive():
@@ -69,7 +71,7 @@ class Workers:
             try:
                 self._handle(name)
             except BaseException:
-                self._queue.retry(name)  # whatever ends this thread, the name is not lost
+                self._queue.retry(name)  # whatever kills this thread, keep the name
                 raise
             finally:
                 self._queue.done(name)
@@ -79,11 +81,11 @@ class Workers:
         try:
             requeue = self._reconcile(name)
         except ApiError as error:
-            log.warning("API server refused a pass", extra={"BundleDeployment": name, "reply": str(error)})
+            log.warning("pass failed with an API server error", extra={"BundleDeployment": name, "reply": str(error)})
             requeue = Requeue(after=error.retry_after, failed=True)
         except CancelledError:
-            return  # this process ends, and whoever comes next goes on
-        except BaseException:  # SystemExit of a library is a bug, too, and no reason to end a worker
+            return  # this process ends; its successor continues
+        except BaseException:  # a library's SystemExit is a bug, too, and must not end a worker
             log.exception("Reconciler error", extra={"BundleDeployment": name})
             requeue, is_bug = Requeue(failed=True), True
         result = "error" if requeue.failed else "success" if requeue.after is None else "requeue_after"

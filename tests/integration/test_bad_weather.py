@@ -343,7 +343,7 @@ def without(cluster: ControlPlane, part: str) -> Iterator[None]:
 
 
 def wait_refused(world: World, deployed: Deployed, said: int) -> None:
-    refusal = f'"API server refused a pass", "BundleDeployment": "{deployed.name}"'
+    refusal = f'"pass failed with an API server error", "BundleDeployment": "{deployed.name}"'
     world.wait(lambda: refusal in world.controller.log[said:], "a pass without a server")
 
 

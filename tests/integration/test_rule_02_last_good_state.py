@@ -235,7 +235,7 @@ def red_of(deployed: Deployed) -> dict[str, str]:
 def test_a_kill_before_the_final_status_costs_no_write_to_an_object(world: World) -> None:
     deny_final_status(world)
     deployed = world.deploy(config_map("settings", color="blue"))
-    refusal = f'"API server refused a pass", "BundleDeployment": "{deployed.name}"'
+    refusal = f'"pass failed with an API server error", "BundleDeployment": "{deployed.name}"'
     world.wait(lambda: refusal in world.controller.log and deployed.get("settings"), "a refused status")
     before = deployed.versions()
     assert "installedRevision" not in deployed.status()
@@ -318,7 +318,8 @@ def test_an_install_survives_the_death_of_the_api_server(fresh_world: World, fre
     deployed = fresh_world.deploy(*[config_map(f"settings-{index:03}", color="blue") for index in range(MANY)])
     fresh_world.wait(lambda: len(deployed.versions()) > MANY // 4, "some objects")
     fresh_cluster.stop_api_server()
-    fresh_world.wait(lambda: "API server refused a pass" in fresh_world.controller.log, "a pass without a server")
+    failure = "pass failed with an API server error"
+    fresh_world.wait(lambda: failure in fresh_world.controller.log, "a pass without a server")
     fresh_cluster.start_api_server()
 
     fresh_world.wait(lambda: deployed.conditions().get("Ready", {}).get("status") == "True", "Ready", seconds=60)

@@ -1,14 +1,14 @@
-"""What the process serves over HTTP: probes and metrics, to whom, and within which limits.
+"""Probes and metrics over HTTP, with limits and authorization.
 
-In: what was measured, the state of the threads, and a client for reviews. Out: `Server`s, which the manager starts and
-stops. What is measured is left to `manager/metrics.py`.
+In: metrics, the state of the threads, and a client for reviews. Out: `Server`s, which the manager starts and stops.
+What is measured is left to `manager/metrics.py`.
 
-    server              START HERE: one listener, one request a connection
-    connection          what a peer sends and gets, within time and size
-    connection_limiter  how many may be connected, and which one is closed for a new one
-    routes              what is served at which path
-    probes              whether the process is healthy, and ready
-    activity            when the API server last answered, and when a pass last made progress
+    server              START HERE: a listener; one request per connection
+    connection          reading and writing within limits of time and size
+    connection_limiter  how many peers may be connected, and which one makes room for a new one
+    routes              which paths are served
+    probes              whether the process is healthy and ready
+    activity            when the API server last responded, and when a pass last made progress
     reviews             who may read the metrics
-    certificate         what TLS shows: given files, or self-signed
+    certificate         the TLS certificate: given files, or self-signed
 """

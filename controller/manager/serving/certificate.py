@@ -1,7 +1,7 @@
-"""The certificate of the metrics: given files, read again when they change, or a self-signed one made at start.
+"""The TLS certificate of the metrics: given files, reloaded when they change, or self-signed at startup.
 
-Run as a program it prints a new key and certificate: the library that makes them stays in memory once it is loaded, so
-it is loaded by a child that ends. Nothing is written to disk.
+Run as a program, this module prints a new key and certificate: a child process does so, since the library needs 9 MB
+that are not freed. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ import threading
 from pathlib import Path
 
 VALID_DAYS = 3650
-"""Nobody can verify it, so nobody is helped by one that ends."""
+"""No client can verify a self-signed certificate, so expiry would help no one."""
 SECONDS = 60.0
 
 
 class Certificate:
-    """Thread-safe: hands out what TLS needs.
+    """Thread-safe. Made of the PEM files of certificate and key; None: self-signed.
 
-    Args:
-        files: of certificate and key, in PEM; None: a self-signed one.
-
-    Raises: OSError if the files cannot be read, or are no certificate with its key.
+    Raises: OSError if the files cannot be read, or are not a certificate with its key.
     """
 
     def __init__(self, files: tuple[Path, Path] | None) -> None:
@@ -36,10 +33,10 @@ class Certificate:
         self._context = _make_self_signed() if files is None else self._load(files)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context with the certificate as it is now; while new files cannot be read, the last good one."""
+        """Return a context with the current certificate; the last good one while new files cannot be loaded."""
         if self._files is not None:
             with self._lock:
-                self._context = self._load_again(self._files)
+                self._context = self._reload(self._files)
         return self._context
 
     def _load(self, files: tuple[Path, Path]) -> ssl.SSLContext:
@@ -49,7 +46,7 @@ class Certificate:
         self._changed = changed
         return context
 
-    def _load_again(self, files: tuple[Path, Path]) -> ssl.SSLContext:
+    def _reload(self, files: tuple[Path, Path]) -> ssl.SSLContext:
         try:
             return self._load(files) if _last_change(files) != self._changed else self._context
         except OSError:  # ssl.SSLError is one: half of a new pair
@@ -71,9 +68,9 @@ def _make_self_signed() -> ssl.SSLContext:
         [sys.executable, "-P", "-m", __name__], capture_output=True, check=False, timeout=SECONDS, env=os.environ
     )
     if done.returncode:
-        raise OSError("no self-signed certificate could be made; give --metrics-certificate and --metrics-key")
+        raise OSError("failed to generate a self-signed certificate; set --metrics-certificate and --metrics-key")
     context = _new_context()
-    # The standard library reads certificates from files only.
+    # The standard library loads certificates from files only.
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(done.stdout)

@@ -1,4 +1,4 @@
-"""One connection: a bounded head of a request, and all that is read, written and negotiated ends by one deadline."""
+"""One accepted connection: a request head of limited size, and one deadline for handshake, reading and writing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 REQUEST_SECONDS = 10.0
-"""From when a connection is accepted until the last byte of the answer is sent."""
+"""From accepting a connection to sending the last byte of the response."""
 HEAD_BYTES = 32 << 10
-"""Of request line and headers: tokens are a few KiB."""
+"""Limit of request line and headers; tokens have a few KiB."""
 
 
-class Connection(io.RawIOBase):
-    """One peer: what it sends is a stream, and all that is read, written and negotiated ends by one deadline."""
+class PeerConnection(io.RawIOBase):
+    """A readable stream of what a peer sends, and a way to reply to it."""
 
     def __init__(self, accepted: socket.socket, peer: str) -> None:
         self.peer = peer
@@ -27,7 +27,7 @@ class Connection(io.RawIOBase):
         self._lock = threading.Lock()
 
     def start_tls(self, context: ssl.SSLContext) -> None:
-        """Speak TLS from now on.
+        """Negotiate TLS.
 
         Raises: OSError.
         """
@@ -43,13 +43,13 @@ class Connection(io.RawIOBase):
         self._socket.settimeout(left)
 
     def readable(self) -> bool:
-        """Return True, as BufferedReader asks."""
+        """Return True, for BufferedReader."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read what the head may still have; more of it is as good as none.
+        """Read up to the limit of the head.
 
-        Raises: OSError.
+        Raises: OSError; ConnectionAbortedError beyond the limit.
         """
         if not self._left:
             raise ConnectionAbortedError
@@ -59,7 +59,7 @@ class Connection(io.RawIOBase):
         return count
 
     def send(self, data: bytes) -> None:
-        """Send all.
+        """Send all data.
 
         Raises: OSError.
         """
@@ -69,12 +69,12 @@ class Connection(io.RawIOBase):
             rest = rest[self._socket.send(rest) :]
 
     def cut(self) -> None:
-        """End it from another thread: whoever reads or writes meets its end."""
+        """End the connection from another thread; reads and writes under way fail."""
         with self._lock, suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # the method of TLS would leave TLS, not end it
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # a TLS socket's own method would only unwrap it
 
     def close(self) -> None:
-        """Let what was sent arrive, and be done."""
+        """Close the connection after the data sent has been delivered."""
         with self._lock, suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_WR)
         with self._lock:

@@ -1,7 +1,7 @@
-"""How many may be connected: a bounded number in all and of each peer; a new one goes before one that is silent.
+"""Limits on connections, in total and for each peer, that silent peers cannot use to keep others out.
 
-Nobody can keep others out by saying nothing: where the limit is reached, the connection that has been silent longest is
-closed, of the same peer if that has reached its own limit. One that is being answered is never closed.
+When a limit is reached, a new connection replaces the one that has been silent for the longest time: of the same peer
+if that has reached its own limit. A connection whose request has arrived is never closed for another.
 
 Not here: sockets (connection.py).
 """
@@ -19,11 +19,11 @@ ConnectionT = TypeVar("ConnectionT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many may be connected at the same time."""
+    """Numbers of simultaneous connections."""
 
     total: int
     per_peer: int
-    """With one address. A kubelet has a connection for each probe that is under way, so two, and never for long."""
+    """Of one address. A kubelet has one short connection for each running probe, so two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class ConnectionLimiter(Generic[ConnectionT]):
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return how many are admitted."""
+        """Return the number of admitted connections."""
         return len(self._admitted)
 
     def admit(self, connection: ConnectionT, peer: str) -> tuple[bool, ConnectionT | None]:
-        """Admit a new connection; returns whether there was room, and which one has to be closed for it."""
+        """Admit a new connection; return whether there was room, and the connection to close for it, if any."""
         with self._lock:
             of_peer = [each for each, admitted in self._admitted.items() if admitted.peer == peer]
             evicted: ConnectionT | None = None
@@ -62,7 +62,7 @@ class ConnectionLimiter(Generic[ConnectionT]):
         return next((each for each in connections if self._admitted[each].is_silent), None)
 
     def mark_heard(self, connection: ConnectionT) -> bool:
-        """Note that its request is there; returns whether the connection is still admitted."""
+        """Note that the request of a connection has arrived; return whether the connection is still admitted."""
         with self._lock:
             if connection not in self._admitted:
                 return False
@@ -70,6 +70,6 @@ class ConnectionLimiter(Generic[ConnectionT]):
             return True
 
     def release(self, connection: ConnectionT) -> None:
-        """Make room, if the connection is still admitted."""
+        """Remove a connection, if it is still admitted."""
         with self._lock:
             self._admitted.pop(connection, None)

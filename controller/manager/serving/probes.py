@@ -1,7 +1,7 @@
-"""Is this process well (`/healthz`), and is it ready (`/readyz`)?
+"""Health (`/healthz`) and readiness (`/readyz`) of this process.
 
-It is not well when a thread that it cannot do without has ended or hangs: a new process would help. That the API server
-is away is nothing that a new process would mend, so it only makes this one not ready. Standbys are ready.
+It is unhealthy when a vital thread has ended or hangs, since a restart would help. An API server that does not respond
+only makes it not ready, since a restart would not help. Standbys are ready.
 """
 
 from __future__ import annotations
@@ -20,22 +20,16 @@ from controller.manager.workers import Workers
 from controller.observe.watches import Watches
 
 STUCK_SECONDS = 300.0
-"""A pass without the end of a request for so long hangs: each ends within 35 s, with or without an answer."""
+"""A pass in which no request ends for this long hangs: each request ends within 35 s."""
 SILENT_SECONDS = 15.0
-"""Of whom nothing was heard for longer is asked."""
-ASKING_TIMEOUT = (2.0, 2.0)
-AGAIN_SECONDS = 1.0
-"""Who asks for readiness again and again does not ask the API server as often."""
+"""After silence of the API server for this long, readiness sends it a request."""
+REQUEST_TIMEOUT = (2.0, 2.0)
+REQUEST_PERIOD_SECONDS = 1.0
+"""At most one such request in this time, however often readiness is probed."""
 
 
 class Probes:
-    """Thread-safe.
-
-    Args:
-        client: is not fenced, and used if nothing was heard for a while.
-        election: None: this process takes part in none.
-        clock: seconds.
-    """
+    """Thread-safe. The client is not fenced; without an election this process always leads."""
 
     def __init__(
         self,
@@ -51,45 +45,45 @@ class Probes:
         self._watches, self._workers, self._queue = watches, workers, queue
         self._election, self._activity, self._client, self._clock = election, activity, client, clock
         self._is_warm = False
-        self._asking = threading.Lock()
-        self._was_answered, self._ask_from = True, -math.inf
+        self._requesting = threading.Lock()
+        self._was_answered, self._request_from = True, -math.inf
 
     def find_health_problems(self) -> list[str]:
-        """Return why this process is not well; empty if it is."""
+        """Return why this process is unhealthy; empty if it is healthy."""
         problems = [f"thread {name} has ended" for name in self._workers.dead()]
-        problems += [f"the watch of {path} hangs" for path in self._watches.stuck()]
+        problems += [f"watch of {path} hangs" for path in self._watches.stuck()]
         if min(self._queue().longest_seconds, self._activity.idle_seconds) > STUCK_SECONDS:
             problems.append("a pass hangs")
         if self._election and not self._election.alive:
-            problems.append("the election has ended")
+            problems.append("leader election has ended")
         return problems
 
     def find_readiness_problems(self) -> list[str]:
         """Return why this process is not ready; empty if it is."""
         if not self._is_warm:
             unknown = self._watches.unsynced()
-            self._is_warm = not unknown  # a kind that is new to it does not make it less ready
+            self._is_warm = not unknown  # a kind watched later does not make it unready
             if unknown:
-                return [f"not known yet: {path}" for path in unknown]
+                return [f"not listed yet: {path}" for path in unknown]
         if self._election and (error := self._election.last_error) and error.status == HTTPStatus.FORBIDDEN:
-            return [f"the Lease may not be used: {error}"]
-        return [] if self._is_answered() else ["the API server does not answer"]
+            return [f"not allowed to use the Lease: {error}"]
+        return [] if self._is_answered() else ["the API server does not respond"]
 
     def _is_answered(self) -> bool:
-        """Whether the API server answers; who asks while somebody finds that out gets what was known before."""
+        # While another thread sends a request, the last result counts.
         if self._activity.unanswered_seconds < SILENT_SECONDS:
             return True
-        if self._clock() >= self._ask_from and self._asking.acquire(blocking=False):
+        if self._clock() >= self._request_from and self._requesting.acquire(blocking=False):
             try:
-                self._was_answered = self._ask()
-                self._ask_from = self._clock() + AGAIN_SECONDS
+                self._was_answered = self._request()
+                self._request_from = self._clock() + REQUEST_PERIOD_SECONDS
             finally:
-                self._asking.release()
+                self._requesting.release()
         return self._was_answered
 
-    def _ask(self) -> bool:
+    def _request(self) -> bool:
         try:
-            self._client.request("GET", "/version", timeout=ASKING_TIMEOUT)
+            self._client.request("GET", "/version", timeout=REQUEST_TIMEOUT)
         except ApiError as error:
             return error.status != 0
         return True

@@ -1,10 +1,10 @@
-"""The listeners for probes and metrics: small, bounded, and none of them ever holds up a pass.
+"""The listeners for probes and metrics: small, limited, and never a delay for passes.
 
-Each has a thread that accepts and does nothing else, and one for each connection; neither can shut the other out. A
-connection is one request, and over when its time is, however slowly the peer speaks, shakes hands or reads.
+Each listener has a thread that only accepts, and a thread for each connection. A connection is one request and ends by
+its deadline, however slowly the peer negotiates, sends or reads.
 
-Not here: what is served (routes.py) and to whom (reviews.py), reading and writing within limits (connection.py), who
-may stay connected (connection_limiter.py).
+Not here: what is served (routes.py) and to whom (reviews.py), limits on reading and writing (connection.py), which
+connections are kept (connection_limiter.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
 
-from controller.manager.serving.connection import Connection
+from controller.manager.serving.connection import PeerConnection
 from controller.manager.serving.connection_limiter import ConnectionLimiter, ConnectionLimits
 from controller.processes.supervision import Kind, Supervisor
 
@@ -33,7 +33,7 @@ PROBES = ConnectionLimits(total=64, per_peer=16)
 METRICS = ConnectionLimits(total=32, per_peer=8)
 BACKLOG = 128
 PAUSE_SECONDS = 0.1
-"""After what could not be accepted, as when there is no file descriptor left."""
+"""After a connection that could not be accepted, for lack of file descriptors for example."""
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -43,7 +43,7 @@ class ListenError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is sent."""
+    """An HTTP response."""
 
     status: HTTPStatus
     body: bytes
@@ -52,20 +52,20 @@ class Reply:
 
 Route = Callable[[], Reply]
 Review = Callable[[str, str, str], HTTPStatus]
-"""Gets a bearer token, a path and the address of the peer; returns 200 if whoever has the token may see the path."""
+"""Takes a bearer token, a path and the address of the peer; returns 200 if the owner of the token may get the path."""
 
 
 class Server:
-    """Listens from the moment it is made, and answers from `start` on.
+    """Listens from construction on, and replies after `start`.
 
     Args:
-        flag: of the option that the address comes from.
-        address: host, empty for every address, and port, 0 for a free one.
-        routes: what is served, by path.
-        limits: how many may be connected.
-        supervisor: keeps the thread alive that accepts.
-        context: what TLS needs; None: plain http.
-        review: who may see it; None: everybody.
+        flag: of the option that contains the address.
+        address: host, empty for all addresses, and port, 0 for a free one.
+        routes: by path.
+        limits: of connections.
+        supervisor: restarts the thread that accepts.
+        context: of TLS; None: plain http.
+        review: authorizes requests; None: all are allowed.
 
     Raises: ListenError.
     """
@@ -84,27 +84,27 @@ class Server:
         self._flag, self._scheme = flag, "https" if context else "http"
         self._routes, self._review, self._context = routes, review, context
         self._supervisor = supervisor
-        self._limiter: ConnectionLimiter[Connection] = ConnectionLimiter(limits)
+        self._limiter: ConnectionLimiter[PeerConnection] = ConnectionLimiter(limits)
         self._stopping = False
         self._socket = _listen(flag, *address)
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port, also where 0 was given."""
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to reply."""
         self._supervisor.thread(Kind.SERVER, f"server {self._flag}", self._accept_all).start()
         host = str(self._socket.getsockname()[0])
         shown = f"[{host}]" if ":" in host else host
         log.info("listening", extra={"option": self._flag, "address": f"{self._scheme}://{shown}:{self.port}"})
 
     def stop(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._stopping = True
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
         self._socket.close()
 
     def _accept_all(self) -> None:
@@ -115,9 +115,9 @@ class Server:
                 if not self._stopping:
                     time.sleep(PAUSE_SECONDS)
                 continue
-            self._admit(Connection(accepted, str(peer[0])))
+            self._admit(PeerConnection(accepted, str(peer[0])))
 
-    def _admit(self, connection: Connection) -> None:
+    def _admit(self, connection: PeerConnection) -> None:
         is_admitted, evicted = self._limiter.admit(connection, connection.peer)
         if evicted:
             evicted.cut()
@@ -126,24 +126,24 @@ class Server:
                 name = f"connection {self._flag}"
                 threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True).start()
                 return
-        except RuntimeError:  # no thread can be started
+        except RuntimeError:  # cannot start a thread
             self._limiter.release(connection)
         connection.close()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: PeerConnection) -> None:
         try:
             if self._context:
                 connection.start_tls(self._context())
-            _Handler(connection, self._answer)
+            _Handler(connection, self._reply)
         except OSError:
-            pass  # ssl.SSLError is one: who goes away, or is late, is not worth a line
-        except Exception as error:  # noqa: BLE001 - noted; the next one is answered
+            pass  # such as ssl.SSLError: a peer that disconnects or is too slow is not worth a log line
+        except Exception as error:  # noqa: BLE001 - reported as a bug
             self._supervisor.note(Kind.SERVER, f"connection {self._flag}", error)
         finally:
             self._limiter.release(connection)
             connection.close()
 
-    def _answer(self, connection: Connection, path: str, token: str) -> Reply:
+    def _reply(self, connection: PeerConnection, path: str, token: str) -> Reply:
         if not self._limiter.mark_heard(connection):
             raise ConnectionAbortedError
         status = self._review(token, path, connection.peer) if self._review else HTTPStatus.OK
@@ -154,12 +154,12 @@ class Server:
         try:
             return self._routes[path]()
         except Exception:
-            log.exception("request not answered", extra={"path": path})
-            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
+            log.exception("failed to handle a request", extra={"path": path})
+            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error, see the log of the controller\n")
 
 
 def _listen(flag: str, host: str, port: int) -> socket.socket:
-    """Return a socket that listens: at an empty host on every address, of both families where there are both."""
+    """Return a listening socket; an empty host is all addresses, of IPv4 and IPv6 where both exist."""
     is_dual = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in host else socket.AF_INET
     try:
@@ -167,44 +167,45 @@ def _listen(flag: str, host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "the port is in use" if is_taken else _first_words(error)
-        raise ListenError(f"{flag} {host}:{port}: {why}; choose another address, or off") from error
+        raise ListenError(f"{flag} {host}:{port}: {why}; choose another address or off") from error
 
 
 def _first_words(error: Exception) -> str:
-    """Return what the operating system says, without the address that the library adds."""
+    """Return the error of the operating system, without the address that the library appends."""
     return (getattr(error, "strerror", None) or f"{error}").partition(" (while")[0]
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Reads one request and sends its answer."""
+    """Reads one request and sends the response."""
 
     protocol_version = "HTTP/1.1"
     server_version = "rukpak"
     sys_version = ""
 
-    def __init__(self, connection: Connection, answer: Callable[[Connection, str, str], Reply]) -> None:
-        self._peer, self._find_answer = connection, answer
+    def __init__(self, connection: PeerConnection, find_reply: Callable[[PeerConnection, str, str], Reply]) -> None:
+        self._peer, self._find_reply = connection, find_reply
         self._body = b""
         self.rfile, self.wfile = io.BufferedReader(connection), io.BytesIO()
         self.handle_one_request()
         connection.send(self.wfile.getvalue())
         connection.send(self._body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
-        pass
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - overridden
+        """Log nothing: clients could fill the log."""
 
     def do_GET(self) -> None:
+        """Write the response."""
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
         bearer = token.strip() if scheme.lower() == "bearer" else ""
-        answer = self._find_answer(self._peer, urlsplit(self.path).path, bearer)
-        self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+        reply = self._find_reply(self._peer, urlsplit(self.path).path, bearer)
+        self.send_response(reply.status)
+        self.send_header("Content-Type", reply.content_type)
+        self.send_header("Content-Length", str(len(reply.body)))
         self.send_header("Connection", "close")
-        if answer.status is HTTPStatus.UNAUTHORIZED:
+        if reply.status is HTTPStatus.UNAUTHORIZED:
             self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
         if self.command != "HEAD":
-            self._body = answer.body
+            self._body = reply.body
 
-    do_HEAD = do_GET  # noqa: N815 - as it is called
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server calls

@@ -1,4 +1,4 @@
-"""Wiring: what changes the cluster, and as whom."""
+"""Wiring: what changes the cluster, and as which account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applying:
-    """What carries out plans, and what it asks before."""
+    """What carries out plans, and what it consults first."""
 
     applier: Applier
     remover: Remover
@@ -29,7 +29,7 @@ class Applying:
 
 
 def make_applying(settings: Settings, cluster: Cluster) -> Applying:
-    """Make what applies, removes, runs hooks, and watches what stands in the way of that."""
+    """Create what applies and removes objects, runs hooks, and watches what blocks them."""
     client, discovery, watches, retries = cluster.client, cluster.discovery, cluster.watches, cluster.retries
     dispatcher = cluster.dispatcher
     applier = Applier(client, discovery, watches, retries, settings.apply_workers)

@@ -31,7 +31,7 @@ from controller.telemetry import Observer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Building:
-    """What finds the revision that a spec asks for, and removes those that nobody asks for."""
+    """What finds the revision that a spec asks for, and deletes orphaned ones."""
 
     finder: Finder
     kept: KeptRevisions
@@ -43,7 +43,7 @@ class Building:
 
 
 def make_building(settings: Settings, resources: Resources, cluster: Cluster, observer: Observer) -> Building:
-    """Make the finder, and what works for it in the background."""
+    """Create the finder and its background work."""
     dispatcher = cluster.dispatcher
     builder = _make_builder(settings, resources, observer)
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed)

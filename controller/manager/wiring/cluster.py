@@ -1,4 +1,4 @@
-"""Wiring: what is known of the cluster, and the queue that its changes fill."""
+"""Wiring: what is known about the cluster, and the queue that its changes fill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from controller.status.writer import StatusWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What all parts of a pass use."""
+    """What all parts of a pass share."""
 
     queue: WorkQueue
     dispatcher: Dispatcher
@@ -37,12 +37,12 @@ class Cluster:
     writer: StatusWriter
     retries: Retries
     now: Callable[[], datetime]
-    """The time of day as status has it, in whole seconds."""
+    """The current time in whole seconds, as written to status."""
 
 
 def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluster:
-    """Make the queue, and the watches, not started, which have the dispatcher fill it."""
-    queue = _make_queue(settings, metrics, lambda name: watches.outline(name))  # noqa: PLW0108 - made below
+    """Create the watches, not started, and the queue that they fill through the dispatcher."""
+    queue = _make_queue(settings, metrics, lambda name: watches.outline(name))  # noqa: PLW0108 - created below
     discovery, dispatcher = Discovery(client), Dispatcher(queue)
     watches = Watches(client, discovery, dispatcher)
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
@@ -61,11 +61,10 @@ def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluste
 
 
 def _make_queue(settings: Settings, metrics: Metrics, find: Callable[[str], BundleDeployment | None]) -> WorkQueue:
-    """Make the queue, in which those who act as an account of one namespace share their turns."""
     policy = settings.accounts()
 
-    def share(name: str) -> str:
+    def _share(name: str) -> str:
         deployment = find(name)
-        return share_of(policy.complete(deployment)) if deployment else ""  # what is gone, or unreadable, is soon done
+        return share_of(policy.complete(deployment)) if deployment else ""  # deleted or unreadable: done quickly
 
-    return WorkQueue(workers=settings.workers, share=share, on_waited=metrics.waited, on_worked=metrics.worked)
+    return WorkQueue(workers=settings.workers, share=_share, on_waited=metrics.waited, on_worked=metrics.worked)

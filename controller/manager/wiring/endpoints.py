@@ -29,7 +29,7 @@ def make_process_state(
     building: Building,
     leadership: Leadership,
 ) -> ProcessState:
-    """Return what metrics read when somebody scrapes."""
+    """Return the state that a scrape reads."""
     return ProcessState(
         queue=cluster.queue.stats,
         workers=settings.workers,
@@ -49,7 +49,7 @@ def make_probes(
     leadership: Leadership,
     activity: Activity,
 ) -> Probes:
-    """Make what probes ask."""
+    """Create the health and readiness checks."""
     return Probes(
         watches=cluster.watches,
         workers=workers,
@@ -61,9 +61,9 @@ def make_probes(
 
 
 def make_servers(settings: Settings, metrics: Metrics, probes: Probes, client: Client) -> tuple[Server, ...]:
-    """Listen at the addresses of the settings, where they are not `off`; the client is for reviews, and not fenced.
+    """Listen at the addresses of the settings, unless `off`; the client is for reviews and must not be fenced.
 
-    Raises: ListenError if an address cannot be listened on; OSError if a certificate cannot be read.
+    Raises: ListenError if an address cannot be listened on; OSError if a certificate cannot be loaded.
     """
     servers = (_make_metrics_server(settings, metrics, client), _make_probe_server(settings, probes, client))
     return tuple(server for server in servers if server)

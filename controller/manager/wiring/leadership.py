@@ -17,16 +17,16 @@ from controller.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """One election, or none."""
+    """Leader election, or none."""
 
     elected: threading.Event
     """Set when this process may act."""
     election: Election | None
-    """None: nobody else runs, so this process may act from the start."""
+    """None: there are no other replicas, so this process acts from the start."""
 
     @property
     def follows(self) -> bool:
-        """Whether another process has led before."""
+        """Whether another process led before."""
         return bool(self.election and self.election.follows)
 
     def start(self) -> None:
@@ -37,13 +37,13 @@ class Leadership:
             self.elected.set()
 
     def stop(self, seconds: float) -> None:
-        """Hand the Lease over; writes that are under way get some seconds to end."""
+        """Release the Lease, after up to so many seconds for running writes to end."""
         if self.election:
             self.election.stop(seconds)
 
 
 def make_leadership(settings: Settings, connections: Connections, resources: Resources) -> Leadership:
-    """Make the election, if the settings want one; the process ends at once where it loses the Lease."""
+    """Create the election, unless it is disabled; the process exits immediately if it loses the Lease."""
     elected, fence = threading.Event(), connections.fence
     if fence is None:
         return Leadership(elected=elected, election=None)

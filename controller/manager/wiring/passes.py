@@ -14,7 +14,7 @@ from controller.telemetry import Observer
 
 
 def make_workers(settings: Settings, cluster: Cluster, reconciler: Reconciler, metrics: Metrics) -> Workers:
-    """Make the threads, not started, that run passes."""
+    """Create the threads that run passes, not started."""
     return Workers(
         cluster.queue,
         reconciler.reconcile,
@@ -25,7 +25,7 @@ def make_workers(settings: Settings, cluster: Cluster, reconciler: Reconciler, m
 
 
 def make_reconciler(cluster: Cluster, building: Building, applying: Applying, observer: Observer) -> Reconciler:
-    """Make what runs one pass over one BundleDeployment."""
+    """Create the reconciler, which runs one pass over one BundleDeployment."""
     return wiring.make_reconciler(
         wiring.Parts(
             watches=cluster.watches,
@@ -43,7 +43,7 @@ def make_reconciler(cluster: Cluster, building: Building, applying: Applying, ob
             writer=cluster.writer,
             retries=cluster.retries,
             observer=observer,
-            abandoned=building.sweeper.ask,
+            abandoned=building.sweeper.request,
             now=cluster.now,
         )
     )

@@ -1,4 +1,4 @@
-"""Wiring: the disk and the memory that work may use."""
+"""Wiring: disk and memory for the work."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from controller.sharing.admission import Admission
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What work on all BundleDeployments shares."""
+    """Shared by the work on all BundleDeployments."""
 
     store: ContentStore
     memory: MemoryLimit
     limits: Limits
-    """Of one bundle, as the memory allows."""
+    """Of one bundle, scaled to the memory."""
     admission: Admission
     quarantine: Quarantine
 
 
 def make_resources(settings: Settings) -> Resources:
-    """Open the content store, and find out how much memory there is.
+    """Open the content store and determine the memory limit.
 
     Raises: OSError or StoreInUseError if the content store cannot be opened.
     """

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import sys, threading
 from pathlib import Path
-from controller.manager.allocator import give_back_freed_memory
+from controller.manager.allocator import return_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
@@ -22,7 +22,7 @@ def work(kept):
             kept.append(b"x" * 1_000)
 
 if sys.argv[1] == "set up":
-    give_back_freed_memory()
+    return_freed_memory()
 kept = []
 before = resident()
 for _ in range(8):

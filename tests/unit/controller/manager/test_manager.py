@@ -107,5 +107,5 @@ def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, s
 def test_a_refusal_of_that_look_is_no_end(api: FakeApi, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     del api.objects[REVISIONS]
     with Running(settings) as running:
-        wait_for(lambda: "stay for now" in caplog.text, 10, "it is said")
+        wait_for(lambda: "failed to delete revisions" in caplog.text, 10, "it is said")
         assert running.thread.is_alive()

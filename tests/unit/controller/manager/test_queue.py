@@ -309,7 +309,7 @@ def test_who_counts_and_fails_loses_no_key(clock: Clock, caplog: pytest.LogCaptu
     queue.add("a")
     queue.done("a")
     assert queue.get() == "a"
-    assert caplog.messages == ["time in the queue not told"] * 3
+    assert caplog.messages == ["failed to record time in the queue"] * 3
 
 
 def test_a_tenant_with_much_to_do_leaves_workers_and_turns_to_another(clock: Clock) -> None:

@@ -51,7 +51,7 @@ def test_there_is_a_sweep_at_the_start_and_one_when_asked() -> None:
 
     def check() -> None:
         sweeps.wait_for(1)
-        sweeper.ask()
+        sweeper.request()
         sweeps.wait_for(2)
 
     run(sweeper, check)
@@ -85,7 +85,7 @@ def test_who_goes_at_the_same_time_is_swept_up_at_once() -> None:
     def check() -> None:
         sweeps.wait_for(1)
         for _ in range(10):
-            sweeper.ask()
+            sweeper.request()
         sweeps.wait_for(2)
 
     run(sweeper, check)

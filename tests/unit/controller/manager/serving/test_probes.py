@@ -57,17 +57,20 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
 CASES = [
     Case("all is well", Process(), "", ""),
     Case("a worker has ended", Process(dead=["worker-1"]), "thread worker-1 has ended", ""),
-    Case("a watch hangs", Process(hanging=["/api/v1/namespaces"]), "the watch of /api/v1/namespaces hangs", ""),
+    Case("a watch hangs", Process(hanging=["/api/v1/namespaces"]), "watch of /api/v1/namespaces hangs", ""),
     Case("a pass makes no request any more", Process(longest=LONG, idle=LONG), "a pass hangs", ""),
     Case("a long pass that gets on", Process(longest=LONG, idle=1), "", ""),
     Case("nothing was done for long, and a pass begins", Process(longest=1, idle=LONG), "", ""),
-    Case("the election has ended", Process(election=False), "the election has ended", ""),
-    Case("the API server is away", AWAY, "", "the API server does not answer"),
+    Case("the election has ended", Process(election=False), "leader election has ended", ""),
+    Case("the API server is away", AWAY, "", "the API server does not respond"),
     Case("it says no", Process(unanswered=SILENT_SECONDS + 1, answer=FORBIDDEN), "", ""),
     Case("nothing was heard of it, as nothing was asked", Process(unanswered=SILENT_SECONDS + 1), "", ""),
-    Case("caches are not filled", Process(unknown=["/x"]), "", "not known yet: /x"),
+    Case("caches are not filled", Process(unknown=["/x"]), "", "not listed yet: /x"),
     Case(
-        "the Lease may not be used", Process(lease_error=FORBIDDEN), "", "the Lease may not be used: 403 Forbidden: no"
+        "the Lease may not be used",
+        Process(lease_error=FORBIDDEN),
+        "",
+        "not allowed to use the Lease: 403 Forbidden: no",
     ),
 ]
 

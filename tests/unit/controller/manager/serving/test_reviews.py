@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from controller.kube.client import Client
-from controller.manager.serving.reviews import ACCESS_REVIEWS, AT_ONCE, IN_ALL, KEPT, PER_PEER, TOKEN_REVIEWS, Reviewer
+from controller.manager.serving.reviews import (
+    ACCESS_REVIEWS,
+    CONCURRENT,
+    IN_TOTAL,
+    KEPT,
+    PER_PEER,
+    TOKEN_REVIEWS,
+    Reviewer,
+)
 from hack.control_plane.waiting import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
@@ -119,7 +127,7 @@ def test_one_peer_cannot_load_the_api_server(world: World) -> None:
 
 def test_nor_can_many_peers(world: World) -> None:
     world.flood(1000, lambda number: f"10.0.{number % 4}.{number // 4}")
-    assert world.asked == IN_ALL[1]
+    assert world.asked == IN_TOTAL[1]
 
 
 def test_a_flood_shuts_out_nobody_else(world: World) -> None:
@@ -155,13 +163,13 @@ def test_slow_answers_for_strangers_hold_up_a_few_threads_at_most(monkeypatch: p
         return type("Response", (), {"value": {"status": {"authenticated": True, "allowed": True}}})
 
     monkeypatch.setattr(Client, "request", answer)
-    with FakeApi() as api, ThreadPoolExecutor(AT_ONCE + 1) as pool:
+    with FakeApi() as api, ThreadPoolExecutor(CONCURRENT + 1) as pool:
         reviewer = Reviewer(api.client())
-        slow = [pool.submit(reviewer.review, f"slow-{number}", "/metrics", PEER) for number in range(AT_ONCE)]
-        wait_for(lambda: not reviewer._asking[False]._value, 5, "all places are taken")
+        slow = [pool.submit(reviewer.review, f"slow-{number}", "/metrics", PEER) for number in range(CONCURRENT)]
+        wait_for(lambda: not reviewer._slots[False]._value, 5, "all places are taken")
         assert reviewer.review("another", "/metrics", "10.0.0.2") is HTTPStatus.TOO_MANY_REQUESTS
         go_on.set()
-        assert [each.result() for each in slow] == [HTTPStatus.OK] * AT_ONCE
+        assert [each.result() for each in slow] == [HTTPStatus.OK] * CONCURRENT
 
 
 def test_what_is_kept_is_bounded(world: World) -> None:

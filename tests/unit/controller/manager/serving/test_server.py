@@ -82,7 +82,7 @@ CASES = [
     Case("a query changes nothing", "/metrics?a=b", "200 up 1"),
     Case("its head alone", "/metrics", "200", "HEAD"),
     Case("what there is not", "/", "404 Not Found"),
-    Case("a bug is not shown", "/broken", "500 see the log"),
+    Case("a bug is not shown", "/broken", "500 internal error, see the log of the controller"),
 ]
 
 
