@@ -1,11 +1,11 @@
-"""What a program that is started may use and reach: limits, a view of the files, and no network but what it needs.
+"""Confinement of child processes: resource limits, accessible files, and no more network than needed.
 
-A child sees the folder of its call, the programs with their libraries, and some public files of /etc; of the network it
-has nothing, or one TCP port. Landlock and seccomp hold for the thread that asks for them and for what it starts. So a
-thread is restricted, starts the child, and ends: the controller stays free, and nothing of ours runs between fork and
-exec, which is not safe beside other threads. prlimit(1) sets the limits. No shell takes part.
+A child can access its working folder, programs with their libraries, and public files of /etc; it has no network, or
+one TCP port. Landlock and seccomp apply to the calling thread and its children. So a thread restricts itself, starts
+the child, and ends: the controller stays unrestricted, and no Python code runs between fork and exec, which is unsafe
+with other threads. prlimit(1) sets the limits. No shell is involved.
 
-Where the kernel cannot do that nothing is started, unless the administrator takes what there is.
+If the kernel lacks these, no program is started, unless the administrator accepts what the kernel supports.
 Not here: rulesets and filters (landlock.py, seccomp.py), and how a program ends (group.py).
 """
 
@@ -32,20 +32,20 @@ from controller.processes.landlock import Right
 Child = TypeVar("Child")
 
 STARTING = threading.Lock()
-"""Held while a program is started, and while a file is written that is to be started itself.
+"""Held while starting a program, and while writing a file that will be started itself.
 
-A child that is forked meanwhile has that file open for writing until it is another program, and so long the kernel
-refuses to start it (execve(2), ETXTBSY).
+A child forked during the write has that file open until it executes its own program, and the kernel refuses to execute
+a file that is open for writing (execve(2), ETXTBSY).
 """
 
 WITHOUT_NETWORK = ("unshare", "--user", "--net")
-"""What puts a program into a network namespace of its own, where the kernel lets everybody make one."""
+"""Runs a program in an empty network namespace, where the kernel allows unprivileged ones."""
 
 _PROGRAMS = (
     *("/bin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec"),
     *("/usr/local/bin", "/usr/local/lib", "/nix/store"),
 )
-"""Where programs and libraries are, which everybody may read on every system."""
+"""Folders of programs and libraries, which are world-readable on every system."""
 _PUBLIC = (
     *("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/services"),
     *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf"),
@@ -60,7 +60,7 @@ _PUBLIC = (
         "/dev/zero",
     ),
 )
-"""Users, certificate authorities, time zones. No resolver: who may use the network gets addresses."""
+"""Users, certificate authorities, time zones. No resolver: children with network access get addresses."""
 _FOR_ALL = {
     **{Path(path): Right.RUN for path in _PROGRAMS},
     **{Path(path): Right.READ for path in _PUBLIC},
@@ -70,15 +70,15 @@ _FOR_ALL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What one child may reach, beside what all may."""
+    """What one child may access in addition to what all may."""
 
     programs: tuple[Path, ...] = ()
-    """That are started, wherever they are."""
+    """That it may run, wherever they are."""
     read: tuple[Path, ...] = ()
     change: tuple[Path, ...] = ()
-    """Folders in which it may make, change and remove files."""
+    """Folders in which it may create, change and delete files."""
     port: int = 0
-    """Of TCP, that it may connect to; 0: it opens no socket at all."""
+    """The TCP port that it may connect to; 0: it may not open sockets."""
 
     def rights(self) -> dict[Path, Right]:
         """Return the rights by path."""
@@ -92,46 +92,46 @@ class View:
 
 
 def _installed_with(program: Path) -> tuple[Path, ...]:
-    """Return where what a program needs is, if it is installed by itself: /opt/git/bin/git and /opt/git/libexec."""
+    """Return the folders that a program needs if it has a prefix of its own: /opt/git/libexec for /opt/git/bin/git."""
     folder = program.resolve().parent
     return (folder.parent / "lib", folder.parent / "libexec") if folder.name == "bin" else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanisms:
-    """What this machine has for keeping a child in its place."""
+    """The confinement that this machine supports."""
 
     landlock: int
-    """The ABI; 0: none."""
+    """ABI version; 0: unavailable."""
     seccomp: bool
     network_namespace: bool
 
     @staticmethod
     @cache
     def found() -> Mechanisms:
-        """Return what there is; it is tried once."""
+        """Probe the machine, once."""
         return Mechanisms(
-            landlock=landlock.version(), seccomp=seccomp.is_available(), network_namespace=_makes_namespaces()
+            landlock=landlock.version(), seccomp=seccomp.is_available(), network_namespace=_has_network_namespaces()
         )
 
     def lack(self) -> str:
-        """Return what a child cannot be kept from; empty if there is nothing."""
+        """Return which required mechanism is missing, and its effect; empty if none is."""
         if not self.landlock:
-            return "the kernel has no Landlock, so that nothing keeps it from other files"
-        return "" if self.seccomp else "the kernel has no seccomp filters, so that nothing keeps it from the network"
+            return "the kernel has no Landlock, so it could access any file"
+        return "" if self.seccomp else "the kernel has no seccomp filters, so it could access the network"
 
     def counted(self) -> Mapping[str, int]:
-        """Return the strength of each mechanism, for metrics; 0: there is none."""
+        """Return the mechanisms as metric values; 0: unavailable."""
         return {name: int(getattr(self, name)) for name in ("landlock", "seccomp", "network_namespace")}
 
     def described(self) -> Mapping[str, str]:
-        """Return what is in force, for the log."""
+        """Return the effective confinement, for the log."""
         files = f"landlock ABI {self.landlock}" if self.landlock else "not confined: the kernel has no Landlock"
         network = [name for name, has in (("seccomp", self.seccomp), ("namespace", self.network_namespace)) if has]
         return {"files": files, "network": " and ".join(network) or "not confined: the kernel has no seccomp"}
 
 
-def _makes_namespaces() -> bool:
+def _has_network_namespaces() -> bool:
     quiet = subprocess.DEVNULL
     with suppress(OSError, subprocess.SubprocessError):
         command = [*WITHOUT_NETWORK, "true"]
@@ -141,25 +141,25 @@ def _makes_namespaces() -> bool:
 
 
 def start_confined(spawn: Callable[[], Child], view: View, subject: str, *, required: bool) -> Child:
-    """Call what starts a program on a thread that is confined to a view, as the program is then.
+    """Start a program that is confined to a view.
 
     Args:
-        spawn: is to do nothing else. Its files have to be open already, or be in the view.
-        view: what the program may reach.
-        subject: field path that messages begin with.
-        required: start nothing where the kernel lacks a mechanism; otherwise those that there are are used.
+        spawn: starts the program and does nothing else, on a confined thread: it can only open files of the view.
+        view: what the program may access.
+        subject: field path that errors start with.
+        required: fail if the kernel lacks a mechanism, instead of using the others.
 
-    Raises: BundleError (NotSupported); what `spawn` raises.
+    Raises: BundleError (NotSupported); whatever `spawn` raises.
     """
     found = Mechanisms.found()
     if required and (lack := found.lack()):
-        remedy = "use a kernel, and a runtime, with both, or allow it by --confinement=best-effort"
-        raise BundleError(Reason.NOT_SUPPORTED, f"{subject}: a program must not be started: {lack}; {remedy}")
+        remedy = "use a kernel and container runtime with both, or allow it with --confinement=best-effort"
+        raise BundleError(Reason.NOT_SUPPORTED, f"{subject}: cannot confine a program: {lack}; {remedy}")
     with ThreadPoolExecutor(1, thread_name_prefix="confined") as pool:
-        return pool.submit(_restricted, found, view, spawn).result()
+        return pool.submit(_spawn_restricted, found, view, spawn).result()
 
 
-def _restricted(found: Mechanisms, view: View, spawn: Callable[[], Child]) -> Child:
+def _spawn_restricted(found: Mechanisms, view: View, spawn: Callable[[], Child]) -> Child:
     ports = (view.port,) if view.port else ()
     if found.landlock:
         with landlock.ruleset(view.rights(), ports, abi=found.landlock) as rules:
@@ -171,22 +171,21 @@ def _restricted(found: Mechanisms, view: View, spawn: Callable[[], Child]) -> Ch
 
 
 def confined(command: Sequence[str], **limits: int) -> list[str]:
-    """Return the command that runs a program within limits; 126 and 127 tell that it could not be started.
+    """Return a command that runs a program within limits; its status is 126 or 127 if the program cannot be started.
 
     Args:
         command: program and arguments.
-        limits: by the names of setrlimit(2), such as `fsize`, in its units. What this process may not exceed itself
-            is not raised.
+        limits: by the names of setrlimit(2), such as `fsize`, in its units; capped at the hard limits of this process.
 
-    Raises: RuntimeError: there is no prlimit.
+    Raises: RuntimeError if prlimit is not installed.
     """
     if shutil.which("prlimit") is None:
-        raise RuntimeError("prlimit cannot be found; install util-linux beside the controller")
+        raise RuntimeError("prlimit not found on PATH; install util-linux")
     return ["prlimit", *(f"--{name}={_bounded(name, amount)}" for name, amount in limits.items()), "--", *command]
 
 
 def programs(*names: str) -> tuple[Path, ...]:
-    """Return where the programs with these names are; those that are not there are left out."""
+    """Return the paths of programs on PATH; missing ones are left out."""
     found = (shutil.which(name) for name in names)
     return tuple(Path(path).resolve() for path in found if path)
 

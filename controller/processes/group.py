@@ -1,6 +1,6 @@
-"""A program in a session of its own, with all that it starts: watched while it runs, and ended as one process group.
+"""A program and its children: one process group in a session of its own, watched and killed as one.
 
-Not here: what it may use and reach (confinement.py), what is too much, and what its output means.
+Not here: confinement (confinement.py), and the meaning of output.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from contextlib import suppress
 from typing import BinaryIO, Self
 
 TICK = 0.05
-"""Seconds between two calls of a check."""
-_MOMENT = 0.001  # the first pause, for a program that ends with its output
+"""Longest time between two calls of a check, in seconds."""
+_FIRST_PAUSE = 0.001  # most programs end right after their output
 CHUNK = 64 * 1024
-"""Bytes that are read from a pipe at once, at most."""
+"""Most bytes that one read of a pipe returns."""
 
 
 class ProcessGroup:
-    """A running program that leads a process group. A context manager; nothing of the group is left when it ends.
+    """A running program that leads a process group, as a context manager that kills the whole group on exit.
 
-    Thread-safe: once the program is reaped its number may be that of another one, and nothing is killed any more.
-
-    Args:
-        process: was started with `start_new_session`.
+    The process must have been started with `start_new_session`. Thread-safe: nothing is killed after the program was
+    reaped, since its PID may have been reused.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -42,7 +40,7 @@ class ProcessGroup:
         self.close()
 
     def kill(self) -> None:
-        """Kill the program and all that it has started, if it was not reaped yet."""
+        """Kill the whole group, unless the program was reaped."""
         with self._reaping:
             if self._process.returncode is None:
                 self._kill()
@@ -52,21 +50,14 @@ class ProcessGroup:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, check: Callable[[], None] | None = None) -> int:
-        """Wait until the program ends, kill what it has left, and reap it.
-
-        Args:
-            check: see `await_end`.
-
-        Returns: its exit status; below zero: the signal that ended it.
-        """
+        """Wait for the program as `await_end` does, and reap it; see `reap` for the result."""
         self.await_end(check)
         return self.reap()
 
     def await_end(self, check: Callable[[], None] | None = None) -> None:
-        """Wait until the program ends, and kill what it has left; it keeps its number until it is reaped.
+        """Wait until the program ends and kill the rest of the group; the program keeps its PID until it is reaped.
 
-        Args:
-            check: is called meanwhile, at least every `TICK`; what it raises ends the wait.
+        `check` is called at least every `TICK`; what it raises ends the wait.
         """
         if check is None:
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
@@ -75,19 +66,19 @@ class ProcessGroup:
         self.kill()
 
     def reap(self) -> int:
-        """Return the exit status of a program that has ended; below zero: the signal that ended it."""
+        """Return the exit status of a program that has ended; negative: the signal that killed it."""
         with self._reaping:
             return self._process.wait()
 
     def _poll(self, check: Callable[[], None]) -> None:
-        pause = _MOMENT
+        pause = _FIRST_PAUSE
         while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             check()
             time.sleep(pause)
             pause = min(2 * pause, TICK)
 
     def close(self) -> None:
-        """Kill what still runs, and close the pipes."""
+        """Kill the group if it still runs, and close the pipes."""
         if self._process.returncode is None:
             self.kill()
             self.wait()
@@ -101,12 +92,12 @@ def read_pipes(
     check: Callable[[], None],
     ended: threading.Event | None = None,
 ) -> None:
-    """Hand on what comes out of pipes, until all of them are closed.
+    """Pass on the output of pipes until all of them are closed.
 
     Args:
-        takers: what takes the bytes of each pipe.
-        check: is called after each piece, and at least every `TICK`; what it or a taker raises ends the reading.
-        ended: once it is set, pipes that bring nothing are not waited for.
+        takers: called with the data of their pipe.
+        check: called after each read, and at least every `TICK`; what it or a taker raises ends the reading.
+        ended: once set, reading ends when no data is pending.
     """
     with selectors.DefaultSelector() as selector:
         for pipe, take in takers.items():

@@ -1,10 +1,10 @@
-"""Landlock: which files, ports and processes the programs that a thread starts may reach, without any privilege.
+"""Landlock: restrict which files, ports and processes a thread and its children can access; needs no privileges.
 
-A ruleset holds for the thread that is restricted by it and for the processes that it starts from then on, for good.
-What a kernel is too old to restrict (TCP before 6.7, signals before 6.12) it leaves alone.
+A ruleset permanently applies to the calling thread and to the processes that it starts afterwards. Old kernels ignore
+what they cannot restrict: TCP before 6.7, signals before 6.12.
 
 https://docs.kernel.org/userspace-api/landlock.html, numbers and structures as in include/uapi/linux/landlock.h.
-Not here: what a program may reach (confinement.py), and sockets other than TCP (seccomp.py).
+Not here: what a program may access (confinement.py), and sockets other than TCP (seccomp.py).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _VERSION = 1
 _PATH_BENEATH, _NET_PORT = 1, 2
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _SCOPES = 0b11
-"""Abstract Unix sockets and signals: none but of the processes that are restricted alike."""
+"""Abstract Unix sockets and signals: only among processes with the same restrictions."""
 _TCP_FROM, _SCOPES_FROM = 4, 6
-# The first ABI, and the highest access right on files that each of these brings.
+# ABI versions that add access rights on files, with the highest right of each.
 _FILE_RIGHTS = {1: 12, 2: 13, 3: 14, 5: 15}
 
 
 class Right(IntFlag):
-    """What may be done with a file, or with all that is below a folder."""
+    """Access to a file, or to everything below a folder."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -45,12 +45,12 @@ class Right(IntFlag):
     RUN = READ | EXECUTE
     OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
     CHANGE = (1 << 15) - 1 - EXECUTE
-    """Read, write, make, rename and remove; neither start a program nor control a device."""
+    """Read, write, create, rename and delete, but neither execute programs nor control devices."""
 
 
 @cache
 def version() -> int:
-    """Return the ABI of Landlock that this kernel has; 0: none, or its container does not let us use it."""
+    """Return the Landlock ABI version of this kernel; 0 if it has none, or the container runtime blocks it."""
     try:
         return call(_CREATE_RULESET, None, 0, _VERSION)
     except OSError:
@@ -59,12 +59,12 @@ def version() -> int:
 
 @contextmanager
 def ruleset(rights: Mapping[Path, Right], ports: Collection[int], *, abi: int) -> Iterator[int]:
-    """Make a ruleset: whatever is not named is refused. Paths that do not exist are passed over.
+    """Create a ruleset that denies everything else. Missing paths are skipped.
 
     Args:
-        rights: for each path; a right on a folder is one on all that is below it.
-        ports: of TCP that may be connected to, at any address; none may be listened at.
-        abi: what the kernel has, or less.
+        rights: by path; on a folder, for everything below it.
+        ports: TCP ports to connect to, at any address; none can be listened on.
+        abi: version to use, at most that of the kernel.
 
     Returns: its file descriptor, for `restrict`.
     Raises: OSError.
@@ -103,7 +103,7 @@ def _add_rule(descriptor: int, kind: int, packed: bytes) -> None:
 
 
 def restrict(descriptor: int) -> None:
-    """Restrict the calling thread, and what it starts from now on, to a ruleset.
+    """Restrict the calling thread and its future children to a ruleset.
 
     Raises: OSError.
     """

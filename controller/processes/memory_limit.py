@@ -1,10 +1,10 @@
-"""How much memory this process may use, and what follows from it for all that works on foreign text.
+"""How much memory this process may use, and the budgets for untrusted text that follow from it.
 
-The least of what is known counts: the limit of its control groups (version 2 and 1), the option `--memory`, the memory
-of the machine. Budgets are those of `api.plugins.Limits` from 1 GiB on, and smaller in proportion below that, so that a
-revision as large as they allow can still be made, and worked on, beside the process itself.
+The limit is the lowest of those of its control groups (version 1 and 2), the option `--memory`, and the memory of the
+machine. From 1 GiB on, budgets are those of `api.plugins.Limits`; below, they shrink in proportion, so that the largest
+revision that they allow still fits into memory.
 
-Not here: who gets which part of it at what time (sharing/admission.py).
+Not here: how tenants share the memory (sharing/admission.py).
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from pathlib import Path
 from api.plugins import MEBIBYTE, Limits
 
 RESERVED_BYTES = 704 * MEBIBYTE
-"""Of the address space of a program in Go: with 1024 MiB, Helm fails at 280 MiB of memory."""
+"""Address space that a Go program reserves without using it: within 1024 MiB, Helm fails at 280 MiB of memory."""
 _UNLIMITED = 1 << 60
-"""What version 1 of control groups writes where there is no limit is above this."""
+"""Version 1 of control groups has values above this where there is no limit."""
 _TEXT_SHARE, _MANIFEST_SHARE, _BYTES_OF_VALUE = 32, 64, 2048
-"""Memory to all text of a revision, to one manifest, and to each value of it."""
+"""Ratio of the memory to the text of a revision and to one manifest; memory for each of its values."""
 _PROGRAM_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimit:
-    """What this process may use."""
+    """The memory that this process may use."""
 
     bytes: int
     origin: str
-    """Where that stands: a file, or an option."""
+    """Of the limit: a file, an option or the machine."""
 
     @property
     def work_bytes(self) -> int:
-        """What work on foreign text may take; the rest is for the process itself, its watches and their caches."""
+        """Memory for work on untrusted text; the rest is for the process itself, its watches and caches."""
         return self.bytes * 3 // 4
 
     @property
     def program_address_space(self) -> int:
-        """What one run of a program written in Go may have: a quarter, and what Go reserves and never uses."""
+        """Address space for one run of a Go program: a quarter, plus what Go reserves without using it."""
         return RESERVED_BYTES + self.bytes // 4
 
     def limits(self, usual: Limits) -> Limits:
-        """Return budgets that fit."""
+        """Return the usual budgets, reduced to fit the memory."""
         return replace(
             usual,
             manifest_bytes=min(usual.manifest_bytes, self.bytes // _MANIFEST_SHARE),
@@ -60,9 +60,9 @@ def find_limit(
     """Return the memory that this process may use.
 
     Args:
-        mebibytes: what an option says; 0: nothing.
-        processes: where procfs is mounted.
-        groups: where control groups are mounted.
+        mebibytes: value of the option; 0: no limit.
+        processes: mount point of procfs.
+        groups: mount point of the control groups.
     """
     found = [MemoryLimit(bytes=_physical(), origin="the memory of the machine"), *_limits_of_groups(processes, groups)]
     if mebibytes:
@@ -75,7 +75,7 @@ def _physical() -> int:
 
 
 def _limits_of_groups(processes: Path, groups: Path) -> Iterator[MemoryLimit]:
-    """Yield the limit of each control group that this process is in, up to the root: any of them may be the least."""
+    """Yield the limits of the control groups of this process and their parents, any of which may be the lowest."""
     for line in _read(processes / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
@@ -86,7 +86,7 @@ def _limits_of_groups(processes: Path, groups: Path) -> Iterator[MemoryLimit]:
 
 
 def _limits_upwards(root: Path, path: str, name: str) -> Iterator[MemoryLimit]:
-    # In a namespace of its own the path begins at what is mounted as the root, or leads out of it by "..".
+    # In a cgroup namespace the path is relative to the mounted root, or leaves it with "..".
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for length in range(len(parts), -1, -1):
         file = root.joinpath(*parts[:length], name)

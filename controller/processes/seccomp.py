@@ -1,10 +1,10 @@
-"""A seccomp filter for the programs that a thread starts: which sockets they may open.
+"""A seccomp filter that limits which sockets a thread and its children can open.
 
-Landlock knows TCP alone, and only on later kernels. The filter refuses what Landlock does not see: UDP, Unix sockets,
-netlink, SCTP and the rest, io_uring (which opens sockets without socket(2)), and truncate(2) by path, which Landlock
-sees only from ABI 3 on. System calls of another architecture are refused altogether.
+Landlock restricts only TCP, and only on recent kernels. The filter denies the rest: UDP, Unix sockets, netlink, SCTP
+and others, io_uring (which opens sockets without socket(2)), truncate(2) by path, which Landlock restricts only from
+ABI 3 on, and all system calls of other architectures.
 
-seccomp(2); bpf programs as in include/uapi/linux/filter.h.
+seccomp(2); BPF programs as in include/uapi/linux/filter.h.
 Not here: files and ports (landlock.py).
 """
 
@@ -23,10 +23,10 @@ from controller.processes.system_calls import call, forbid_new_privileges
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """Numbers of one architecture, both of which are little-endian."""
+    """Numbers of one architecture; both are little-endian."""
 
     audit: int
-    """As include/uapi/linux/audit.h has it."""
+    """See include/uapi/linux/audit.h."""
     seccomp: int
     socket: int
     refused: tuple[int, ...]
@@ -37,7 +37,7 @@ _MACHINES = {
     "x86_64": _Machine(audit=0xC000003E, seccomp=317, socket=41, refused=(425, 76)),
     "aarch64": _Machine(audit=0xC00000B7, seccomp=277, socket=198, refused=(425, 45)),
 }
-_X32 = 0x40000000  # the bit of the numbers of x86-64's third ABI
+_X32 = 0x40000000  # bit of system call numbers of x86-64's x32 ABI
 _SET_MODE_FILTER, _ALLOW_SPECULATION = 1, 1 << 2
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _REFUSED, _NO_SUCH_CALL = _ERRNO | errno.EACCES, _ERRNO | errno.ENOSYS
@@ -58,12 +58,12 @@ class _Program(ctypes.Structure):
 
 
 _Code = tuple[int, int, int, int]
-"""Instruction, how many are passed over if a comparison holds, and if not, and its constant."""
+"""Instruction, how many instructions to skip if its comparison is true, how many if not, and its constant."""
 
 
 @cache
 def is_available() -> bool:
-    """Return whether a filter can be set here; it is tried, on a thread that ends."""
+    """Return whether filters can be installed, by trying it on a thread that ends."""
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(_is_accepted()), name="seccomp")
     thread.start()
@@ -80,9 +80,9 @@ def _is_accepted() -> bool:
 
 
 def restrict(*, tcp: bool) -> None:
-    """Let the calling thread, and what it starts from now on, open no socket, or sockets of TCP alone.
+    """Deny the calling thread and its future children all sockets, or all but TCP sockets.
 
-    Raises: OSError.
+    Raises: OSError, also on an architecture without a filter.
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -90,7 +90,7 @@ def restrict(*, tcp: bool) -> None:
     codes = _filter(machine, tcp=tcp)
     instructions = (_Instruction * len(codes))(*(_Instruction(*code) for code in codes))
     forbid_new_privileges()
-    # Without the flag kernels before 5.16 slow the program down, as if it were to spy on others by speculation.
+    # Without the flag, kernels before 5.16 apply costly mitigations of speculative execution to the program.
     call(machine.seccomp, _SET_MODE_FILTER, _ALLOW_SPECULATION, _Program(len(codes), instructions))
 
 
@@ -113,7 +113,7 @@ def _refuse_from(number: int) -> list[_Code]:
 
 
 def _only_tcp() -> list[_Code]:
-    """Judge socket(family, type, protocol), each an int: the lower half of its register."""
+    """Check the arguments of socket(family, type, protocol); an int is the lower half of its register."""
     return [
         *_one_of(0, _FAMILIES),
         *_one_of(1, (socket.SOCK_STREAM,), mask=_TYPE),
@@ -123,7 +123,7 @@ def _only_tcp() -> list[_Code]:
 
 
 def _one_of(argument: int, values: tuple[int, ...], *, mask: int = 0xFFFFFFFF) -> list[_Code]:
-    """Refuse the call unless one of its arguments has one of these values."""
+    """Deny the call unless an argument has one of these values."""
     compare = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     load = (_LOAD, 0, 0, _ARGUMENTS + _ARGUMENT_BYTES * argument)
     return [load, (_AND, 0, 0, mask), *compare, (_RETURN, 0, 0, _REFUSED)]

@@ -1,9 +1,9 @@
-"""Threads that must not end: one that a bug has ended is begun again, and counted.
+"""Supervision of threads that must keep running: one that dies of a bug is counted and restarted.
 
-One that dies again and again ends the process, since it would never do its work: a new process starts from what the
-cluster says, and whoever runs it sees why. What the other side causes is no bug and is handled where it happens.
+A thread that dies repeatedly would never do its work, so it ends the process: a new one starts from the state of the
+cluster, and the restart is visible. Failures that others cause are no bugs and are handled where they occur.
 
-Not here: what a thread does. Pools of the standard library keep their threads themselves.
+Not here: the threads of pools, which the standard library keeps.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from controller.retries import Backoff
 log = logging.getLogger(__name__)
 
 DEATHS = 5
-"""A thread that dies more often than this within `WITHIN_SECONDS` is given up."""
+"""A thread that dies more often than this within `WITHIN_SECONDS` ends the process."""
 WITHIN_SECONDS = 600.0
 PAUSES = Backoff(first=1.0, longest=16.0)
-"""Before a thread goes on: what ended it may pass."""
+"""Before a restart, since the cause may pass."""
 
 
 class Kind(StrEnum):
-    """What threads are for; a label of a metric."""
+    """Purpose of a thread; a label of a metric."""
 
     WORKER = "worker"
     WATCH = "watch"
@@ -52,9 +52,9 @@ class Supervisor:
     """Thread-safe.
 
     Args:
-        on_death: told of each death, on the thread that died.
-        end: ends the process; gets the reason, which is logged already.
-        clock: seconds.
+        on_death: called on the thread that died.
+        end: ends the process; called with the reason, which is logged already.
+        clock: monotonic seconds.
         sleep: waits for seconds.
     """
 
@@ -69,22 +69,19 @@ class Supervisor:
         self._on_death, self._end, self._clock, self._sleep = on_death, end, clock, sleep
 
     def thread(self, kind: Kind, name: str, run: Callable[[], None]) -> threading.Thread:
-        """Return a thread, not started, that calls `run` until it returns.
-
-        Where `run` raises, it is called again after a pause; it finds the state that it left.
-        """
+        """Return a thread, not started, that calls `run` again after a pause whenever it raises."""
         return threading.Thread(target=self._keep_alive, args=(kind, name, run), name=name, daemon=True)
 
     def note(self, kind: Kind, name: str, error: BaseException) -> None:
-        """Log and count a bug that has ended a thread, or a piece of work that nobody asks for the result of."""
+        """Log and count a bug that ended a thread, or a task without a caller to raise it to."""
         log.error("thread died", extra={"kind": kind.value, "runnable": name}, exc_info=error)
         try:
             self._on_death(kind)
         except Exception:
-            log.exception("death not counted", extra={"runnable": name})
+            log.exception("failed to count a thread death", extra={"runnable": name})
 
     def hook(self, arguments: threading.ExceptHookArgs) -> None:
-        """Note the death of a thread that nobody keeps alive, such as a timer; to be `threading.excepthook`."""
+        """Note the death of an unsupervised thread, such as a timer; use it as `threading.excepthook`."""
         if arguments.exc_value is not None:
             self.note(Kind.OTHER, arguments.thread.name if arguments.thread else "unknown", arguments.exc_value)
 
@@ -93,7 +90,7 @@ class Supervisor:
         while True:
             try:
                 run()
-            except BaseException as error:  # noqa: BLE001 - SystemExit of a library ends a thread without a word
+            except BaseException as error:  # noqa: BLE001 - a library's SystemExit would end the thread silently
                 self.note(kind, name, error)
                 problem = type(error).__name__
             else:
@@ -107,6 +104,6 @@ class Supervisor:
             self._sleep(PAUSES.delay(len(died)))
 
     def _give_up(self, kind: Kind, name: str, problem: str, deaths: int) -> None:
-        why = f"thread {name} died {deaths} times within {WITHIN_SECONDS:.0f} s, last of {problem}"
-        log.critical("the process ends", extra={"kind": kind.value, "runnable": name, "reason": why})
+        why = f"thread {name} died {deaths} times within {WITHIN_SECONDS:.0f} s, most recently of {problem}"
+        log.critical("exiting", extra={"kind": kind.value, "runnable": name, "reason": why})
         self._end(why)

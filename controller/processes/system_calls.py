@@ -1,4 +1,4 @@
-"""System calls that Python has no function for. They act on the calling thread alone."""
+"""System calls without a Python function. They affect only the calling thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Structure | None) -> int:
-    """Make a system call and return its result; structures go by their address.
+    """Make a system call and return its result; structures are passed by address.
 
     Raises: OSError.
     """
@@ -18,7 +18,7 @@ def call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Str
 
 
 def forbid_new_privileges() -> None:
-    """Keep set-user-id programs from gaining privileges; without that, nobody may restrict himself.
+    """Disable set-user-ID programs, as the kernel requires before a thread may restrict itself.
 
     Raises: OSError.
     """

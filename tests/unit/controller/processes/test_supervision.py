@@ -101,7 +101,7 @@ def test_a_death_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) 
 def test_the_reason_of_the_end_is_the_last_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.run(dies(DEATHS + 1, ZeroDivisionError("by zero")))
-    why = "thread watch /api/v1/secrets died 6 times within 600 s, last of ZeroDivisionError"
+    why = "thread watch /api/v1/secrets died 6 times within 600 s, most recently of ZeroDivisionError"
     assert (caplog.records[-1].levelno, vars(caplog.records[-1])["reason"]) == (logging.CRITICAL, why)
     assert world.ended == [why]
 
