@@ -1,4 +1,4 @@
-"""`python -m controller` is `rukpak run`; `python -m controller run …`, too."""
+"""`python -m controller` is `rukpak run`; with a verb, `python -m controller VERB` is `rukpak VERB`."""
 
 from __future__ import annotations
 

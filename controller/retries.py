@@ -1,7 +1,8 @@
-"""When what failed may be tried again: backoff, and one book for sources, renderings, objects and repairs.
+"""When a failure may be retried: backoff, and one register of failures of sources, renderings, objects and repairs.
 
-An entry belongs to a BundleDeployment and a key of its own (an object, the preparation), and to the fingerprint of what
-was tried: something else is tried at once. Only the memory of this process: after a restart everything is tried again.
+A failure belongs to a BundleDeployment, a key (such as an object, or the preparation) and the fingerprint of the
+attempt: an attempt with another fingerprint is made immediately. Failures are kept in memory only: after a restart
+everything is retried.
 """
 
 from __future__ import annotations
@@ -22,58 +23,58 @@ FIRST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Delays that grow with each failure in a row; seconds."""
+    """Delays in seconds that grow with each consecutive failure."""
 
     first: float
     longest: float
     factor: float = 2.0
     jitter: float = 0.0
-    """At most this part more or less."""
+    """Largest random deviation, as a fraction."""
 
     def delay(self, failures: int) -> float:
-        """Return the delay after so many failures in a row, at least one; jitter left out."""
+        """Return the delay after so many consecutive failures (at least one), without jitter."""
         return min(self.first * self.factor ** min(failures - 1, 30), self.longest)
 
     def choose_delay(self, failures: int) -> float:
-        """Return the delay after so many failures in a row, at random within the jitter."""
+        """Return the delay after so many consecutive failures, with jitter."""
         return self.delay(failures) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreads load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failure that is remembered."""
+    """A failure that was recorded."""
 
     fingerprint: str
     error: BundleError
     count: int
     not_before: float
-    """On the clock of the book; infinite: only when something else is tried; minus infinity: at any time."""
+    """On the clock of `Retries`; infinite: never, only another attempt; minus infinity: at any time."""
 
 
 _TRANSIENT = Backoff(first=FIRST_SECONDS, longest=SLOW_SECONDS)
 
 
 class Retries:
-    """Thread-safe book of failures.
+    """Thread-safe register of failures.
 
     Args:
         clock: monotonic seconds.
-        jitter: factor around 1 that spreads what failed together.
+        jitter: returns a factor around 1, which spreads retries of simultaneous failures.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),  # noqa: S311 - spreads load, keeps no secret
+        jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),  # noqa: S311 - spreads load
     ) -> None:
         self._clock, self._jitter = clock, jitter
         self._failures: dict[str, dict[Hashable, Failure]] = {}
         self._ended: dict[str, tuple[Collection[Reason], float]] = {}
-        """For which reasons failures were ended last, and until when they may come as if they were not."""
+        """Reasons that `end` was called for last, and the end of its lag."""
         self._lock = threading.Lock()
 
     def failed(self, name: str, key: Hashable, fingerprint: str, error: BundleError) -> Failure:
-        """Note a failure of what `fingerprint` says; its class and its Retry-After set the next time."""
+        """Record a failed attempt; the retry class of its reason and its Retry-After determine the next attempt."""
         with self._lock:
             entries = self._failures.setdefault(name, {})
             before = entries.get(key)
@@ -97,51 +98,51 @@ class Retries:
         return until if error.reason in reasons and self._clock() < until else math.inf
 
     def holding(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
-        """Return the failure for which this must not be tried yet; None if it may be tried now."""
+        """Return the error because of which this attempt must wait; None if it may be made now."""
         with self._lock:
             entry = self._failures.get(name, {}).get(key)
             held = entry and entry.fingerprint == fingerprint and self._clock() < entry.not_before
             return entry.error if entry and held else None
 
     def seconds_until(self, name: str, key: Hashable) -> float:
-        """Return the seconds until one key may be tried; 0: now, infinite: not by itself."""
+        """Return the seconds until a key may be retried; 0: now, infinite: not automatically."""
         with self._lock:
             entry = self._failures.get(name, {}).get(key)
             return max(entry.not_before - self._clock(), 0.0) if entry else 0.0
 
     def last(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
-        """Return what this failed with when it was tried last; None if it did not fail, or something else did."""
+        """Return the error of the last attempt if it had this fingerprint and failed."""
         with self._lock:
             entry = self._failures.get(name, {}).get(key)
             return entry.error if entry and entry.fingerprint == fingerprint else None
 
     def succeeded(self, name: str, key: Hashable) -> None:
-        """Forget the failures of one key."""
+        """Forget the failures of a key."""
         with self._lock:
             self._failures.get(name, {}).pop(key, None)
 
     def end_waits(self, name: str) -> None:
-        """Let everything that waits for an event be tried at once."""
+        """Allow an immediate retry of everything that waits for an event."""
         with self._lock:
             entries = self._failures.get(name, {})
             for key in [key for key, entry in entries.items() if entry.error.reason.retry is Retry.WAIT]:
                 del entries[key]
 
     def revise(self, name: str, key: Hashable, error: BundleError) -> None:
-        """Say of a failure that is remembered what has become known since; its time stays."""
+        """Replace the error of a recorded failure by a more precise one; its retry time remains."""
         with self._lock:
             entries = self._failures.get(name, {})
             if entry := entries.get(key):
                 entries[key] = replace(entry, error=error)
 
     def end(self, name: str, reasons: Collection[Reason], *, lag: float = 0.0) -> None:
-        """Let what failed for one of these reasons be tried at once.
+        """Allow a retry of everything that failed for one of these reasons, which may no longer apply.
 
         Args:
             name: of the BundleDeployment.
-            reasons: that may not hold any more.
-            lag: for so many seconds something may fail for them nevertheless, or has and is not noted yet: all is tried
-                when they are over, and once.
+            reasons: whose failures are retried.
+            lag: seconds during which attempts may still fail for these reasons, or be recorded late. Everything is
+                retried once, after the lag.
         """
         with self._lock:
             until = self._clock() + lag
@@ -158,9 +159,9 @@ class Retries:
             self._ended.pop(name, None)
 
     def seconds_to_next(self, name: str) -> float | None:
-        """Return the seconds until the next thing may be tried; None if nothing is to be tried by itself.
+        """Return the seconds until the next retry is due; None if nothing is retried automatically.
 
-        That something may be tried now is said once: it may be under way, or not be wanted any more.
+        A retry that is due already is returned only once: it may have started, or no longer be wanted.
         """
         with self._lock:
             entries = self._failures.get(name, {})

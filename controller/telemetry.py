@@ -1,7 +1,7 @@
-"""What a pass tells about itself, for metrics: how long its phases took, what sources were asked, what has drifted.
+"""What passes report for metrics: the duration of phases, source requests, and drift.
 
-The core tells, and knows nobody who listens: an Observer is passed in where phases happen, by default one that hears
-nothing. Not here: metrics themselves (manager/metrics.py).
+The core reports to an Observer that it is given, by default one that ignores everything. Not here: the metrics
+themselves (manager/metrics.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """A part of the work on one BundleDeployment that takes time."""
+    """A part of the work on a BundleDeployment that takes time."""
 
     RESOLVE = "resolve"
     FETCH = "fetch"
@@ -23,28 +23,28 @@ class Phase(Enum):
 
 
 class SourceResult(Enum):
-    """What became of asking for one source."""
+    """The result of a request to a source."""
 
     RESOLVED = "resolved"
     FETCHED = "fetched"
     REUSED = "reused"
-    """Its content was in the content store: nobody was asked."""
+    """The content was in the content store, so nothing was requested."""
     NOT_MODIFIED = "not modified"
-    """A poll found the digest that is in use."""
+    """A poll found an unchanged digest."""
     ERROR = "error"
 
 
 class Observer:
-    """Hears nothing; those who listen override what they want to know. Called on any thread: keep it short."""
+    """Ignores everything; override the methods of interest. They are called on any thread and must be fast."""
 
     def phase_ended(self, phase: Phase, seconds: float, *, succeeded: bool) -> None:
-        """A phase ended."""
+        """Report the end of a phase."""
 
     def source_asked(self, kind: str, result: SourceResult) -> None:
-        """A source of this kind was asked for, or found in the content store."""
+        """Report a request to a source, or that its content was reused."""
 
     def drift_found(self, detected: int, repaired: int) -> None:
-        """So many objects were found changed by somebody, and so many put right again."""
+        """Report how many objects were found modified, and how many were repaired."""
 
 
 DEAF = Observer()
@@ -52,7 +52,7 @@ DEAF = Observer()
 
 @contextmanager
 def timed(observer: Observer, phase: Phase, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Tell how long a block takes, and whether it raises."""
+    """Report the duration of a block as a phase that fails if it raises."""
     started = clock()
     try:
         yield
