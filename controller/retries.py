@@ -55,12 +55,7 @@ _TRANSIENT = Backoff(first=FIRST_SECONDS, longest=SLOW_SECONDS)
 
 
 class Retries:
-    """Thread-safe register of failures.
-
-    Args:
-        clock: monotonic seconds.
-        jitter: returns a factor around 1, which spreads retries of simultaneous failures.
-    """
+    """Thread-safe register of failures, with a jitter factor that spreads retries of simultaneous ones."""
 
     def __init__(
         self,
@@ -99,22 +94,23 @@ class Retries:
 
     def holding(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
         """Return the error because of which this attempt must wait; None if it may be made now."""
-        with self._lock:
-            entry = self._failures.get(name, {}).get(key)
-            held = entry and entry.fingerprint == fingerprint and self._clock() < entry.not_before
-            return entry.error if entry and held else None
+        entry = self._find(name, key, fingerprint)
+        return entry.error if entry and self._clock() < entry.not_before else None
 
     def seconds_until(self, name: str, key: Hashable) -> float:
         """Return the seconds until a key may be retried; 0: now, infinite: not automatically."""
-        with self._lock:
-            entry = self._failures.get(name, {}).get(key)
-            return max(entry.not_before - self._clock(), 0.0) if entry else 0.0
+        entry = self._find(name, key)
+        return max(entry.not_before - self._clock(), 0.0) if entry else 0.0
 
     def last(self, name: str, key: Hashable, fingerprint: str) -> BundleError | None:
         """Return the error of the last attempt if it had this fingerprint and failed."""
+        entry = self._find(name, key, fingerprint)
+        return entry.error if entry else None
+
+    def _find(self, name: str, key: Hashable, fingerprint: str | None = None) -> Failure | None:
         with self._lock:
             entry = self._failures.get(name, {}).get(key)
-            return entry.error if entry and entry.fingerprint == fingerprint else None
+        return entry if entry and fingerprint in (None, entry.fingerprint) else None
 
     def succeeded(self, name: str, key: Hashable) -> None:
         """Forget the failures of a key."""
@@ -138,11 +134,7 @@ class Retries:
     def end(self, name: str, reasons: Collection[Reason], *, lag: float = 0.0) -> None:
         """Allow a retry of everything that failed for one of these reasons, which may no longer apply.
 
-        Args:
-            name: of the BundleDeployment.
-            reasons: whose failures are retried.
-            lag: seconds during which attempts may still fail for these reasons, or be recorded late. Everything is
-                retried once, after the lag.
+        Within `lag` seconds attempts may still fail for them, or be recorded late: all are retried once, after it.
         """
         with self._lock:
             until = self._clock() + lag

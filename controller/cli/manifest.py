@@ -19,12 +19,7 @@ _API_VERSION = f"{names.GROUP}/v1alpha2"
 
 
 def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployment:
-    """Return the BundleDeployment of a file.
-
-    Args:
-        data: the whole file.
-        file: its name in messages.
-        overrides: `name`, and `spec` with fields that replace those of the file.
+    """Return the BundleDeployment of a file; overrides are `name`, and `spec` with fields that replace its own.
 
     Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one valid BundleDeployment).
     """

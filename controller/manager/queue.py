@@ -88,13 +88,8 @@ class _Bucket:
 class WorkQueue:
     """Thread-safe. Every `get` needs a `done`, and before it `forget` on success or `retry` on failure.
 
-    Args:
-        rate: of retries.
-        clock: monotonic seconds.
-        workers: keys that may be processed at the same time.
-        share: returns the tenant of a key, which shares workers with others.
-        on_waited: called with the seconds that a key waited.
-        on_worked: called with the seconds that a key was processed.
+    Up to `workers` keys are processed at the same time; `share` returns the tenant of a key. The hooks get the seconds
+    that a key waited for a worker and was processed.
     """
 
     def __init__(

@@ -20,14 +20,7 @@ LULL_SECONDS = 5.0
 
 
 class Sweeper:
-    """Calls `sweep` repeatedly, on the thread that calls `run`.
-
-    Args:
-        sweep: may raise ApiError.
-        died: called with any other exception of it.
-        lull: seconds between a request and its sweep.
-        period: seconds between sweeps without a request.
-    """
+    """Calls `sweep` repeatedly, on the thread that calls `run`; `died` gets its exceptions other than ApiError."""
 
     def __init__(
         self,

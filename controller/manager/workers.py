@@ -20,13 +20,8 @@ log = logging.getLogger(__name__)
 class Workers:
     """A fixed number of threads that run passes.
 
-    Args:
-        queue: of names.
-        reconcile: runs one pass; raises ApiError if the API server failed it, CancelledError if the process ends;
-            anything else is a bug.
-        count: of threads.
-        supervisor: restarts threads that die.
-        on_pass: called with the result as controller-runtime names it, the seconds, and whether a bug ended the pass.
+    `reconcile` raises ApiError if the API server failed the pass, CancelledError if the process ends; anything else is
+    a bug. `on_pass` gets the result as controller-runtime names it, the seconds, and whether a bug ended the pass.
     """
 
     def __init__(

@@ -173,9 +173,7 @@ def _spawn_restricted(found: Mechanisms, view: View, spawn: Callable[[], Child])
 def confined(command: Sequence[str], **limits: int) -> list[str]:
     """Return a command that runs a program within limits; its status is 126 or 127 if the program cannot be started.
 
-    Args:
-        command: program and arguments.
-        limits: by the names of setrlimit(2), such as `fsize`, in its units; capped at the hard limits of this process.
+    Limits have the names and units of setrlimit(2), such as `fsize`, and are capped at the hard limits of this process.
 
     Raises: RuntimeError if prlimit is not installed.
     """

@@ -59,12 +59,9 @@ def version() -> int:
 
 @contextmanager
 def ruleset(rights: Mapping[Path, Right], ports: Collection[int], *, abi: int) -> Iterator[int]:
-    """Create a ruleset that denies everything else. Missing paths are skipped.
+    """Create a ruleset of an ABI version that denies everything but rights by path and connections to TCP ports.
 
-    Args:
-        rights: by path; on a folder, for everything below it.
-        ports: TCP ports to connect to, at any address; none can be listened on.
-        abi: version to use, at most that of the kernel.
+    A right on a folder includes everything below it. Missing paths are skipped.
 
     Returns: its file descriptor, for `restrict`.
     Raises: OSError.

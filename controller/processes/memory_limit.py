@@ -57,13 +57,7 @@ class MemoryLimit:
 def find_limit(
     mebibytes: int, *, processes: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 ) -> MemoryLimit:
-    """Return the memory that this process may use.
-
-    Args:
-        mebibytes: value of the option; 0: no limit.
-        processes: mount point of procfs.
-        groups: mount point of the control groups.
-    """
+    """Return the memory that this process may use; `mebibytes` is the option, 0: not set."""
     found = [MemoryLimit(bytes=_physical(), origin="the memory of the machine"), *_limits_of_groups(processes, groups)]
     if mebibytes:
         found.append(MemoryLimit(bytes=mebibytes * MEBIBYTE, origin="--memory"))

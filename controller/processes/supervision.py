@@ -49,14 +49,7 @@ def _give_up(_why: str) -> None:
 
 
 class Supervisor:
-    """Thread-safe.
-
-    Args:
-        on_death: called on the thread that died.
-        end: ends the process; called with the reason, which is logged already.
-        clock: monotonic seconds.
-        sleep: waits for seconds.
-    """
+    """Thread-safe. Calls `on_death` on the thread that died, and `end` with the reason, after logging it, to exit."""
 
     def __init__(
         self,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from controller.kube.client import ApiError, Client
 from controller.kube.lease import Election
 from controller.manager.queue import QueueStats
 from controller.manager.serving.activity import Activity
+from controller.manager.serving.server import Reply, Route
 from controller.manager.workers import Workers
 from controller.observe.watches import Watches
 
@@ -47,6 +48,13 @@ class Probes:
         self._is_warm = False
         self._requesting = threading.Lock()
         self._was_answered, self._request_from = True, -math.inf
+
+    def routes(self) -> Mapping[str, Route]:
+        """Return what a server needs to serve the probes."""
+        return {
+            "/healthz": lambda: _reply(self.find_health_problems()),
+            "/readyz": lambda: _reply(self.find_readiness_problems()),
+        }
 
     def find_health_problems(self) -> list[str]:
         """Return why this process is unhealthy; empty if it is healthy."""
@@ -87,3 +95,8 @@ class Probes:
         except ApiError as error:
             return error.status != 0
         return True
+
+
+def _reply(problems: list[str]) -> Reply:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+    return Reply(status, "".join(f"{line}\n" for line in problems or ["ok"]).encode())

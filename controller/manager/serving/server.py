@@ -3,8 +3,8 @@
 Each listener has a thread that only accepts, and a thread for each connection. A connection is one request and ends by
 its deadline, however slowly the peer negotiates, sends or reads.
 
-Not here: what is served (routes.py) and to whom (reviews.py), limits on reading and writing (connection.py), which
-connections are kept (connection_limiter.py).
+Not here: what is served (metrics.py, probes.py) and to whom (reviews.py), limits on reading and writing
+(connection.py), which connections are kept (connection_limiter.py).
 """
 
 from __future__ import annotations
@@ -58,14 +58,8 @@ Review = Callable[[str, str, str], HTTPStatus]
 class Server:
     """Listens from construction on, and replies after `start`.
 
-    Args:
-        flag: of the option that contains the address.
-        address: host, empty for all addresses, and port, 0 for a free one.
-        routes: by path.
-        limits: of connections.
-        supervisor: restarts the thread that accepts.
-        context: of TLS; None: plain http.
-        review: authorizes requests; None: all are allowed.
+    The address is that of the option `flag`: an empty host is all addresses, port 0 a free one. Without a context it
+    serves plain http, without a review to everyone.
 
     Raises: ListenError.
     """

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from importlib.metadata import version
 
 from controller.kube.client import Client
-from controller.manager.metrics import Metrics, ProcessState
+from controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
 from controller.manager.serving.activity import Activity
 from controller.manager.serving.certificate import Certificate
 from controller.manager.serving.probes import Probes
 from controller.manager.serving.reviews import Reviewer
-from controller.manager.serving.routes import metrics_routes, probe_routes
-from controller.manager.serving.server import METRICS, PROBES, Server
+from controller.manager.serving.server import METRICS, PROBES, Reply, Server
 from controller.manager.wiring.building import Building
 from controller.manager.wiring.cluster import Cluster
 from controller.manager.wiring.connections import Connections
@@ -77,7 +77,7 @@ def _make_metrics_server(settings: Settings, metrics: Metrics, client: Client) -
     return Server(
         "--metrics-address",
         address,
-        metrics_routes(metrics),
+        {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)},
         limits=METRICS,
         supervisor=client.supervisor,
         context=Certificate(settings.certificate_files()).context if secure else None,
@@ -89,4 +89,4 @@ def _make_probe_server(settings: Settings, probes: Probes, client: Client) -> Se
     address = parse_address("probe_address", settings.probe_address)
     if address is None:
         return None
-    return Server("--probe-address", address, probe_routes(probes), limits=PROBES, supervisor=client.supervisor)
+    return Server("--probe-address", address, probes.routes(), limits=PROBES, supervisor=client.supervisor)
