@@ -103,7 +103,7 @@ def test_a_condition_of_the_spec_before_the_change_does_not_end_a_wait(
 ) -> None:
     cluster.put(manifest(metadata={"generation": 2}, status={"conditions": [READY]}))
     assert main(["resume", "shop", "--wait", "--timeout=0"]) == 1
-    assert "waits until the controller has noticed" in capsys.readouterr().err
+    assert "shop: timed out: waiting for the controller" in capsys.readouterr().err
 
 
 def test_one_that_is_missing_does_not_keep_the_others_from_it(
