@@ -106,18 +106,25 @@ def change_each(
     Raises: ApiError, ConfigurationError.
     """
     parser = make_parser(verb, description)
-    parser.add_argument("names", nargs="+", metavar="NAME", help="name of a BundleDeployment")
-    parser.add_argument("--wait", action="store_true", help="wait until the controller is done")
-    add_timeout(parser)
-    add_output(parser, ("json", "yaml", "name"))
-    add_cluster_options(parser)
-    options = parser.parse_args(arguments)
+    options = parse_names(parser, arguments, nargs="+", wait="wait until the controller is done")
     deployments = Deployments(connect(options))
     found = find_each(verb, options.names, lambda name: deployments.change(name, change))
     values, in_time = wait_each(deployments, found, awaits, options.timeout) if options.wait else (found, True)
     lines = "".join(f"{name_of(value)} {done}\n" for value in values)
     print(show(values, options.output) if options.output else lines, end="")
     return 0 if in_time and len(found) == len(options.names) else FAILED
+
+
+def parse_names(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], *, nargs: str, wait: str
+) -> argparse.Namespace:
+    """Return the options of a verb that takes names; `wait` is the help of `--wait`."""
+    parser.add_argument("names", nargs=nargs, metavar="NAME", help="name of a BundleDeployment")
+    parser.add_argument("--wait", action="store_true", help=wait)
+    add_timeout(parser)
+    add_output(parser, ("json", "yaml", "name"))
+    add_cluster_options(parser)
+    return parser.parse_args(arguments)
 
 
 def find_each(verb: str, wanted: Iterable[str], find: Callable[[str], Manifest | None]) -> list[Manifest]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Condition
-from controller.cli.command import FAILED, add_cluster_options, add_output, connect, make_parser, tell
-from controller.cli.deployments import Deployments, Manifest, add_timeout, awaits_ready, find_each, wait_each
+from controller.cli.command import FAILED, connect, make_parser, tell
+from controller.cli.deployments import Deployments, Manifest, awaits_ready, find_each, parse_names, wait_each
 from controller.cli.output import one_line, show, to_table
 
 _HEADING = ("NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "DRIFTED", "AGE", "MESSAGE")
@@ -21,12 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises: ApiError, ConfigurationError.
     """
     parser = make_parser("status", "Show the state of BundleDeployments: a table of all, or details of those named.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="name of a BundleDeployment")
-    parser.add_argument("--wait", action="store_true", help="wait until they are Ready")
-    add_timeout(parser)
-    add_output(parser, ("json", "yaml", "name"))
-    add_cluster_options(parser)
-    options = parser.parse_args(arguments)
+    options = parse_names(parser, arguments, nargs="*", wait="wait until they are Ready")
     deployments = Deployments(connect(options))
     values = find_each("status", options.names, deployments.get) if options.names else deployments.all()
     missing, in_time = len(values) < len(options.names), True

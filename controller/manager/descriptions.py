@@ -63,7 +63,7 @@ _LIST = (
 )
 # fmt: on
 DESCRIBED = {each.name: each for each in _LIST}
-OF_THE_PROCESS = (
+PROCESS_METRICS = (
     "process_cpu_seconds_total",
     "process_resident_memory_bytes",
     "process_virtual_memory_bytes",

@@ -43,11 +43,8 @@ class ProcessGroup:
         """Kill the whole group, unless the program was reaped."""
         with self._reaping:
             if self._process.returncode is None:
-                self._kill()
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, check: Callable[[], None] | None = None) -> int:
         """Wait for the program as `await_end` does, and reap it; see `reap` for the result."""
@@ -92,12 +89,9 @@ def read_pipes(
     check: Callable[[], None],
     ended: threading.Event | None = None,
 ) -> None:
-    """Pass on the output of pipes until all of them are closed.
+    """Pass the output of each pipe to its taker until all pipes are closed, or `ended` is set and no data is pending.
 
-    Args:
-        takers: called with the data of their pipe.
-        check: called after each read, and at least every `TICK`; what it or a taker raises ends the reading.
-        ended: once set, reading ends when no data is pending.
+    `check` is called at least every `TICK`; what it or a taker raises ends the reading.
     """
     with selectors.DefaultSelector() as selector:
         for pipe, take in takers.items():

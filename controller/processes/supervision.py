@@ -40,11 +40,7 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-def _ignore(_kind: Kind) -> None:
-    pass
-
-
-def _give_up(_why: str) -> None:
+def _ignore(_: object) -> None:
     pass
 
 
@@ -54,7 +50,7 @@ class Supervisor:
     def __init__(
         self,
         on_death: Callable[[Kind], None] = _ignore,
-        end: Callable[[str], None] = _give_up,
+        end: Callable[[str], None] = _ignore,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

@@ -21,7 +21,7 @@ import yaml
 
 from api.names import GROUP, PLURAL
 from controller.kube.client import ApiError
-from controller.manager.descriptions import DESCRIBED, OF_THE_PROCESS
+from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
@@ -375,7 +375,7 @@ def movements(name: str) -> Iterator[str]:
 def test_every_metric_has_moved(watched: Watched) -> None:
     samples = {
         f"{name}: {expression}": watched.prometheus.query(expression)
-        for name in {*DESCRIBED, *OF_THE_PROCESS} - set(DO_NOT_MOVE)
+        for name in {*DESCRIBED, *PROCESS_METRICS} - set(DO_NOT_MOVE)
         for expression in movements(name)
     }
     still = {

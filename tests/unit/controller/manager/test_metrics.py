@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.types import BundleDeployment
-from controller.manager.descriptions import DESCRIBED, OF_THE_PROCESS
+from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
 from controller.manager.metrics import Metrics, ProcessState
 from controller.manager.queue import WorkQueue
 from controller.revisions.background import Counts
@@ -175,7 +175,7 @@ def test_every_metric_is_described_and_every_described_one_is_there() -> None:
     serve(metrics, deployment("a", ("Ready", "True", "Ready")))
     text = metrics.scrape().decode()
     told = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
-    assert set(told) == {*DESCRIBED, *OF_THE_PROCESS}
+    assert set(told) == {*DESCRIBED, *PROCESS_METRICS}
     assert {name: told[name] for name in DESCRIBED} == {name: each.help for name, each in DESCRIBED.items()}
     types = dict(re.findall(r"^# TYPE (\S+) (.*)$", text, re.MULTILINE))
     assert {name: types[name] for name in DESCRIBED} == {name: each.type for name, each in DESCRIBED.items()}
