@@ -112,7 +112,7 @@ class Reason(str, Enum):
     COLLISION = "Collision", Retry.WAIT, "an object already exists and has another owner", "delete it, or set spec.collisionProtection"
     FORBIDDEN = "Forbidden", Retry.SLOW, "the account that applies the objects lacks permissions", "grant the rules that the message lists"
     REFUSED = "Refused", Retry.SLOW, "the API server or an admission policy rejected an object", "correct the field that the message names, or the policy"
-    IMMUTABLE = "Immutable", Retry.PERMANENT, "an immutable field differs", "delete the object; it is recreated immediately"
+    IMMUTABLE = "Immutable", Retry.PERMANENT, "an immutable field differs", 'delete the object, which is recreated immediately, or set the annotation core.rukpak.io/recreate to "true" on it in the bundle'
     TOO_LARGE = "TooLarge", Retry.PERMANENT, "an object or the revision is too large to store in the cluster", "split it"
     QUOTA_EXCEEDED = "QuotaExceeded", Retry.SLOW, "the revisions of one namespace exceed their storage limit; installed objects are kept", "delete BundleDeployments that use the namespace, make the bundle smaller, or raise --revision-mebibytes"
     UNSAFE_CRD_UPGRADE = "UnsafeCRDUpgrade", Retry.PERMANENT, "the change of a CustomResourceDefinition would break its users", "make the change compatible, or allow it as the message says"

@@ -29,5 +29,7 @@ class Outcome:
     """Of what is spared: what was changed; None: it has our values nevertheless."""
     repaired: bool = False
     """Somebody had changed it, and it was put right."""
+    recreated: bool = False
+    """It was deleted to change an immutable field, and is created again as soon as it is gone."""
     warnings: tuple[str, ...] = ()
     """Of the API server."""

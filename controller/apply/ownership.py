@@ -19,8 +19,7 @@ from controller.observe.records import RESOURCE_POLICY, ObjectKey, Record, key_o
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
 
-# What the garbage collector must not take while our finalizer stands: only teardown may delete these (rule 5).
-_WITHOUT_REFERENCE = frozenset(
+DATA_KINDS = frozenset(
     {
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
         ("", "PersistentVolumeClaim"),
@@ -28,6 +27,7 @@ _WITHOUT_REFERENCE = frozenset(
         ("", "Namespace"),
     }
 )
+"""Kinds that take data or other objects along: only a teardown may delete these, not the garbage collector (rule 5)."""
 
 
 class Situation(Enum):
@@ -120,12 +120,12 @@ def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> boo
         orphan: the deletionPolicy is Orphan.
     """
     key = key_of(manifest)
-    return not orphan and (key.group, key.kind) not in _WITHOUT_REFERENCE and not is_kept(manifest)
+    return not orphan and (key.group, key.kind) not in DATA_KINDS and not is_kept(manifest)
 
 
 def loses_reference(record: Record, *, orphan: bool) -> bool:
     """Whether an object that is seen carries no controller reference of ours by rule (rule 5)."""
-    return orphan or (record.key.group, record.key.kind) in _WITHOUT_REFERENCE or is_marked_to_stay(record)
+    return orphan or (record.key.group, record.key.kind) in DATA_KINDS or is_marked_to_stay(record)
 
 
 def is_marked_to_stay(record: Record) -> bool:

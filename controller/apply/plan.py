@@ -159,7 +159,7 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
         return Task(
             target=target, action=Action.REFUSE, record=record, refusal=BundleError(Reason.COLLISION, judgement.message)
         )
-    if record.deleting:
+    if record.deleting or options.ledger.recreated.get(target.key) == record.uid:
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
         return Task(target=target, action=_compare(target, record, options.ledger), record=record)

@@ -17,6 +17,7 @@ from api import names
 from api.errors import BundleError
 from controller.apply.failures.missing_rights import MissingRightsError, list_all
 from controller.apply.failures.replies import classify
+from controller.apply.object.deletion import delete
 from controller.apply.object.pool import Pool
 from controller.apply.object.release import release
 from controller.apply.order import teardown_order, teardown_position
@@ -24,7 +25,7 @@ from controller.apply.ownership import is_marked_to_stay
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey, Record, project
+from controller.observe.records import ObjectKey, Record
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
@@ -126,7 +127,7 @@ class Remover:
             if kept:
                 release(client, resource, record.key, owner)
             else:
-                _delete(client, record, resource)
+                delete(client, resource, record)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
@@ -194,31 +195,11 @@ class Remover:
                 raise
 
 
-def _delete(client: Client, record: Record, resource: Resource) -> None:
-    """Delete the object that was judged, also if what changed since has nothing to do with the judgement."""
-    path = resource.path(record.key.namespace, record.key.name)
-    try:
-        client.delete(path, uid=record.uid, resource_version=record.resource_version)
-    except ApiError as error:
-        if error.status != HTTPStatus.CONFLICT:
-            raise
-        now = project(client.get(path, metadata=True).value, record.key.group, record.key.kind)
-        if now.uid == record.uid and _ownership(now) != _ownership(record):
-            raise
-        if now.uid == record.uid:
-            client.delete(path, uid=now.uid, resource_version=now.resource_version)
-
-
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:
     failure = classify(error, key, install_namespace="")
     if failure.missing:
         return MissingRightsError(failure.message, failure.account, failure.missing)
     return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
-
-
-def _ownership(record: Record) -> tuple[str, ...]:
-    """What decides whether an object goes."""
-    return (record.owner, record.owner_uid, record.controller_uid, record.prune, record.resource_policy)
 
 
 def _stays(resource: Resource, metadata: dict[str, Any], owner: str) -> bool:

@@ -47,6 +47,8 @@ class Target:
     """Created where it is missing, and never ours: the install namespace."""
     optional: bool = False
     """Skipped while the cluster does not serve its kind."""
+    recreate: bool = False
+    """Deleted and created again where a field that has to change is immutable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,15 +170,19 @@ def _target(
         carries_reference=carries_owner_reference(manifest, orphan=orphan),
         manifest=manifest,
         optional=optional,
+        recreate=_annotations(manifest).get(names.RECREATE) == "true",
         initial=initial,
         ignored=ignored,
     )
 
 
 def _is_optional(manifest: Mapping[str, Any], kinds: Sequence[Mapping[str, str]]) -> bool:
-    annotations = manifest["metadata"].get("annotations") or {}
     kind = GroupVersionKind.of(manifest)
-    return annotations.get(names.OPTIONAL) == "true" or {"group": kind.group, "kind": kind.kind} in kinds
+    return _annotations(manifest).get(names.OPTIONAL) == "true" or {"group": kind.group, "kind": kind.kind} in kinds
+
+
+def _annotations(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    return manifest["metadata"].get("annotations") or {}
 
 
 def _digest(body: Mapping[str, Any]) -> str:

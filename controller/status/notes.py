@@ -40,6 +40,13 @@ def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
     return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if repaired else []
 
 
+def notes_on_recreations(outcomes: Iterable[Outcome]) -> list[Note]:
+    """Return one Event for all objects that a pass has deleted to recreate them."""
+    deleted = [outcome.task.target.key for outcome in outcomes if outcome.recreated]
+    text = f"{list_some(deleted)}: deleted because an immutable field changed; recreated once it is gone"
+    return [Note(type="Normal", reason="Recreating", action="Delete", text=text)] if deleted else []
+
+
 def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
     """Return one Event for each object that is kept although no revision contains it any more."""
     kept = [f"{removal.record.key}: {removal.kept}" for removal in removals if removal.kept]

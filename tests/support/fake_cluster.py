@@ -1,9 +1,10 @@
 """An API server in memory for code that acts on objects. It records every request, and any request can be made to fail.
 
 It knows objects by path, resource versions, label selectors, merge patches, preconditions of deletes, and of
-server-side apply what ownership and drift need: managedFields entries, 409 without force where a value differs. It
-has no schema, no admission, no garbage collector and no status subresource but that of `<path>/status`: these are
-tested against a real API server. Watches see everything immediately; there are no threads.
+server-side apply what ownership and drift need: managedFields entries, 409 without force where a value differs, 422
+where the data of an immutable object differ. It has no schema, no admission, no garbage collector and no status
+subresource but that of `<path>/status`: these are tested against a real API server. Watches see everything immediately;
+there are no threads.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ JOBS = Resource("batch", "v1", "Job", "jobs", namespaced=True, verbs=VERBS)
 SERVED = (CONFIG_MAPS, SECRETS, NAMESPACES, CLAIMS, WORKLOADS, JOBS, DEFINITIONS)
 
 Json = dict[str, Any]
+IMMUTABLE = {
+    "reason": "FieldValueForbidden",
+    "field": "data",
+    "message": "Forbidden: field is immutable when `immutable` is set",
+}
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # No deadline runs out: an apply in the future counts as one of now.
@@ -165,6 +171,8 @@ class FakeCluster:
         takes = not force and known and any(known.get(name) != body[name] for name in body if name != "metadata")
         if known and (takes or version not in (None, known["metadata"]["resourceVersion"])):
             raise ApiError(409, "Conflict", "conflict")
+        if known and known.get("immutable") and known.get("data") != body.get("data"):
+            raise ApiError(422, "Invalid", "is invalid", details={"causes": [IMMUTABLE]})
         value = _applied(known or {}, body, manager)
         if known and value == known:
             return self._reply(known, self.warnings)
@@ -188,8 +196,10 @@ class FakeCluster:
             del self.objects[place]
         return self._reply(value)
 
-    def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> Response:
-        self._note(f"DELETE {path}")
+    def delete(
+        self, path: str, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
+    ) -> Response:
+        self._note(f"{'DELETE' if propagation == 'Background' else propagation.upper()} {path}")
         metadata = self._find(path)["metadata"]
         if uid not in ("", metadata["uid"]) or resource_version not in ("", metadata["resourceVersion"]):
             raise ApiError(409, "Conflict", "conflict")

@@ -47,6 +47,8 @@ class Ledger:
     """Namespaces that are not ours, as they were when they were looked at; None: made by this process."""
     explanations: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
     """Of what is not repaired: the resourceVersion that was looked at, and what was found; None: our values."""
+    recreated: dict[ObjectKey, str] = field(default_factory=dict)
+    """UIDs of objects that were deleted to be created again: while one is still seen, its deletion is awaited."""
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """What was found when an object had to be repaired again and again."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class Ledger:
         """Take all of these, and no others, for the way we left them."""
         self.left = {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
         self.explanations.clear()
+        self.recreated.clear()
 
     def drifted(self, observed: Mapping[ObjectKey, Record]) -> list[ObjectKey]:
         """Return the objects that are not as they were left, or are gone."""

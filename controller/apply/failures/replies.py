@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
 
+from api import names
 from api.v1alpha2.conditions import Reason
 from controller.apply.failures.causes import (
     describe,
@@ -26,6 +27,7 @@ from controller.apply.failures.causes import (
 )
 from controller.apply.failures.missing_rights import RbacRight, describe_rights, parse_denial, parse_escalation
 from controller.apply.order import is_custom
+from controller.apply.ownership import DATA_KINDS
 from controller.kube.errors import ApiError
 from controller.observe.records import ObjectKey
 
@@ -90,6 +92,8 @@ class Recovery(Enum):
     """Set the apiVersion of all managedFields entries to ours, once per repair."""
     TAKE_OVER_ITEMS = "take over items"
     """Others left list items with our names under other keys: take their entries over, in a repair."""
+    RECREATE = "recreate"
+    """A field is immutable: delete the object, where its annotation allows that, and create it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,9 +230,16 @@ def _invalid(reply: _Reply) -> ApplyFailure:
         return reply.fail(Reason.TOO_LARGE, f"{said}; split it")
     # All of them: to recreate an object would lose it if something else were wrong with it, too.
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
-        return reply.fail(Reason.IMMUTABLE, said)
+        return _immutable(reply, said)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
     return reply.fail(Reason.REFUSED, said, recovery=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
+
+
+def _immutable(reply: _Reply, said: str) -> ApplyFailure:
+    if reply.key[:2] in DATA_KINDS:
+        return reply.fail(Reason.IMMUTABLE, f"{said}; revert the change, or delete the object")
+    text = f'{said}; delete the object, or set the annotation {names.RECREATE} to "true" on it in the bundle'
+    return reply.fail(Reason.IMMUTABLE, text, recovery=Recovery.RECREATE)
 
 
 def _server_error(reply: _Reply) -> ApplyFailure:

@@ -23,6 +23,7 @@ from controller.apply.failures.missing_rights import MissingRightsError, for_app
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
 from controller.apply.object import managed_fields
 from controller.apply.object.concurrency import ConcurrencyLimits
+from controller.apply.object.deletion import delete
 from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.release import is_shared, make_way, withdraw
 from controller.apply.options import ApplyOptions
@@ -42,6 +43,7 @@ NOT_SERVED_YET_SECONDS = 0.3
 log = logging.getLogger(__name__)
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_STATEFUL_SET = ("apps", "StatefulSet")
 _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
 
 
@@ -126,7 +128,8 @@ class Sender:
             case Action.REFUSE:
                 return self.fail(task, task.refusal, request.options) if task.refusal else Outcome(task=task)
             case Action.AWAIT:
-                return Outcome(task=task, error=_terminating(task))
+                recreated = Recovery.RECREATE in request.recoveries
+                return Outcome(task=task, error=_terminating(task), tried=recreated, recreated=recreated)
             case _:
                 return self._send(request)
 
@@ -168,8 +171,31 @@ class Sender:
                 return request if taken else None
             case Recovery.CREATE_NAMESPACE:
                 return request if self._create_namespace(request) else None
+            case Recovery.RECREATE:
+                return self._delete_to_recreate(request)
             case _:
                 return None
+
+    def _delete_to_recreate(self, request: _ApplyRequest) -> _ApplyRequest | None:
+        """Delete an object of ours; the event that it is gone has it created again. None if that is not allowed.
+
+        Raises: ApiError.
+        """
+        task, options = request.task, request.options
+        key, record = task.target.key, task.record
+        if not options.proceed():
+            return request
+        # What was not ours is never deleted; and of a kind that is not watched nothing would say that it is gone.
+        is_ours = task.action in (Action.APPLY, Action.REPAIR)
+        if not (task.target.recreate and is_ours and record) or self._watches.is_forbidden(key.group, key.kind):
+            return None
+        propagation = "Orphan" if key[:2] == _STATEFUL_SET else "Background"  # its pods, and so their volumes, stay
+        delete(request.client, request.resource, record, propagation=propagation)
+        log.info("object deleted to be recreated", extra={"BundleDeployment": options.owner.name, "object": str(key)})
+        options.ledger.recreated[key] = record.uid
+        if task.action is Action.APPLY:
+            options.ledger.forget([key])  # its absence is no drift
+        return replace(request, task=replace(task, action=Action.AWAIT))
 
     def _create_namespace(self, request: _ApplyRequest) -> bool:
         """Make the install namespace anew, which went since it was looked at, unless the bundle brings it."""

@@ -24,7 +24,7 @@ from controller.reconcile.hooks import Hooks
 from controller.reconcile.installation.pruning import Pruner
 from controller.reconcile.installation.work import Work
 from controller.reconcile.strays import describe_strays, notes_on_strays
-from controller.status.notes import describe_unseen, notes_on_removals, notes_on_repairs
+from controller.status.notes import describe_unseen, notes_on_recreations, notes_on_removals, notes_on_repairs
 from controller.status.report import Report
 from controller.status.writer import StatusWriter
 
@@ -63,7 +63,8 @@ class Finisher:
         context, options = work.context, work.options
         result = self._evaluate(work, outcomes)
         removals, waiting = self._pruner.prune(work, is_time=_may_prune(work, result))
-        self._writer.record_events(context.deployment, [*notes_on_repairs(outcomes), *notes_on_removals(removals)])
+        applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes)]
+        self._writer.record_events(context.deployment, [*applied, *notes_on_removals(removals)])
         observed = self._watches.managed(context.name)
         self._writer.record_events(
             context.deployment, notes_on_strays(context, observed, options.wanted.by_key, options.older)

@@ -541,6 +541,142 @@ def test_another_revision_does_not_wait_for_a_fight_to_end(bench: Bench) -> None
     assert data(bench) == {"a": "3"}
 
 
+# immutable fields
+
+
+def fixed(value: str, kind: str = "ConfigMap", recreate: str = "true", **metadata: Any) -> Any:
+    """Return an object whose data cannot be changed."""
+    made = manifest(kind, "a", immutable=True, data={"a": value})
+    return {**made, "metadata": {**made["metadata"], "annotations": {names.RECREATE: recreate}, **metadata}}
+
+
+@pytest.fixture
+def fixed_bench(bench: Bench) -> Bench:
+    """One with such an object installed, in a namespace that is known."""
+    bench.installed(fixed("1"))
+    bench.ledger.used[ObjectKey("", "Namespace", "", "shop")] = None
+    return bench
+
+
+def test_an_immutable_object_is_deleted_and_created_again_when_it_is_gone(fixed_bench: Bench) -> None:
+    bench = fixed_bench
+    outcome = bench.run(fixed("2"))["a"]
+    assert outcome.recreated
+    assert outcome.error is not None
+    assert (outcome.error.reason, outcome.error.message) == (
+        Reason.APPLYING,
+        "ConfigMap shop/a: is being deleted; it is applied again when it is gone",
+    )
+    assert bench.cluster.taken() == [f"APPLY {MAP_PATH}", f"DELETE {MAP_PATH}"]
+    outcome = bench.run(fixed("2"))["a"]
+    assert (outcome.error, outcome.recreated, outcome.repaired) == (None, False, False)
+    assert bench.cluster.taken() == [f"GET {MAP_PATH}", f"TRY {MAP_PATH}"]
+    assert data(bench) == {"a": "2"}
+
+
+def test_its_deletion_is_awaited_while_it_is_still_seen(fixed_bench: Bench) -> None:
+    bench = fixed_bench
+    seen = bench.watches.managed("foo")[KEY]
+    bench.run(fixed("2"))
+    bench.cluster.taken()
+    bench.watches.behind[KEY] = seen
+    assert reasons(bench.run(fixed("2")))["a"] is Reason.APPLYING
+    assert bench.cluster.taken() == []
+    bench.watches.behind.clear()
+    assert reasons(bench.run(fixed("2")))["a"] is None
+
+
+def test_one_that_a_finalizer_holds_is_created_again_when_that_is_gone(fixed_bench: Bench) -> None:
+    bench = fixed_bench
+    bench.cluster.patch(MAP_PATH, {"metadata": {"finalizers": ["example.com/hold"]}})
+    for _ in range(2):
+        assert reasons(bench.run(fixed("2")))["a"] is Reason.APPLYING
+    assert bench.cluster.taken() == [f"APPLY {MAP_PATH}", f"DELETE {MAP_PATH}"]
+    bench.cluster.remove(MAP_PATH)
+    assert reasons(bench.run(fixed("2")))["a"] is None
+
+
+def test_after_a_kill_it_is_created_again(fixed_bench: Bench) -> None:
+    bench = fixed_bench
+    bench.run(fixed("2"))
+    bench.ledger = Ledger(clock=lambda: bench.now)
+    assert reasons(bench.run(fixed("2")))["a"] is None
+    assert data(bench) == {"a": "2"}
+
+
+class Kept(NamedTuple):
+    name: str
+    wanted: Any = fixed("2")
+    meanwhile: Callable[[Bench], object] = lambda bench: None
+    reason: Reason = Reason.IMMUTABLE
+
+
+def stop(bench: Bench) -> None:
+    """Let the BundleDeployment be paused as soon as the apply was refused."""
+    bench.proceed = lambda: f"APPLY {MAP_PATH}" not in bench.cluster.requests
+
+
+def forbid(bench: Bench) -> None:
+    bench.cluster.faults[f"DELETE {MAP_PATH}"] = [ApiError(403, "Forbidden", "no")]
+
+
+# fmt: off
+KEPT = [
+    Kept("without the annotation", wanted={**fixed("2"), "metadata": config_map()["metadata"]}),
+    Kept("with another value of it", wanted=fixed("2", recreate="false")),
+    Kept("paused meanwhile", meanwhile=stop, reason=Reason.APPLYING),
+    Kept("its kind is not watched", meanwhile=lambda bench: bench.watches.denied.add("ConfigMap")),
+    Kept("the account may not delete it", meanwhile=forbid, reason=Reason.FORBIDDEN),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("case", KEPT, ids=attrgetter("name"))
+def test_an_immutable_object_is_not_deleted(case: Kept, bench: Bench) -> None:
+    bench.installed(fixed("1"))
+    bench.watches.told = bench.watches.managed("foo")
+    case.meanwhile(bench)
+    outcome = bench.run(case.wanted)["a"]
+    assert outcome.error is not None
+    assert (outcome.error.reason, outcome.recreated) == (case.reason, False)
+    assert data(bench) == {"a": "1"}
+
+
+def test_data_is_never_deleted_to_change_it(bench: Bench) -> None:
+    path = "/api/v1/namespaces/shop/persistentvolumeclaims/a"
+    bench.installed(fixed("1", kind="PersistentVolumeClaim"))
+    error = bench.run(fixed("2", kind="PersistentVolumeClaim"))["a"].error
+    assert error is not None
+    assert error.message.endswith("; revert the change, or delete the object")
+    assert bench.cluster.objects[path]["data"] == {"a": "1"}
+
+
+def test_an_object_that_is_taken_over_is_not_deleted(bench: Bench) -> None:
+    bench.protection = "IfNoController"
+    bench.cluster.put(fixed("theirs"))
+    assert reasons(bench.run(fixed("1")))["a"] is Reason.IMMUTABLE
+    assert data(bench) == {"a": "theirs"}
+
+
+def test_an_object_that_another_client_has_made_its_own_meanwhile_is_not_deleted(bench: Bench) -> None:
+    bench.installed(fixed("1"))
+    bench.watches.behind.update(bench.watches.managed("foo"))
+    unlabel(bench)
+    assert reasons(bench.run(fixed("2")))["a"] is Reason.API_UNAVAILABLE
+    assert data(bench) == {"a": "1"}
+
+
+def test_a_stateful_set_leaves_its_pods(bench: Bench) -> None:
+    sets = Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True, verbs=VERBS)
+    bench.cluster.served.append(sets)
+    before, after = (
+        {**fixed(value, kind="StatefulSet"), "apiVersion": "apps/v1", "immutable": True} for value in ("1", "2")
+    )
+    bench.installed(before)
+    assert bench.run(after)["a"].recreated
+    assert bench.cluster.requests[-1] == "ORPHAN /apis/apps/v1/namespaces/shop/statefulsets/a"
+
+
 # looking without touching
 
 

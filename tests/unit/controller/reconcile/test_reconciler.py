@@ -332,6 +332,25 @@ def test_what_is_only_told_is_not_taken_for_as_it_was_left(world: World) -> None
     assert (world.conditions, world.cluster.objects[A]["data"]) == (READY, {"a": "1"})
 
 
+@pytest.mark.parametrize("drift", [{}, REPORT], ids=["repaired", "reported"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
+def test_an_object_that_was_deleted_to_be_recreated_is_no_drift(drift: Json, world: World, *, restarts: bool) -> None:
+    world.shelf.put("v3", fixed("1"))
+    world.shelf.put("v4", fixed("2"))
+    installed(world, "v3", drift=drift)
+    world.wish("v4", drift=drift)
+    world.reconcile()
+    assert world.conditions["Installed"] == "False Applying"
+    assert [note.text for note in world.events.notes if note.reason == "Recreating"] == [
+        "ConfigMap shop/a: deleted because an immutable field changed; recreated once it is gone"
+    ]
+    if restarts:
+        world.restart()
+    world.settle()
+    assert world.conditions == READY
+    assert world.cluster.objects[A]["data"] == {"a": "2"}
+
+
 def test_what_has_our_values_is_no_drift_and_is_not_accepted_either(world: World) -> None:
     installed(world, drift=REPORT)
     world.cluster.edit(A, data={"a": "x"})
@@ -617,9 +636,20 @@ def deletion(world: World) -> None:
     world.delete()
 
 
-@pytest.mark.parametrize("change", [upgrade, repair, deletion])
+def recreation(world: World) -> None:
+    world.wish("fixed-v2")
+
+
+def fixed(value: str) -> Json:
+    metadata = {"name": "a", "annotations": {names.RECREATE: "true"}}
+    return {**config_map("a", value), "metadata": metadata, "immutable": True}
+
+
+@pytest.mark.parametrize("change", [upgrade, repair, recreation, deletion])
 def test_a_kill_between_any_two_requests_loses_nothing(change: Callable[[World], None], world: World) -> None:
-    installed(world)
+    world.shelf.put("fixed-v1", fixed("1"), config_map("old"))
+    world.shelf.put("fixed-v2", fixed("2"), config_map("old"))
+    installed(world, "fixed-v1" if change is recreation else "v1")
     before = {path: dict(value) for path, value in world.cluster.objects.items()}
     change(world)
     world.settle()

@@ -308,7 +308,19 @@ def test_immutable_fields_are_recognised_by_their_cause(field: str, text: str) -
     failure = _classify(_invalid(("Invalid", field, text)))
     assert failure.reason is Reason.IMMUTABLE
     assert _said(failure).startswith(f"{field}: ")
+    assert _said(failure).endswith(
+        '; delete the object, or set the annotation core.rukpak.io/recreate to "true" on it in the bundle'
+    )
+    assert failure.recovery is Recovery.RECREATE
     assert PLANTED not in failure.message
+
+
+def test_an_immutable_field_of_what_holds_data_is_reverted() -> None:
+    failure = _classify(
+        _invalid(("Invalid", "spec", "Forbidden: field is immutable")), ObjectKey("", "Namespace", "", "a")
+    )
+    assert _said(failure) == "spec: field is immutable; revert the change, or delete the object"
+    assert failure.recovery is Recovery.NONE
 
 
 NOT_IMMUTABLE: list[tuple[str, ObjectKey, ApiError]] = [
