@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from api.errors import BundleError
@@ -33,10 +34,26 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def authority(host: str, port: int, usual_port: int) -> str:
-    """Return a host, and its port unless it is the usual one, as URLs and messages contain them."""
-    shown = f"[{host}]" if ":" in host else host
-    return shown if port == usual_port else f"{shown}:{port}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """The host and port that a URL names."""
+
+    scheme: str
+    """One of `PORTS`."""
+    host: str
+    """In lower case; an IPv6 address without brackets."""
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the host is this machine by name."""
+        return is_loopback(self.host)
+
+    @property
+    def authority(self) -> str:
+        """Host, and the port unless it is the usual one, as URLs and messages contain them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def parse_pattern(text: str) -> str:
@@ -50,29 +67,21 @@ def parse_pattern(text: str) -> str:
     return text.lower()
 
 
-def check_host(field: str, host: str, port: int, usual_port: int, network: Network) -> None:
-    """Refuse a host that no pattern allows, if there are any.
-
-    Args:
-        field: path of the field that names the host.
-        host: without brackets.
-        port: of the host.
-        usual_port: of the scheme.
-        network: has the patterns.
+def check_host(field: str, location: Location, network: Network) -> None:
+    """Refuse a host that no pattern of `network` allows, if it has any; `field` is the path of the field that names it.
 
     Raises: BundleError (InsecureRefused).
     """
     patterns = network.allowed_hosts
-    if not patterns or any(_is_match(host.lower().rstrip("."), port, usual_port, pattern) for pattern in patterns):
-        return
-    problem = f"host {quote(authority(host, port, usual_port))} is not in --allowed-hosts"
-    message = f"{field}: {problem}; use an allowed host, or ask the administrator to add it"
-    raise BundleError(Reason.INSECURE_REFUSED, message)
+    if patterns and not any(_is_match(location, pattern) for pattern in patterns):
+        problem = f"host {quote(location.authority)} is not in --allowed-hosts"
+        message = f"{field}: {problem}; use an allowed host, or ask the administrator to add it"
+        raise BundleError(Reason.INSECURE_REFUSED, message)
 
 
-def _is_match(host: str, port: int, usual_port: int, pattern: str) -> bool:
-    wanted, wanted_port = _split(pattern)
-    if port != (wanted_port or usual_port):
+def _is_match(location: Location, pattern: str) -> bool:
+    host, (wanted, port) = location.host.lower().rstrip("."), _split(pattern)
+    if location.port != (port or PORTS[location.scheme]):
         return False
     return host.endswith(wanted[1:]) if wanted.startswith("*.") else host == wanted
 

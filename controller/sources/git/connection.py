@@ -67,7 +67,7 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
 
     Raises: BundleError (Unreachable, InsecureRefused, Unauthorized, HostKeyUnknown, SecretInvalid).
     """
-    check_host(f"{access.path}.repository", repository.host, repository.port, repository.usual_port, access.network)
+    check_host(f"{access.path}.repository", repository, access.network)
     is_plain, verify = repository.scheme == HTTP, not parameters.get("insecureSkipTLSVerify")
     addresses = _resolve(repository, access, plain=is_plain and verify)
     if repository.scheme == SSH:

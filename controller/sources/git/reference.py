@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from controller.sources.hosts import PORTS, authority, is_loopback
+from controller.sources.hosts import PORTS, Location
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 """A full object name, SHA-1 or SHA-256."""
@@ -39,34 +39,14 @@ _REF_CHARACTERS = re.compile(r"[^\x00-\x20\x7f-\x9f~^:?*\[\\]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
-    """The parts of a repository URL."""
+class Repository(Location):
+    """The parts of a repository URL; the scheme of an scp-like one is ssh."""
 
     url: str
     """For git: without the user for http and https, where headers carry the credentials."""
-    scheme: str
-    """https, http or ssh (also for a scp-like URL)."""
-    host: str
-    """In lower case; an IPv6 address without brackets."""
-    port: int
     user: str = ""
     normal: str
     """The URL in normal form."""
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the host is this machine by name."""
-        return is_loopback(self.host)
-
-    @property
-    def usual_port(self) -> int:
-        """The port of the scheme."""
-        return PORTS[self.scheme]
-
-    @property
-    def authority(self) -> str:
-        """Host, and the port unless it is the usual one."""
-        return authority(self.host, self.port, self.usual_port)
 
     @property
     def host_key_name(self) -> str:
@@ -148,7 +128,7 @@ def _check_path(path: str) -> None:
 
 def _make(scheme: str, user: str, host: str, port: int, path: str) -> Repository:
     prefix = f"{user}@" if user and scheme == SSH else ""
-    url = f"{scheme}://{prefix}{authority(host, port, PORTS[scheme])}{path}"
+    url = f"{scheme}://{prefix}{Location(scheme=scheme, host=host, port=port).authority}{path}"
     return Repository(url=url, scheme=scheme, host=host, port=port, user=user, normal=url.rstrip("/"))
 
 

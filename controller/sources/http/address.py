@@ -9,31 +9,18 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from controller.sources.hosts import PORTS, authority, is_loopback
+from controller.sources.hosts import PORTS, Location
 
 HTTP, HTTPS = "http", "https"
 _NOT_VISIBLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Location):
     """The parts of a URL."""
 
-    scheme: str
-    host: str
-    port: int
     path: str
     query: str
-
-    @property
-    def usual_port(self) -> int:
-        """The port of the scheme."""
-        return PORTS[self.scheme]
-
-    @property
-    def authority(self) -> str:
-        """Host, and the port unless it is the usual one."""
-        return authority(self.host, self.port, self.usual_port)
 
     @property
     def url(self) -> str:
@@ -45,11 +32,6 @@ class Address:
     def name(self) -> str:
         """The last element of the path: the name of the file."""
         return unquote(self.path).rpartition("/")[2]
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the host is this machine by name."""
-        return is_loopback(self.host)
 
 
 def parse_address(text: str) -> Address:

@@ -164,7 +164,7 @@ def _strip(parameters: Mapping[str, Any]) -> int:
 
 
 def _connect(address: Address, parameters: Mapping[str, Any], access: Access) -> Transport:
-    check_host(f"{access.path}.url", address.host, address.port, address.usual_port, access.network)
+    check_host(f"{access.path}.url", address, access.network)
     return Transport(
         replace(access, path=f"{access.path}.url"),
         certificate_data=certificates_of(parameters, access),

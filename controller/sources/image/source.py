@@ -20,7 +20,7 @@ from api.plugins import MEBIBYTE, Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
-from controller.sources.hosts import PORTS, check_host
+from controller.sources.hosts import PORTS, Location, check_host
 from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.image.logins import Login, choose_credentials
@@ -174,8 +174,9 @@ def _connected(
 
 
 def _check_registry(reference: ImageReference, access: Access) -> None:
-    parts, usual = urlsplit(f"//{reference.registry}"), PORTS["https"]
-    check_host(f"{access.path}.ref", parts.hostname or "", parts.port or usual, usual, access.network)
+    parts = urlsplit(f"//{reference.registry}")
+    location = Location(scheme="https", host=parts.hostname or "", port=parts.port or PORTS["https"])
+    check_host(f"{access.path}.ref", location, access.network)
 
 
 def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import Network
 from api.v1alpha2.conditions import Reason
-from controller.sources.hosts import check_host, is_loopback, parse_pattern
+from controller.sources.hosts import Location, check_host, is_loopback, parse_pattern
 
 CASES = [  # pattern, host, port, whether it is allowed
     ("example.com", "example.com", 443, True), ("example.com", "EXAMPLE.com", 443, True),
@@ -27,6 +27,10 @@ CASES = [  # pattern, host, port, whether it is allowed
 ]  # fmt: skip
 
 
+def at(host: str, port: int) -> Location:
+    return Location(scheme="https", host=host, port=port)
+
+
 def refusal(call: Callable[[], None]) -> BundleError | None:
     try:
         call()
@@ -38,7 +42,7 @@ def refusal(call: Callable[[], None]) -> BundleError | None:
 @pytest.mark.parametrize(("pattern", "host", "port", "expect"), CASES)
 def test_which_hosts_a_pattern_allows(pattern: str, host: str, port: int, expect: bool) -> None:
     network = Network(allowed_hosts=("other.example.org", parse_pattern(pattern)))
-    assert (refusal(lambda: check_host("spec", host, port, 443, network)) is None) is expect
+    assert (refusal(lambda: check_host("spec", at(host, port), network)) is None) is expect
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_which_hosts_a_pattern_allows(pattern: str, host: str, port: int, expect
     [("example.com", 443, "example.com"), ("example.com", 8443, "example.com:8443"), ("fd00::1", 1, "[fd00::1]:1")],
 )
 def test_what_is_refused_is_named_with_the_option(host: str, port: int, shown: str) -> None:
-    error = refusal(lambda: check_host("spec.url", host, port, 443, Network(allowed_hosts=("a",))))
+    error = refusal(lambda: check_host("spec.url", at(host, port), Network(allowed_hosts=("a",))))
     assert error is not None
     assert error.reason is Reason.INSECURE_REFUSED
     assert error.message == (
@@ -55,7 +59,7 @@ def test_what_is_refused_is_named_with_the_option(host: str, port: int, shown: s
 
 
 def test_without_patterns_every_host_is_allowed() -> None:
-    check_host("spec", "example.com", 1, 443, Network())
+    check_host("spec", at("example.com", 1), Network())
 
 
 BAD = ["", "*", "*.", "https://example.com", "example.com/a", "a@b", "a b", "example.com:", "example.com:99999", "[x]",
