@@ -74,10 +74,7 @@ class _Writer:
         self._root = nodes.make_root()
 
     def add(self, entry: Entry) -> None:
-        """Apply one entry.
-
-        Raises: Rejection; BundleError of the meter; what reading the data raises.
-        """
+        """Apply one entry. Raises: Rejection; BundleError of the meter; what reading the data raises."""
         self._budget.charge_entry()
         path = check_path(entry.path, self._limits)
         if entry.kind is EntryKind.DIRECTORY:

@@ -131,12 +131,7 @@ class Meter(Protocol):
 
 
 class Budget:
-    """How much of its limits one piece of content has used, charged before anything is written.
-
-    Args:
-        limits: for this content.
-        meter: counts files, folders and bytes as well.
-    """
+    """How much of its limits one content has used, charged before anything is written; `meter` counts as well."""
 
     def __init__(self, limits: Limits, meter: Meter | None = None) -> None:
         self._limits, self._meter = limits, meter

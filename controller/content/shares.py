@@ -30,12 +30,7 @@ def budget_of(limits: Limits) -> int:
 
 
 class DiskShares:
-    """How much of the disk each tenant uses now. Thread-safe.
-
-    Args:
-        total: bytes that all tenants may use at the same time.
-        share: bytes that one tenant may use.
-    """
+    """How much of the disk each tenant uses now, at most `share` bytes each and `total` together. Thread-safe."""
 
     def __init__(self, total: int = sys.maxsize, share: int = sys.maxsize) -> None:
         self._total, self._share = total, share

@@ -126,10 +126,7 @@ class _Body:
         self._stream, self.left = stream, size
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; nothing at the end.
-
-        Raises: Rejection for a truncated archive.
-        """
+        """Return at most `size` bytes; nothing at the end. Raises: Rejection for a truncated archive."""
         if not self.left:
             return b""
         data = self._stream.read(min(size, self.left))

@@ -87,10 +87,7 @@ class _Body:
         return data
 
     def finish(self) -> None:
-        """Read the rest, and verify size and checksum.
-
-        Raises: Rejection for a damaged entry.
-        """
+        """Read the rest, and verify size and checksum. Raises: Rejection for a damaged entry."""
         while self.read(CHUNK):
             pass
         if self._count != self._record.size or self._checksum != self._record.checksum:
@@ -105,10 +102,7 @@ class _Raw:
         self._left = -1  # not found yet
 
     def read(self, size: int, /) -> bytes:
-        """Return `size` bytes, fewer at the end.
-
-        Raises: Rejection for a damaged or truncated archive.
-        """
+        """Return `size` bytes, fewer at the end. Raises: Rejection for a damaged or truncated archive."""
         if self._left < 0:
             self._find()
         data = read_exactly(self._file, min(size, self._left))

@@ -94,10 +94,7 @@ class _Data:
         return BundleError(Reason.SECRET_INVALID, f"{self._path}: Secret {quote(self._name)}: {problem}")
 
     def text(self, key: str) -> str:
-        """Return a value; '' if it is missing.
-
-        Raises: BundleError (SecretInvalid), as all methods do.
-        """
+        """Return a value; '' if it is missing. Raises: BundleError (SecretInvalid), as all methods do."""
         decoded = _decode(self._values.get(key) or "")
         if decoded is None:
             raise self.invalid(f"key {quote(key)} is not UTF-8 text; replace it")

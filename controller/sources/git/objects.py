@@ -30,11 +30,7 @@ _SHA256_DIGITS = 64
 class Objects:
     """The fetched objects of one repository, in a folder of the scratch folder.
 
-    Args:
-        repository: that the user named; messages name no other.
-        connection: how git reaches it, possibly after a redirect.
-        access: of the call.
-        place: decides what messages reveal.
+    Messages name `repository`, even if `connection` goes to the target of a redirect, of which `place` reveals nothing.
     """
 
     def __init__(self, repository: Repository, connection: Connection, access: Access, place: Place) -> None:

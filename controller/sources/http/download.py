@@ -60,10 +60,7 @@ class Download:
     """One file, for one call of the source.
 
     Args:
-        transport: sends the requests.
-        address: of the file.
         headers: carry credentials.
-        access: path, limits and progress.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 

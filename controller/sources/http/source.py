@@ -123,10 +123,7 @@ class _Watched:
         self._file, self._access = file, access
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes.
-
-        Raises: BundleError (Unreachable).
-        """
+        """Return at most `size` bytes. Raises: BundleError (Unreachable)."""
         check_deadline(self._access)
         return self._file.read(size)
 

@@ -38,12 +38,7 @@ def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> t
 
 
 class Login:
-    """The login at one registry, for one call of the source.
-
-    Args:
-        server: issues tokens.
-        candidates: to try in this order; none: anonymous.
-    """
+    """The login at one registry, for one call of the source: with each candidate in order, or anonymous without."""
 
     def __init__(self, server: TokenServer, candidates: tuple[RegistryCredentials, ...]) -> None:
         self._server = server

@@ -30,9 +30,6 @@ class Registry:
     """One repository of one registry, for one call of the source.
 
     Args:
-        transport: sends the requests.
-        endpoint: registry and repository.
-        login: authenticates.
         schemes: to try in this order: https, http, or both. With both, a server without TLS gets plain http, unless
             there are credentials.
         path: of the source in the spec; starts messages.

@@ -58,14 +58,7 @@ _SECOND_LEVEL = re.compile(r"(?:ac|co|com|edu|go|gob|gov|gouv|gv|ltd|me|mil|ne|n
 
 
 class TokenServer:
-    """The token servers that one registry names.
-
-    Args:
-        transport: sends the requests.
-        endpoint: the registry.
-        path: of the source in the spec; starts messages.
-        verify: whether the transport verifies certificates.
-    """
+    """The token servers that one registry names; `path` starts messages, `verify` is the transport's."""
 
     def __init__(self, transport: Transport, endpoint: Endpoint, path: str, *, verify: bool) -> None:
         oras.logger.logger.log_handler.clear()  # it logs to stderr, including responses of token servers
