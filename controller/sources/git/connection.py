@@ -50,13 +50,13 @@ _SSH_OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Connection:
-    """What git needs to reach one repository; it contains secrets, so it has no repr."""
+    """What git needs to reach one repository; by default none. It contains secrets, so it has no repr."""
 
-    protocols: str
-    """For GIT_ALLOW_PROTOCOL."""
-    config: Mapping[str, str]
-    port: int
-    """The only TCP port that git may connect to."""
+    protocols: str = ""
+    """For GIT_ALLOW_PROTOCOL; '' without network."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    port: int = 0
+    """The only TCP port that git may connect to; 0 without network."""
     environment: Mapping[str, str] = field(default_factory=dict)
     program: Path | None = None
     """The program in the scratch folder that git starts."""

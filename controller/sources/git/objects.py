@@ -38,15 +38,7 @@ class Objects:
         folder = self._folder = access.scratch.resolve() / "repository"
         # Without network: git would fetch missing objects one by one.
         self._local = GitRunner(access, folder)
-        self._remote = GitRunner(
-            access,
-            folder,
-            protocols=connection.protocols,
-            config=connection.config,
-            environment=connection.environment,
-            port=connection.port,
-            program=connection.program,
-        )
+        self._remote = GitRunner(access, folder, connection)
 
     # fetching
 

@@ -25,6 +25,7 @@ from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes
 from controller.processes.confinement import View, confined, programs, start_confined
 from controller.processes.group import CHUNK, TICK, ProcessGroup, read_pipes
+from controller.sources.git.connection import Connection
 from controller.sources.git.pace import GitPace
 from controller.sources.pace import check_deadline
 
@@ -88,31 +89,17 @@ class GitRunner:
     Args:
         access: deadline, cancel token, budget and progress.
         folder: of the repository, created by `init`; its size is limited.
-        protocols: that a child may use; '' without network.
-        config: additional settings.
-        environment: additional variables.
-        port: TCP port that a child may connect to; 0 without network.
-        program: the only other program that git may start.
+        connection: additional settings and variables, and what a child may reach; by default nothing.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        folder: Path,
-        *,
-        protocols: str = "",
-        config: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-        port: int = 0,
-        program: Path | None = None,
-    ) -> None:
-        self._access, self._folder, self._talks = access, folder, bool(protocols)
-        self._port, self._program = port, program
-        settings = {**_CONFIG, **(config or {})}
+    def __init__(self, access: Access, folder: Path, connection: Connection | None = None) -> None:
+        self._access, self._folder, self._connection = access, folder, connection or Connection()
+        protocols = self._connection.protocols
+        settings = {**_CONFIG, **self._connection.config}
         settings.update((f"protocol.{protocol}.allow", "always") for protocol in protocols.split(":") if protocol)
         self._environment = {
             **_ENVIRONMENT,
-            **(environment or {}),
+            **self._connection.environment,
             "GIT_DIR": str(folder),
             "GIT_ALLOW_PROTOCOL": protocols or "none",
             "GIT_CONFIG_COUNT": str(len(settings)),
@@ -166,12 +153,13 @@ class GitRunner:
 
         required = self._access.confinement_required
         running = start_confined(_start, self._view(), self._access.path, required=required)
-        return Child(running, self._access, self._folder, talks=self._talks)
+        return Child(running, self._access, self._folder, talks=bool(self._connection.protocols))
 
     def _view(self) -> View:
-        found = programs("prlimit", "env", "git", *(["ssh"] if self._program else []))
-        ours = (self._program,) if self._program else ()
-        return View(programs=(*found, *ours), change=(self._access.scratch.resolve(),), port=self._port)
+        program = self._connection.program
+        found = programs("prlimit", "env", "git", *(["ssh"] if program else []))
+        ours = (program,) if program else ()
+        return View(programs=(*found, *ours), change=(self._access.scratch.resolve(),), port=self._connection.port)
 
 
 class Child:

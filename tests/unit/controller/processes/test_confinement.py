@@ -23,7 +23,7 @@ from api.v1alpha2.conditions import Reason
 from controller.formats.helm.child import run_guarded
 from controller.processes import landlock
 from controller.processes.confinement import Mechanisms, View, confined
-from controller.sources.git.connection import connect
+from controller.sources.git.connection import Connection, connect
 from controller.sources.git.process import GitFailed, GitRunner
 from controller.sources.git.reference import parse_repository
 
@@ -194,7 +194,7 @@ def test_a_hostile_git_does_not_reach(attack: str, port: int, surroundings: dict
     access = Access(path="s", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=scratch)
     alias = {"alias.attack": f"!{PYTHON} -I -S {scratch}/attack.py"}
     # An alias is a command line to git; what is beside Python is in its view, as if it had brought that along.
-    runner = GitRunner(access, scratch / "repository", config=alias, port=port, program=Path(PYTHON))
+    runner = GitRunner(access, scratch / "repository", Connection(config=alias, port=port, program=Path(PYTHON)))
     with pytest.raises(GitFailed) as caught:
         runner.run("attack")
     assert "Error" in caught.value.complaint
@@ -207,7 +207,7 @@ def test_git_reaches_the_port_of_its_repository(surroundings: dict[str, object])
     access = Access(path="s", deadline=time.monotonic() + 60, cancelled=threading.Event(), scratch=scratch)
     alias = {"alias.attack": f"!{PYTHON} -I -S -c {shlex.quote(script_of('TCP', surroundings))}"}
     port = int(str(surroundings["port"]))
-    assert GitRunner(access, scratch, config=alias, port=port, program=Path(PYTHON)).run("attack") == b""
+    assert GitRunner(access, scratch, Connection(config=alias, port=port, program=Path(PYTHON))).run("attack") == b""
 
 
 @pytest.mark.parametrize("abi", range(1, 8))

@@ -16,6 +16,7 @@ from api.plugins import Access, Limits, Network
 from api.v1alpha2.conditions import Reason
 from controller.sources.git import pace as git_pace
 from controller.sources.git import process as git_process
+from controller.sources.git.connection import Connection
 from controller.sources.git.process import GitFailed, GitRunner
 
 # Git runs a command line for an alias that begins with "!": any program stands for git and its children here.
@@ -29,7 +30,7 @@ def access(tmp_path: Path) -> Access:
 
 
 def shell(access: Access, command: str, lines: tuple[str, ...] = ()) -> str:
-    runner = GitRunner(access, access.scratch / "repository", config=SHELL)
+    runner = GitRunner(access, access.scratch / "repository", Connection(config=SHELL))
     return runner.run("program", command, lines=lines).decode()
 
 
@@ -60,7 +61,9 @@ def test_nothing_of_our_environment_is_seen(access: Access, monkeypatch: pytest.
 
 
 def test_settings_are_not_in_argv(access: Access) -> None:
-    runner = GitRunner(access, access.scratch / "repository", config={**SHELL, "http.extraHeader": "canary"})
+    runner = GitRunner(
+        access, access.scratch / "repository", Connection(config={**SHELL, "http.extraHeader": "canary"})
+    )
     with runner.start("program", "echo $PPID; sleep 1") as child:
         assert b"canary" not in Path(f"/proc/{int(child.read_line())}/cmdline").read_bytes()
     assert runner.run("config", "http.extraHeader") == b"canary\n"
@@ -106,7 +109,8 @@ def test_the_whole_group_is_killed(how: str, access: Access) -> None:
 def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git_pace, "RATE_SECONDS", 0.3)
     network = Network(idle_seconds=0.3)
-    runner = GitRunner(replace(access, network=network), access.scratch / "repository", protocols="ssh", config=SHELL)
+    connection = Connection(protocols="ssh", config=SHELL)
+    runner = GitRunner(replace(access, network=network), access.scratch / "repository", connection)
     started = time.monotonic()
     with pytest.raises(BundleError, match="it sends less than 16 KiB/s") as caught:
         runner.run("program", "exec sleep 60")
@@ -174,7 +178,7 @@ def test_progress_is_what_is_on_disk(access: Access) -> None:
 def test_no_transport_but_the_one_that_is_named(access: Access) -> None:
     for url in ("ext::sh -c true", f"file://{access.scratch}", "git://127.0.0.1/x", "http://127.0.0.1:1/x"):
         with pytest.raises(GitFailed) as caught:
-            GitRunner(access, access.scratch / "repository", protocols="https").run("ls-remote", "--", url)
+            GitRunner(access, access.scratch / "repository", Connection(protocols="https")).run("ls-remote", "--", url)
         assert "not allowed" in caught.value.complaint
 
 
