@@ -17,7 +17,7 @@ from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.work import Planner
 from controller.reconcile.reporter import Reporter, awaits_change, defer
-from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue, Scheduler
+from controller.reconcile.requeue import NEVER, UNLISTED, Requeue, Scheduler
 from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
 from controller.retries import SLOW_SECONDS, Retries
@@ -62,7 +62,7 @@ class Reconciler:
         deployment = self._watches.deployment(name)
         if deployment is None:
             return self._forget(name)
-        if self._contexts.is_another(deployment.metadata):
+        if self._contexts.states.is_another(deployment.metadata):
             self._forget(name)  # deleted and recreated between two passes
         context = self._contexts.begin(deployment)
         try:
@@ -86,7 +86,7 @@ class Reconciler:
         if context.deployment.problem:
             return steps.reporter.refuse_spec(context)
         if self._watches.require(context.name, context.recorded_kinds):  # report nothing until all objects are known
-            return Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
+            return UNLISTED
         try:
             context = steps.search.prepare(context)
             report = steps.settled.report(context)
@@ -98,7 +98,7 @@ class Reconciler:
         if deferred := defer(context, report):
             return deferred
         context = steps.reporter.publish(context, report)
-        if self._contexts.missed(context.state):  # the next pass retries what waits
+        if self._contexts.states.missed(context.state):  # the next pass retries what waits
             return Requeue(after=MISSED_SECONDS, cause="the cluster changed during the pass")
         return steps.scheduler.next_pass(context, report)
 
@@ -124,7 +124,7 @@ class Reconciler:
 
     def cluster_changed(self) -> list[str]:
         """Record a change of the cluster; returns the BundleDeployments that wait for one, to be requeued."""
-        return self._contexts.cluster_changed()
+        return self._contexts.states.cluster_changed()
 
     def _forget(self, name: str) -> Requeue:
         self._steps.search.forget(name)

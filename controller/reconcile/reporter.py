@@ -10,7 +10,7 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from controller.apply.plan import Action
 from controller.kube.client import ApiError
 from controller.reconcile.context import Context
-from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue
+from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
 from controller.status.report import Report
@@ -80,7 +80,7 @@ def defer(context: Context, report: Report) -> Requeue | None:
     """
     status, state = context.status, context.state
     if report.unknown and state.is_listing_new():
-        return Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
+        return UNLISTED
     is_new = not (report.sources or status.conditions)
     if report.fetching and is_new and state.age() < FIRST_SECONDS:
         return Requeue(after=FIRST_SECONDS, cause="resolving the sources")

@@ -28,6 +28,7 @@ NEVER = Requeue()
 UNKNOWN_SECONDS = 30.0
 """Until the next pass while a kind is not listed yet: its first list triggers a pass sooner, and so does a change that
 may make the cluster serve it."""
+UNLISTED = Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
 
 
 class Scheduler:
@@ -39,9 +40,7 @@ class Scheduler:
     def next_pass(self, context: Context, report: Report) -> Requeue:
         """Return when the next pass runs: at the first of all these times."""
         due = [(seconds, cause) for seconds, cause in self._times(context, report) if seconds is not None]
-        if not due:
-            return Requeue()
-        after, cause = min(due)
+        after, cause = min(due, default=(None, ""))
         return Requeue(after=after, cause=cause)
 
     def _times(self, context: Context, report: Report) -> Iterator[tuple[float | None, str]]:

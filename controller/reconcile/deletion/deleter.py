@@ -24,7 +24,7 @@ from controller.reconcile.deletion.mandate import Mandate, Mandates
 from controller.reconcile.deletion.removing import TeardownRemover, is_garbage_collected
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
-from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, Requeue
+from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.reconcile.strays import notes_on_strays
 from controller.status.notes import note_on_hindrance, notes_on_removals
 from controller.status.report import Deletion
@@ -62,7 +62,7 @@ class Deleter:
         if names.FINALIZER not in context.metadata.finalizers:
             return NEVER
         if self._watches.require(context.name, context.recorded_kinds):
-            return Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
+            return UNLISTED
         return self._delete(context)
 
     def _delete(self, context: Context) -> Requeue:

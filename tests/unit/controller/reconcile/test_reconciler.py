@@ -698,7 +698,7 @@ def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_a_sec
     world.wish("v1")
     assert world.reconcile().after == 1
     assert world.conditions == {}
-    world.reconciler._contexts._states.of(world.deployment.metadata).since -= 1
+    world.reconciler._contexts.states.of(world.deployment.metadata).since -= 1
     world.reconcile()
     assert world.conditions["Unpacked"] == "False Fetching"
 
@@ -711,7 +711,7 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
     world.cluster.taken()
     world.reconcile()
     assert STATUS not in world.requests()
-    world.reconciler._contexts._states.of(world.deployment.metadata).since -= 20
+    world.reconciler._contexts.states.of(world.deployment.metadata).since -= 20
     world.reconcile()
     assert world.conditions["Ready"] == "False Fetching"
 

@@ -32,7 +32,7 @@ def world() -> Iterator[World]:
 
 
 def held_after_a_pass(world: World) -> list[str]:
-    state = world.reconciler._contexts._states._states[NAME]
+    state = world.reconciler._contexts.states._states[NAME]
     return [*state.revisions, *state.targets, *state.packed]  # type: ignore[list-item]
 
 
