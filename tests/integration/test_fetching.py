@@ -144,7 +144,7 @@ def test_a_fetch_that_nobody_waits_for_any_more_is_given_up(world: World, gate: 
     deployed.wait(lambda: not staged(world), "nothing left")
 
 
-def test_so_is_one_of_a_bundle_deployment_that_goes(world: World, gate: Gate) -> None:
+def test_the_fetch_of_a_bundle_deployment_that_is_deleted_is_abandoned(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
     deployed = deploy(world, gate.put("large", LARGE * 40))
     assert gate.begun.wait(60)
@@ -153,7 +153,7 @@ def test_so_is_one_of_a_bundle_deployment_that_goes(world: World, gate: Gate) ->
     assert gate.hung_up.wait(40)
 
 
-def test_so_is_one_whose_spec_cannot_be_served_any_more(world: World, gate: Gate) -> None:
+def test_a_fetch_whose_spec_becomes_unservable_is_abandoned(world: World, gate: Gate) -> None:
     gate.go_on = lambda: gate.end.wait(0.2)
     deployed = deploy(world, gate.put("large", LARGE * 40))
     assert gate.begun.wait(60)
@@ -290,7 +290,7 @@ def test_a_network_that_is_cut_in_the_middle_is_survived(
 
 
 @pytest.mark.parametrize("kind", ["image", "git"])
-def test_so_is_a_kill_in_the_middle(kind: str, world: World, request: pytest.FixtureRequest) -> None:
+def test_a_kill_during_a_fetch_leaves_nothing_behind(kind: str, world: World, request: pytest.FixtureRequest) -> None:
     stuck: Stuck = request.getfixturevalue(f"stuck_{kind}")
     before = entries(world)
     deployed = deploy(world, stuck.source)

@@ -112,7 +112,7 @@ def test_an_object_that_was_healthy_has_the_whole_deadline_again(tracker: Tracke
     assert tracker.see(ROLLING).health.reason is Reason.PROGRESS_DEADLINE_EXCEEDED
 
 
-def test_so_has_one_that_is_gone(tracker: Tracker) -> None:
+def test_an_object_that_is_gone_has_the_whole_deadline_again(tracker: Tracker) -> None:
     tracker.now += 10_000
     assert tracker.see(None).health.reason is Reason.PROGRESSING
     tracker.now += DEADLINE
@@ -135,7 +135,7 @@ def test_a_clock_that_is_set_changes_no_deadline(tracker: Tracker, jump: float) 
 
 
 @pytest.mark.parametrize("jump", [-86_400, 86_400], ids=["back", "ahead"])
-def test_nor_when_a_fall_is_told(tracker: Tracker, jump: float) -> None:
+def test_a_clock_that_is_set_does_not_change_when_a_fall_is_shown(tracker: Tracker, jump: float) -> None:
     tracker.see(HEALTHY)
     tracker.see(ROLLING)
     tracker.ahead, tracker.now = jump, tracker.now + 14

@@ -140,7 +140,7 @@ def test_a_failed_hook_is_run_again_after_five_minutes(world: World) -> None:
     assert world.conditions["Ready"] == "True Ready"
 
 
-def test_or_at_once_when_somebody_asks(world: World) -> None:
+def test_a_failed_hook_is_run_again_immediately_on_request(world: World) -> None:
     install(world, hook("pre-install"))
     finish(world, status=FAILED)
     first = world.cluster.objects[MIGRATE]["metadata"]["uid"]

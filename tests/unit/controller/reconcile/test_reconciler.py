@@ -1247,7 +1247,7 @@ def test_without_any_revision_nothing_is_taken_away_by_its_marks(world: World) -
     assert "PersistentVolumeClaim shop/data: not deleted" in text
 
 
-def test_unless_an_administrator_says_so(world: World) -> None:
+def test_without_any_revision_objects_are_deleted_if_an_administrator_says_so(world: World) -> None:
     installed(world)
     lose_revisions(world)
     world.cluster.patch(PATH, {"metadata": {"annotations": {names.TEARDOWN_AS: names.CONTROLLER}}})
@@ -1257,7 +1257,7 @@ def test_unless_an_administrator_says_so(world: World) -> None:
     assert not world.exists(A)
 
 
-def test_or_what_the_marks_say_is_done_with_the_rights_of_the_account(world: World) -> None:
+def test_without_any_revision_objects_are_deleted_with_the_rights_of_the_account(world: World) -> None:
     with_account(world)
     installed(world, serviceAccountName="deployer")
     lose_revisions(world)
@@ -1289,7 +1289,7 @@ def test_where_the_account_is_gone_nobody_takes_anything_away(world: World) -> N
     assert "PersistentVolumeClaim shop/data: not deleted" in text
 
 
-def test_unless_an_administrator_lets_the_controller_do_it(world: World) -> None:
+def test_where_the_account_is_gone_an_administrator_can_let_the_controller_delete(world: World) -> None:
     with_account(world)
     world.shelf.put("claim", config_map("a"), claim_that_goes())
     installed(world, "claim", serviceAccountName="deployer")
@@ -1384,7 +1384,7 @@ def test_a_change_of_the_spec_accepts_it_too(world: World) -> None:
     assert world.conditions == READY
 
 
-def test_unless_it_was_made_before_the_other_came(world: World) -> None:
+def test_a_change_of_the_spec_before_the_account_was_replaced_does_not_accept_it(world: World) -> None:
     with_account(world)
     installed(world, serviceAccountName="deployer")
     world.cluster.remove(DEPLOYER_PATH)
@@ -1396,7 +1396,7 @@ def test_unless_it_was_made_before_the_other_came(world: World) -> None:
     assert not world.exists(B)
 
 
-def test_also_a_change_that_writes_nothing(world: World) -> None:
+def test_a_change_that_writes_nothing_does_not_accept_a_later_account(world: World) -> None:
     with_account(world)
     installed(world, serviceAccountName="deployer")
     installed(world, serviceAccountName="deployer", progressDeadline="5m")

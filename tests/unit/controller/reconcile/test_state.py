@@ -27,7 +27,7 @@ def test_one_that_is_gone_is_forgotten() -> None:
     states.forget("never seen")
 
 
-def test_those_that_wait_are_named() -> None:
+def test_bundle_deployments_that_wait_for_a_change_are_named() -> None:
     states = States()
     states.of(meta("a")).awaits_change = True
     states.of(meta("b"))

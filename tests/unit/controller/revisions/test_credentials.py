@@ -210,7 +210,7 @@ def test_a_missing_account_is_named_and_can_be_waited_for(desk: Desk) -> None:
     assert desk.seen == [(NO_ACCOUNT, "")]
 
 
-def test_so_is_its_missing_namespace(desk: Desk) -> None:
+def test_the_missing_namespace_of_an_account_is_named(desk: Desk) -> None:
     error = desk.failure(asking(None, "image", serviceAccountName="deployer"))
     assert error.reason is Reason.NAMESPACE_NOT_FOUND
     assert error.message.startswith('spec.installNamespace: namespace "shop" does not exist; create it')

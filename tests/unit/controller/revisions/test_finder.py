@@ -246,7 +246,7 @@ def test_a_failure_holds_until_its_time_and_waits_longer_each_time(search: Searc
     assert [second for second in range(1, 16) if tried[second] > tried[second - 1]] == [1, 3, 7, 15]
 
 
-def test_so_does_one_to_resolve(search: Search) -> None:
+def test_a_failed_resolution_is_not_retried_too_soon(search: Search) -> None:
     search.wish("missing")
     for _ in range(3):
         search.find()
@@ -262,7 +262,7 @@ def test_another_spec_is_tried_at_once(search: Search) -> None:
     assert search.shelf.calls.count("build v1") == 2
 
 
-def test_so_is_one_for_which_somebody_asks(search: Search) -> None:
+def test_a_failed_build_is_retried_immediately_on_request(search: Search) -> None:
     fail(search)
     search.wish("v1")
     search.find()

@@ -22,12 +22,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("url", "location", "expect"), FOLLOWED)
-def test_these_are(url: str, location: str, expect: str) -> None:
+def test_redirects_that_are_followed(url: str, location: str, expect: str) -> None:
     assert follow(url, location) == expect
 
 
 @pytest.mark.parametrize(("url", "location"), REFUSED)
-def test_these_are_not(url: str, location: str) -> None:
+def test_redirects_that_are_not_followed(url: str, location: str) -> None:
     assert follow(url, location) == ""
 
 

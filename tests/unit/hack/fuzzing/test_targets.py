@@ -37,7 +37,7 @@ def test_a_kept_input_is_read_or_refused(target: str, name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @given(data=st.data())
 @BOUNDED
-def test_so_is_one_that_is_made_of_them(target: str, data: st.DataObject) -> None:
+def test_an_input_mutated_from_kept_ones_is_read_or_refused(target: str, data: st.DataObject) -> None:
     TARGETS[target].run(data.draw(inputs(TARGETS[target])))
 
 

@@ -125,7 +125,7 @@ def test_one_peer_cannot_load_the_api_server(world: World) -> None:
     assert world.asked == PER_PEER[1]
 
 
-def test_nor_can_many_peers(world: World) -> None:
+def test_many_peers_cannot_load_the_api_server(world: World) -> None:
     world.flood(1000, lambda number: f"10.0.{number % 4}.{number // 4}")
     assert world.asked == IN_TOTAL[1]
 
