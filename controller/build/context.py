@@ -1,4 +1,4 @@
-"""The inputs of a builder beside the request: its settings, and what the caller provides for one BundleDeployment."""
+"""The settings of a builder, and what its caller provides for one BundleDeployment."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from controller.content.digests import canonical_json
@@ -167,10 +167,7 @@ def unpack_terms(digest: str, terms: bytes, objects: bytes) -> PackedRevision:
 
     Raises: ValueError if the terms are not what `pack_terms` wrote.
     """
-    revision = unpack(digest, _NO_OBJECTS, terms)
-    return PackedRevision(
-        digest=digest, objects=objects, terms=revision.terms, warnings=revision.warnings, namespace=revision.namespace
-    )
+    return replace(pack(unpack(digest, _NO_OBJECTS, terms)), objects=objects)
 
 
 _NO_OBJECTS = zlib.compress(b'{"objects":[],"hooks":[]}')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from controller.formats.applicable.corrections import correct
@@ -50,9 +51,18 @@ def make_applicable(objects: Sequence[Object], *, install_namespace: str, is_nam
         ]
     )
     refuse([f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item)])
-    namespaces = _Namespaces(install_namespace, scopes_of_crds(objects), is_namespaced)
-    corrected = _remove_nulls([correct(item) for item in objects], objects)
-    result = [namespaces.assign(item) for item in corrected]
+    defined = scopes_of_crds(objects)
+
+    @cache
+    def _scope(api_version: str, kind: str) -> bool | None:
+        group, _, version = api_version.rpartition("/")
+        scope = defined.get((group, kind))
+        return is_namespaced(group, version, kind) if scope is None else scope
+
+    result = [
+        _set_namespace(item, install_namespace, is_namespaced=_scope(item["apiVersion"], item["kind"]))
+        for item in _remove_nulls([correct(item) for item in objects], objects)
+    ]
     _refuse_equal(result)
     return result
 
@@ -80,32 +90,13 @@ def revision_digest(objects: Sequence[Mapping[str, Any]], hooks: Sequence[Mappin
     return f"sha256:{digest.hexdigest()}"
 
 
-class _Namespaces:
-    """Sets the namespace of each object by the scope of its kind."""
-
-    def __init__(self, default: str, crds: Mapping[tuple[str, str], bool], is_namespaced: ScopeLookup) -> None:
-        self._default = default
-        self._crds = crds
-        self._is_namespaced = is_namespaced
-        self._known: dict[tuple[str, str], bool | None] = {}
-
-    def assign(self, item: Object) -> Object:
-        """Return the object with the default namespace if it needs one, or without one if its kind has none."""
-        metadata = item["metadata"]
-        namespaced = self._scope(item)
-        if namespaced and not metadata.get("namespace"):
-            return {**item, "metadata": {**metadata, "namespace": self._default}}
-        if namespaced is False and "namespace" in metadata:
-            return {**item, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
-        return item
-
-    def _scope(self, item: Object) -> bool | None:
-        api_version, kind = key = item["apiVersion"], item["kind"]
-        if key not in self._known:
-            group, version = group_of(item), api_version.rpartition("/")[2]
-            declared = self._crds.get((group, kind))
-            self._known[key] = self._is_namespaced(group, version, kind) if declared is None else declared
-        return self._known[key]
+def _set_namespace(item: Object, default: str, *, is_namespaced: bool | None) -> Object:
+    metadata = item["metadata"]
+    if is_namespaced and not metadata.get("namespace"):
+        return {**item, "metadata": {**metadata, "namespace": default}}
+    if is_namespaced is False and "namespace" in metadata:
+        return {**item, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    return item
 
 
 def _remove_nulls(objects: Sequence[Object], crds: Sequence[Object]) -> list[Object]:

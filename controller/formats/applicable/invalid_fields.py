@@ -6,7 +6,7 @@ apply did, so bundles contain them. What the API server explains well is left to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from controller.formats.applicable.pods import find_pod_template, list_containers
@@ -33,7 +33,30 @@ _CONTAINER_LISTS: dict[str, _Keys] = {
     "volumeMounts": {"mountPath": None},
     "volumeDevices": {"devicePath": None},
 }
-_SERVICE_PORTS: _Keys = {"port": None, "protocol": "TCP"}
+_STRING_MAPS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "ConfigMap"): ("data", "binaryData"),
+    ("", "ReplicationController"): ("spec.selector",),
+    ("", "Secret"): ("data", "stringData"),
+    ("", "Service"): ("spec.selector",),
+    **dict.fromkeys(
+        (
+            ("apps", "DaemonSet"),
+            ("apps", "Deployment"),
+            ("apps", "ReplicaSet"),
+            ("apps", "StatefulSet"),
+            ("batch", "Job"),
+            ("policy", "PodDisruptionBudget"),
+        ),
+        ("spec.selector.matchLabels",),
+    ),
+}
+_KEYED_LISTS: Mapping[tuple[str, str], tuple[str, _Keys]] = {
+    ("", "Service"): ("spec.ports", {"port": None, "protocol": "TCP"}),
+    ("", "ServiceAccount"): ("secrets", {"name": ""}),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): ("webhooks", _NAME),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): ("webhooks", _NAME),
+}
+_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _STRINGS = frozenset({str, type(None)})
 
 
@@ -44,60 +67,36 @@ def find_invalid_fields(item: Object) -> list[str]:
 
 def _find(item: Object) -> Iterator[str]:
     yield from _check_metadata(item["metadata"], "metadata")
-    check = _CHECKS.get((group_of(item), item["kind"]))
-    if check:
-        yield from check(item)
+    kind = group_of(item), item["kind"]
+    for path in _STRING_MAPS.get(kind, ()):
+        yield from _check_strings(_value_at(item, path), path)
+    if kind in _KEYED_LISTS:
+        path, keys = _KEYED_LISTS[kind]
+        yield from _check_items(_value_at(item, path), path, keys)
+    if kind == _DEFINITION:
+        yield from _check_definition(item)
     template = find_pod_template(item)
     if template:
         yield from _check_pod_template(*template)
+
+
+def _value_at(item: Object, path: str) -> Any:
+    value: Any = item
+    for field in path.split("."):
+        value = as_mapping(value).get(field)
+    return value
 
 
 def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
     if isinstance(metadata, dict):
         yield from _check_strings(metadata.get("labels"), f"{path}.labels")
         yield from _check_strings(metadata.get("annotations"), f"{path}.annotations")
-        yield from _check_finalizers(metadata.get("finalizers"), f"{path}.finalizers")
+        if isinstance(finalizers := metadata.get("finalizers"), list):
+            items = [finalizer and {"name": finalizer} for finalizer in finalizers]
+            yield from _check_items(items, f"{path}.finalizers", _NAME)
 
 
-def _check_finalizers(finalizers: Any, path: str) -> Iterator[str]:
-    if isinstance(finalizers, list):
-        yield from _check_items([finalizer and {"name": finalizer} for finalizer in finalizers], path, _NAME)
-
-
-def _check_config_map(item: Object) -> Iterator[str]:
-    yield from _check_strings(item.get("data"), "data")
-    yield from _check_strings(item.get("binaryData"), "binaryData")
-
-
-def _check_secret(item: Object) -> Iterator[str]:
-    yield from _check_strings(item.get("data"), "data")
-    yield from _check_strings(item.get("stringData"), "stringData")
-
-
-def _check_service(item: Object) -> Iterator[str]:
-    spec = as_mapping(item.get("spec"))
-    yield from _check_strings(spec.get("selector"), "spec.selector")
-    yield from _check_items(spec.get("ports"), "spec.ports", _SERVICE_PORTS)
-
-
-def _check_service_account(item: Object) -> Iterator[str]:
-    yield from _check_items(item.get("secrets"), "secrets", {"name": ""})
-
-
-def _check_replication_controller(item: Object) -> Iterator[str]:
-    yield from _check_strings(as_mapping(item.get("spec")).get("selector"), "spec.selector")
-
-
-def _check_selector(item: Object) -> Iterator[str]:
-    selector = as_mapping(as_mapping(item.get("spec")).get("selector"))
-    yield from _check_strings(selector.get("matchLabels"), "spec.selector.matchLabels")
-
-
-def _check_webhooks(item: Object) -> Iterator[str]:
-    yield from _check_items(item.get("webhooks"), "webhooks", _NAME)
-
-
-def _check_custom_resource_definition(item: Object) -> Iterator[str]:
+def _check_definition(item: Object) -> Iterator[str]:
     if as_mapping(item.get("spec")).get("preserveUnknownFields") is True:
         yield (
             "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
@@ -179,21 +178,3 @@ def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
         return None
     key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())
     return key if all(isinstance(part, str | int) for part in key) else None
-
-
-_CHECKS: dict[tuple[str, str], Callable[[Object], Iterator[str]]] = {
-    ("", "ConfigMap"): _check_config_map,
-    ("", "ReplicationController"): _check_replication_controller,
-    ("", "Secret"): _check_secret,
-    ("", "Service"): _check_service,
-    ("", "ServiceAccount"): _check_service_account,
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _check_webhooks,
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _check_webhooks,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _check_custom_resource_definition,
-    ("apps", "DaemonSet"): _check_selector,
-    ("apps", "Deployment"): _check_selector,
-    ("apps", "ReplicaSet"): _check_selector,
-    ("apps", "StatefulSet"): _check_selector,
-    ("batch", "Job"): _check_selector,
-    ("policy", "PodDisruptionBudget"): _check_selector,
-}

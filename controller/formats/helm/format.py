@@ -133,11 +133,6 @@ def _capability_arguments(capabilities: Capabilities) -> Iterator[str]:
     for group, version, kind in capabilities.kinds:
         api = f"{group}/{version}" if group else version
         versions.update((api, f"{api}/{kind}"))
-    for batch in _batches(sorted(filter(_VERSION.fullmatch, versions))):
-        yield from ("--api-versions", ",".join(batch))
-
-
-def _batches(versions: list[str]) -> Iterator[list[str]]:
-    """Yield versions in lists that each fit one argument: Linux allows 128 KiB."""
-    for start in range(0, len(versions), _VERSIONS_AT_ONCE):
-        yield versions[start : start + _VERSIONS_AT_ONCE]
+    known = sorted(filter(_VERSION.fullmatch, versions))
+    for start in range(0, len(known), _VERSIONS_AT_ONCE):  # an argument has at most 128 KiB on Linux
+        yield from ("--api-versions", ",".join(known[start : start + _VERSIONS_AT_ONCE]))

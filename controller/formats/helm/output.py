@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from api.plugins import Hook, Rendering
@@ -17,7 +16,7 @@ from controller.formats.objects import Identity, as_mapping, collect_objects, fi
 from controller.formats.yaml.manifests import Document, read_documents
 
 _SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
-_OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")
+_OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")  # of the chart or a dependency
 _EVENT = "helm.sh/hook"
 _WEIGHT = "helm.sh/hook-weight"
 _DELETE_POLICY = "helm.sh/hook-delete-policy"
@@ -26,19 +25,6 @@ _TESTS = frozenset({"test", "test-success"})
 _EVENTS_OF_TESTS = ("post-install", "post-upgrade")
 _DELETE_POLICIES = frozenset({"before-hook-creation", "hook-succeeded", "hook-failed"})
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The output for one file."""
-
-    file: str
-    text: bytes
-
-    @property
-    def is_crd(self) -> bool:
-        """Whether the file is in `crds/` of the chart or a dependency."""
-        return bool(_OF_CRDS.match(self.file))
 
 
 def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Rendering:
@@ -55,9 +41,9 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
     definitions: list[Document] = []
     ordinary: list[Document] = []
     hooks: list[Hook] = []
-    for part in _split(text):
-        for document in read_documents(part.text, part.file, strict=False, budget=budget):
-            if part.is_crd:
+    for file, part in _split(text):
+        for document in read_documents(part, file, strict=False, budget=budget):
+            if _OF_CRDS.match(file):
                 definitions.append(document)
             elif _EVENT in _annotations(document.value):
                 hooks.extend(_make_hooks(document, skip_tests=skip_tests))
@@ -69,12 +55,13 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
     )
 
 
-def _split(text: bytes) -> Iterator[_Part]:
+def _split(text: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the name of each file, and its output."""
     found = list(_SOURCE.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)]
     for match, end in zip(found, ends, strict=False):
         # Templates may write such a comment themselves, with any name.
-        yield _Part("".join(filter(str.isprintable, match[1].decode(errors="replace"))), text[match.end() : end])
+        yield "".join(filter(str.isprintable, match[1].decode(errors="replace"))), text[match.end() : end]
 
 
 def _annotations(value: Any) -> dict[str, Any]:

@@ -13,11 +13,10 @@ from typing import Any
 from api import names as rukpak
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.formats.objects import Object
 from controller.formats.registry_v1.bundle.bundle import Bundle
 from controller.formats.registry_v1.bundle.install_modes import ALL, write_list
 from controller.formats.registry_v1.bundle.service_version import CONVERSION, MUTATING, VALIDATING, Webhook
-from controller.formats.registry_v1.generators.kinds import find_unsupported
+from controller.formats.registry_v1.generators.kinds import SCOPES, name_of
 
 # apimachinery, pkg/util/validation: IsDNS1123Subdomain and its messages.
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -65,12 +64,12 @@ def _check_deployment_names(bundle: Bundle) -> Iterator[str]:
 
 
 def _check_distinct_definitions(bundle: Bundle) -> Iterator[str]:
-    for name in _duplicates(map(_name, bundle.definitions)):
+    for name in _duplicates(map(name_of, bundle.definitions)):
         yield f"bundle contains duplicate custom resource definition '{name}'"
 
 
 def _check_owned_definitions(bundle: Bundle) -> Iterator[str]:
-    for name in sorted(set(bundle.service_version.owned_crds) - set(map(_name, bundle.definitions))):
+    for name in sorted(set(bundle.service_version.owned_crds) - set(map(name_of, bundle.definitions))):
         yield f"cluster service definition references owned custom resource definition '{name}' not found in bundle"
 
 
@@ -150,7 +149,9 @@ def _find_forbidden(rule: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_kinds(bundle: Bundle) -> Iterator[str]:
-    yield from find_unsupported(bundle.others)
+    for item in bundle.others:
+        if item["kind"] not in SCOPES:
+            yield f'unsupported resource "{name_of(item)}" with kind "{item["kind"]}"'
 
 
 def _check_webhook_types(bundle: Bundle) -> Iterator[str]:
@@ -206,10 +207,6 @@ _CHECKS: tuple[Callable[[Bundle], Iterator[str]], ...] = (
 
 def _of_type(bundle: Bundle, *types: str) -> Iterator[Webhook]:
     return (webhook for webhook in bundle.service_version.webhooks if webhook.type in types)
-
-
-def _name(definition: Object) -> str:
-    return str(definition["metadata"].get("name", ""))
 
 
 def _duplicates(items: Iterable[Any]) -> list[Any]:

@@ -73,7 +73,10 @@ def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: st
     if not isinstance(config, dict):
         return [wrong_type("", config, "object")]
     one = _OneNamespace(modes, namespace)
-    checks: dict[str, Callable[[Any], list[str]]] = {_PROVIDER: _check_provider, SECTION: _check_section}
+    checks: dict[str, Callable[[Any], list[str]]] = {
+        _PROVIDER: _check_provider,
+        SECTION: lambda value: find_errors(value, SECTION),
+    }
     if one.is_known:
         checks[_ONE] = one.check
     if MULTI in modes:
@@ -171,10 +174,6 @@ def _check_provider(value: Any) -> list[str]:
     if not isinstance(value, str):
         return [wrong_type(_PROVIDER, value, "string")]
     return [] if value in PROVIDERS else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDERS)}']
-
-
-def _check_section(value: Any) -> list[str]:
-    return find_errors(value, SECTION)
 
 
 def _write_errors(errors: Sequence[str]) -> str:

@@ -50,15 +50,6 @@ def name_of(item: Object) -> str:
     return str(as_mapping(item.get("metadata")).get("name", ""))
 
 
-def find_unsupported(others: Sequence[Object]) -> list[str]:
-    """Return an error for each object of an unsupported kind."""
-    return [
-        f'unsupported resource "{name_of(item)}" with kind "{item["kind"]}"'
-        for item in others
-        if item["kind"] not in SCOPES
-    ]
-
-
 def _place(item: Object, namespace: str, scope: Scope) -> Object:
     kind = item["kind"]
     served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None

@@ -43,10 +43,7 @@ def make_deployments(
     version: ServiceVersion, namespace: str, targets: Sequence[str], certified: frozenset[str]
 ) -> Iterator[Object]:
     """Yield the Deployments in order of the CSV; those named in `certified` serve webhooks with certificates."""
-    marks = {
-        "olm.targetNamespaces": ",".join(targets),
-        "olm.operatorNamespace": namespace,
-    }
+    marks = {"olm.targetNamespaces": ",".join(targets), "olm.operatorNamespace": namespace}
     for deployment in version.deployments:
         made = _make_deployment(deployment, version.annotations, marks, namespace)
         yield _mount_certificates(made) if deployment.name in certified else made
