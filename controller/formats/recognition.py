@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from api.plugins import Limits
@@ -43,6 +43,13 @@ def recognize_manifests(root: Path, folder: str) -> str:
     """Return the message for a folder of the tree with plain manifests; empty if it has none."""
     path = next(find_manifests(root, folder), "")
     return _describe(path, "plain manifests", "plain") if path else ""
+
+
+def recognize_first(root: Path, *recognizers: Callable[[Path, str], str]) -> str:
+    """Return the first message of the recognizers, each for all folders of the tree; empty if there is none."""
+    return next(
+        filter(None, (recognize(root, folder) for recognize in recognizers for folder in walk_folders(root))), ""
+    )
 
 
 def find_manifests(root: Path, folder: str) -> Iterator[str]:

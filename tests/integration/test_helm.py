@@ -160,8 +160,13 @@ CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], str, str]] = {
         '"c": c/templates/a.yaml:1:3: no …',
     ),
     "a key that nobody knows": (SHOP, {"value": {}}, "InvalidConfig", "spec.config.value: unknown key"),
-    "values that are a list": (SHOP, {"values": "[1]"}, "InvalidConfig", "spec.config.values: is a list"),
-    "two charts": ({**chart_of({}, "a"), **chart_of({}, "b")}, {}, "InvalidBundle", 'in the content: "a", "b"'),
+    "values that are a list": (
+        SHOP,
+        {"values": "[1]"},
+        "InvalidConfig",
+        "spec.config.values: must be a mapping, not",
+    ),
+    "two charts": ({**chart_of({}, "a"), **chart_of({}, "b")}, {}, "InvalidBundle", 'found 2 charts: "a", "b"'),
     "a chart that fetches": (
         chart_of({"values.schema.json": '{"$ref": "http://169.254.169.254/"}'}),
         {},

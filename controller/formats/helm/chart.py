@@ -27,6 +27,7 @@ from controller.formats.recognition import (
     join,
     list_files,
     recognize_bundle,
+    recognize_first,
     recognize_manifests,
     walk_folders,
 )
@@ -137,12 +138,10 @@ def _is_below(folder: str, other: str) -> bool:
 
 def _no_chart(root: Path) -> BundleError:
     problem = f"no chart found: neither a folder with Chart.yaml nor a {_ARCHIVE} archive of one"
-    recognized = (
-        recognize(root, folder)
-        for recognize in (recognize_bundle, recognize_manifests)
-        for folder in walk_folders(root)
+    remedy = (
+        recognize_first(root, recognize_bundle, recognize_manifests)
+        or "add the chart, or correct the directory of its source"
     )
-    remedy = next(filter(None, recognized), "") or "add the chart, or correct the directory of its source"
     return BundleError(Reason.NO_CONTENT, f"{problem}; {remedy}")
 
 

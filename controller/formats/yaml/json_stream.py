@@ -72,12 +72,12 @@ class _Stream:
             parse_float=self._float,
             parse_constant=self._refuse_constant,
         )
-        repair = _replace_lone_surrogates if _SURROGATE_ESCAPE(text) else _keep
+        has_surrogates = bool(_SURROGATE_ESCAPE(text))
         end, position = 0, _skip_gap(text, 0)
         while position < len(text):
             self._line += text.count("\n", end, position)
             value, after = decoder.raw_decode(text, position)
-            yield self._line, repair(value)
+            yield self._line, _replace_lone_surrogates(value) if has_surrogates else value
             end, position = position, _skip_gap(text, after)
 
     def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -119,10 +119,6 @@ def _charge(value: Any, line: int, budget: NodeBudget) -> None:
             return
         level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
     raise CompositionError(line, f"nested more than {LEVELS} levels deep")
-
-
-def _keep(value: Any) -> Any:
-    return value
 
 
 def _replace_lone_surrogates(value: Any) -> Any:

@@ -23,8 +23,8 @@ from controller.formats.recognition import (
     mentions,
     recognize_archives,
     recognize_chart,
+    recognize_first,
     recognize_manifests,
-    walk_folders,
 )
 
 MANIFESTS = "manifests"
@@ -105,24 +105,15 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
                 Reason.INVALID_BUNDLE, f'found "{ANNOTATIONS}" but no folder "{join(folder, MANIFESTS)}"; add it'
             )
     looked = ", ".join(f'"{join(folder, ANNOTATIONS)}"' for folder in folders)
-    remedy = _recognize_other(tree.root) or "add this file and manifests/"
-    return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle found: looked for {looked}; {remedy}")
-
-
-def _recognize_other(root: Path) -> str:
-    """Return what the content looks like instead, and what to do; empty if it looks like nothing else."""
-    recognized = (
-        recognize(root, folder)
-        for recognize in (
-            _recognize_elsewhere,
-            recognize_chart,
-            recognize_archives,
-            _recognize_service_version,
-            recognize_manifests,
-        )
-        for folder in walk_folders(root)
+    recognizers = (
+        _recognize_elsewhere,
+        recognize_chart,
+        recognize_archives,
+        _recognize_service_version,
+        recognize_manifests,
     )
-    return next(filter(None, recognized), "")
+    remedy = recognize_first(tree.root, *recognizers) or "add this file and manifests/"
+    return BundleError(Reason.NO_CONTENT, f"no registry-v1 bundle found: looked for {looked}; {remedy}")
 
 
 def _recognize_elsewhere(root: Path, folder: str) -> str:

@@ -100,7 +100,7 @@ CONTENTS: dict[str, Mapping[str, bytes] | Exception] = {
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, shelf: Shelf) -> None:
-    """Have a source found as if it were installed."""
+    """Make a source available as if it were installed."""
     for module in (fetcher, pins, request_module, resolver):
         monkeypatch.setattr(module, "source_of", lambda kind: shelf if kind == SHELF else source_of(kind))
 
@@ -139,7 +139,7 @@ def builder_pins(source_spec: Spec) -> tuple[SourcePin, ...]:
     )
 
 
-def test_what_has_no_pin_is_resolved_and_nothing_else(builder: Builder, shelf: Shelf) -> None:
+def test_only_sources_without_a_pin_are_resolved(builder: Builder, shelf: Shelf) -> None:
     source_spec = shelved("a", "b")
     known = builder_pins(source_spec)[0]
     resolved = builder.resolve(source_spec, (known, None), threading.Event())
@@ -152,7 +152,7 @@ def test_what_has_no_pin_is_resolved_and_nothing_else(builder: Builder, shelf: S
     assert (found.spec_digest, found.resolved_at) == (spec_digest(source_spec.sources[1]), NOW)
 
 
-def test_what_can_be_resolved_is_pinned_even_if_others_fail(builder: Builder, shelf: Shelf) -> None:
+def test_sources_that_are_resolved_are_pinned_even_if_others_fail(builder: Builder, shelf: Shelf) -> None:
     resolved = builder.resolve(shelved("a", "absent", "gone"), (None, None, None), threading.Event())
     assert [each is not None for each in resolved.pins] == [True, False, False]
     assert resolved.failure is not None
@@ -161,7 +161,7 @@ def test_what_can_be_resolved_is_pinned_even_if_others_fail(builder: Builder, sh
 
 
 @pytest.mark.usefixtures("shelf")
-def test_a_bug_in_a_source_is_not_taken_for_a_failure_of_the_user(builder: Builder) -> None:
+def test_a_bug_in_a_source_is_raised(builder: Builder) -> None:
     with pytest.raises(ZeroDivisionError):
         builder.resolve(shelved("a", "bug"), (None, None), threading.Event())
     with pytest.raises(ZeroDivisionError):
@@ -169,7 +169,7 @@ def test_a_bug_in_a_source_is_not_taken_for_a_failure_of_the_user(builder: Build
 
 
 @pytest.mark.usefixtures("shelf")
-def test_a_revision_holds_what_its_repair_needs(builder: Builder) -> None:
+def test_a_revision_contains_what_its_repair_needs(builder: Builder) -> None:
     revision = build(builder, "a", "b")
     assert [each["metadata"] for each in revision.objects] == [
         {"name": "a", "namespace": "shop"},
@@ -182,19 +182,19 @@ def test_a_revision_holds_what_its_repair_needs(builder: Builder) -> None:
 
 
 @pytest.mark.usefixtures("shelf")
-def test_equal_inputs_make_equal_revisions_wherever_they_are_made(builder: Builder, tmp_path: Path) -> None:
+def test_equal_inputs_give_equal_revisions_in_any_store(builder: Builder, tmp_path: Path) -> None:
     elsewhere = Builder(ContentStore(tmp_path / "other"), SETTINGS, lambda: NOW)
     assert build(builder, "a", "b") == build(elsewhere, "a", "b")
 
 
-def test_what_is_stored_is_not_fetched_again(builder: Builder, shelf: Shelf) -> None:
+def test_stored_content_is_not_fetched_again(builder: Builder, shelf: Shelf) -> None:
     build(builder, "a")
     build(builder, "a", "b")
     assert sorted(shelf.calls) == ["fetch a", "fetch b"]
 
 
 class Claiming(Shelf):
-    """Servers that all claim to have what has this digest; parameter `name` says which one is asked."""
+    """Servers that all claim to have content of this digest; the parameter `name` selects one."""
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         return resolution.digest
@@ -236,7 +236,7 @@ def test_what_is_stored_serves_whose_pin_was_answered(
     assert [call for call in claiming.calls if call.startswith("fetch")] == case.fetches
 
 
-def test_a_pin_of_an_older_release_makes_no_other_rendering_and_shares_nothing(builder: Builder, shelf: Shelf) -> None:
+def test_a_pin_of_an_older_release_gives_the_same_revision_and_shares_nothing(builder: Builder, shelf: Shelf) -> None:
     pins = builder.resolve(shelved("a"), (None,), threading.Event()).found
     older = tuple(each.model_copy(update={"origin": ""}) for each in pins)
     requests = [request(shelved("a"), pins=each) for each in (pins, older, older)]
@@ -245,7 +245,7 @@ def test_a_pin_of_an_older_release_makes_no_other_rendering_and_shares_nothing(b
     assert made[0].terms.inputs == made[1].terms.inputs
 
 
-def test_what_is_not_in_use_goes_when_the_store_is_full(shelf: Shelf, tmp_path: Path) -> None:
+def test_unused_content_is_evicted_when_the_store_is_full(shelf: Shelf, tmp_path: Path) -> None:
     small = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, store_bytes=0), lambda: NOW)
     build(small, "a")
     build(small, "a")
@@ -253,17 +253,17 @@ def test_what_is_not_in_use_goes_when_the_store_is_full(shelf: Shelf, tmp_path: 
 
 
 @pytest.mark.usefixtures("shelf")
-def test_the_format_suggests_a_namespace_where_none_is_given(builder: Builder) -> None:
+def test_the_format_suggests_a_namespace_if_none_is_given(builder: Builder) -> None:
     revision = build(builder, "a", install_namespace="")
     assert revision.terms.install_namespace == "default"
     assert revision.objects[0]["metadata"]["namespace"] == "default"
 
 
-# what depends on chance
+# random values
 
 
 class Dice(PlainFormat):
-    """A format whose objects say how they were thrown."""
+    """A format whose objects contain a random value."""
 
     def __init__(self, *throws: str) -> None:
         self.throws = list(throws)
@@ -296,7 +296,9 @@ THROWN = [
 
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("case", THROWN, ids=attrgetter("name"))
-def test_when_everything_is_asked_for_anew(case: Thrown, builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_values_after_a_requested_reconcile(
+    case: Thrown, builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dice = Dice("1", *case.throws)
     for module in (builder_module, rendering):
         monkeypatch.setattr(module, "format_of", lambda _name: dice)
@@ -310,14 +312,14 @@ def test_when_everything_is_asked_for_anew(case: Thrown, builder: Builder, monke
 
 
 @pytest.mark.usefixtures("shelf")
-def test_a_fetch_that_fails_says_so_and_how_many_more_do(builder: Builder) -> None:
+def test_a_failed_fetch_reports_how_many_others_failed(builder: Builder) -> None:
     with pytest.raises(BundleError) as caught:
         build(builder, "a", "gone", "absent")
     assert (caught.value.reason, caught.value.retry_after) == (Reason.PINNED_CONTENT_GONE, 3)
     assert caught.value.message == f"{GONE.message} (and 1 more)"
 
 
-def test_a_source_is_told_where_it_stands_and_gets_a_folder_that_goes(builder: Builder, shelf: Shelf) -> None:
+def test_a_source_gets_its_path_and_a_temporary_folder(builder: Builder, shelf: Shelf) -> None:
     build(builder, "a")
     assert shelf.access is not None
     assert shelf.access.path == "spec.sources[0].parameters"
@@ -325,7 +327,7 @@ def test_a_source_is_told_where_it_stands_and_gets_a_folder_that_goes(builder: B
 
 
 @pytest.mark.usefixtures("shelf")
-def test_content_that_breaks_a_budget_is_refused(tmp_path: Path) -> None:
+def test_content_over_a_limit_is_refused(tmp_path: Path) -> None:
     strict = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(file_bytes=3)), lambda: NOW)
     with pytest.raises(BundleError) as caught:
         build(strict, "a")
@@ -333,15 +335,15 @@ def test_content_that_breaks_a_budget_is_refused(tmp_path: Path) -> None:
     assert caught.value.message.startswith("spec.sources[0].parameters")
 
 
-# how much it may be
+# limits
 
 BYTES = len(config_map("a"))
 
 
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("stored", [(), ("a",), ("a", "b")], ids=["nothing", "one of them", "both"])
-def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str, ...]) -> None:
-    """Wherever their content comes from: what is stored is written down for nobody, but assembled as well."""
+def test_all_sources_of_a_spec_share_one_limit(tmp_path: Path, stored: tuple[str, ...]) -> None:
+    """Stored content counts, too: it is not written to the store again, but assembled."""
     strict = Builder(
         ContentStore(tmp_path / "store"), replace(SETTINGS, limits=Limits(total_bytes=2 * BYTES - 1)), lambda: NOW
     )
@@ -354,9 +356,7 @@ def test_all_sources_of_a_spec_have_one_budget(tmp_path: Path, stored: tuple[str
 
 
 @pytest.mark.usefixtures("shelf")
-def test_content_that_another_has_stored_meanwhile_counts_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_that_another_build_has_stored_counts_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, limits = ContentStore(tmp_path / "store"), Limits(total_bytes=BYTES - 1)
     build(Builder(store, SETTINGS, lambda: NOW), "a")
     monkeypatch.setattr(store, "get", lambda _key: None)  # it came after that
@@ -365,7 +365,7 @@ def test_content_that_another_has_stored_meanwhile_counts_as_well(
 
 
 @pytest.mark.usefixtures("shelf")
-def test_a_tenant_whose_share_of_the_disk_is_used_up_waits_for_his_own(tmp_path: Path) -> None:
+def test_a_tenant_without_disk_share_left_waits_for_its_own_builds(tmp_path: Path) -> None:
     limits, shares = Limits(), DiskShares(total=1 << 20, share=1 << 16)
     full = Builder(ContentStore(tmp_path / "store"), replace(SETTINGS, limits=limits), lambda: NOW, shares=shares)
     with shares.use("ann", limits) as other:
@@ -378,11 +378,11 @@ def test_a_tenant_whose_share_of_the_disk_is_used_up_waits_for_his_own(tmp_path:
     assert shares.taken() == 0
 
 
-# what goes in and out while sources are asked
+# callbacks of sources
 
 
 class Reading(Shelf):
-    """A source that has to read its content in order to resolve it."""
+    """A source that must read its content to resolve it."""
 
     def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
         resolution = super().resolve(parameters, access)
@@ -391,7 +391,7 @@ class Reading(Shelf):
         return resolution
 
 
-def test_content_that_was_read_to_resolve_it_is_not_fetched_again(
+def test_content_that_was_read_while_resolving_is_not_fetched_again(
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = Reading(CONTENTS)
@@ -401,7 +401,7 @@ def test_content_that_was_read_to_resolve_it_is_not_fetched_again(
     assert reading.calls == ["resolve a", "fetch a"]
 
 
-def test_a_source_gets_credentials_and_its_last_resolution_and_how_it_ended_is_told(
+def test_a_source_gets_credentials_and_its_last_resolution_and_its_result_is_reported(
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = Reading(CONTENTS)

@@ -1,4 +1,4 @@
-"""What a cluster serves, as a file: written and read again, and what is said of a file that is none."""
+"""What a cluster serves, as a file: written, read back, and the messages for invalid files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAPABILITIES = Capabilities(
 )
 
 
-def test_what_is_written_is_read_again_and_in_a_stable_order() -> None:
+def test_capabilities_are_written_in_a_stable_order_and_read_back() -> None:
     text = write(CAPABILITIES)
     assert text == (
         "kubernetesVersion: v1.36.3\nkinds:\n"
@@ -24,7 +24,7 @@ def test_what_is_written_is_read_again_and_in_a_stable_order() -> None:
     assert dump(parse(text.encode(), "x")) == dump(CAPABILITIES)
 
 
-def test_what_is_shipped_knows_the_kinds_of_kubernetes() -> None:
+def test_the_default_capabilities_contain_the_kinds_of_kubernetes() -> None:
     capabilities = shipped()
     assert capabilities.is_namespaced("apps", "Deployment") is True
     assert capabilities.is_namespaced("", "Namespace") is False
@@ -42,7 +42,7 @@ def test_what_is_shipped_knows_the_kinds_of_kubernetes() -> None:
         ("kubernetesVersion: v1.36.3\nkinds: []\nkind: X\n", "kind: "),
     ],
 )
-def test_a_file_that_is_none_is_refused(text: str, problem: str) -> None:
+def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
     with pytest.raises(BundleError) as raised:
         parse(text.encode(), "c.yaml")
     assert raised.value.message.startswith(f"c.yaml: {problem}")

@@ -56,7 +56,7 @@ def request(root: Path, scratch: Path, **means: Any) -> RenderRequest:
 
 
 class Rooms:
-    """Stands for an admission: keeps what was asked for."""
+    """Stands in for an admission, and records the requested bytes."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -68,14 +68,14 @@ class Rooms:
         yield
 
 
-def test_it_makes_what_is_made_here(tmp_path: Path, scratch: Path) -> None:
+def test_a_child_renders_the_same_revision(tmp_path: Path, scratch: Path) -> None:
     asked = request(write(tmp_path / "content", MANIFESTS), scratch)
     made, expected = render_in_child("plain", asked), render("plain", asked)
     assert made.unpacked() == expected
     assert len(made.objects) < GREAT // 100
 
 
-def test_a_small_text_is_parsed_here(tmp_path: Path, scratch: Path) -> None:
+def test_small_text_is_parsed_in_this_process(tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": config_map("a")}), scratch)
     assert isinstance(render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room)), Revision)
     assert rooms.asked == [estimate(len(config_map("a")), INLINE)]
@@ -92,7 +92,7 @@ LARGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("large", LARGE)
-def test_a_large_text_is_parsed_aside(large: str, tmp_path: Path, scratch: Path) -> None:
+def test_large_text_is_parsed_in_a_child(large: str, tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
     made = render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room))
     assert isinstance(made, PackedRevision)
@@ -123,7 +123,7 @@ def refusal(asked: RenderRequest, make: Callable[[str, RenderRequest], object] =
     return caught.value.message
 
 
-def test_what_is_wrong_is_told_as_here(tmp_path: Path, scratch: Path) -> None:
+def test_a_child_reports_the_same_errors(tmp_path: Path, scratch: Path) -> None:
     asked = request(write(tmp_path / "content", {"manifests/a.yaml": b"a: [\n"}), scratch)
     with pytest.raises(BundleError) as here:
         render("plain", asked)
@@ -142,12 +142,12 @@ def test_who_takes_more_than_its_address_space_is_told_what_to_do(
     assert message == "rendering needs more than 64 MiB of memory; split the bundle"
 
 
-def test_who_takes_too_long_is_ended(tmp_path: Path, scratch: Path) -> None:
+def test_a_child_that_times_out_is_killed(tmp_path: Path, scratch: Path) -> None:
     asked = request(write(tmp_path / "content", MANIFESTS), scratch, seconds=0.01)
     assert "takes more than 0.01 s; split the bundle or raise --render-timeout" in refusal(asked)
 
 
-def test_it_ends_when_nobody_needs_it(tmp_path: Path, scratch: Path) -> None:
+def test_a_child_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path, scratch: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     asked = request(write(tmp_path / "content", MANIFESTS), scratch, cancelled=cancelled)
@@ -155,7 +155,7 @@ def test_it_ends_when_nobody_needs_it(tmp_path: Path, scratch: Path) -> None:
         render_in_child("plain", asked)
 
 
-def test_a_bug_is_a_bug(tmp_path: Path, scratch: Path) -> None:
+def test_a_bug_in_a_child_is_raised(tmp_path: Path, scratch: Path) -> None:
     kinds: Any = {("a group without a version",): True}
     broken = replace(
         request(write(tmp_path / "content", MANIFESTS), scratch),
@@ -179,7 +179,7 @@ BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_budgets_of_a_small_pod_say_what_to_do(budget: str, tmp_path: Path, scratch: Path) -> None:
+def test_the_limits_of_a_small_pod_say_what_to_do(budget: str, tmp_path: Path, scratch: Path) -> None:
     files, saying = BUDGETS[budget]
     limits = replace(Limits(), manifest_bytes=1024, text_bytes=2048, nodes=9)
     message = refusal(request(write(tmp_path / "content", files), scratch, limits=limits), render)

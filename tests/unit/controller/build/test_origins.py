@@ -76,13 +76,13 @@ def test_content_is_shared_within_one_origin(case: Case) -> None:
     assert (origin(case.source) == origin(case.other)) is case.same
 
 
-def test_nothing_of_an_origin_can_be_read_from_it() -> None:
+def test_an_origin_does_not_reveal_its_parts() -> None:
     found = origin(changed(HTTP, url="https://example.com/a.tar?signature=secret", auth=secret("login")))
     assert found.startswith("v1:sha256:")
     assert len(found) == len("v1:sha256:") + 64
 
 
-def test_namespaces_have_secrets_of_their_own() -> None:
+def test_secrets_of_two_namespaces_differ() -> None:
     source = changed(IMAGE, auth=secret("login"))
     assert origin(source, "shop") != origin(source, "other")
 
@@ -91,7 +91,7 @@ def test_namespaces_have_secrets_of_their_own() -> None:
 
 
 class Forgetful:
-    """A source that was written before there were origins."""
+    """A source without the method `origin`, as written for an older release."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         return []
@@ -110,11 +110,11 @@ class Forgetful:
 
 
 class Silent(Forgetful, Plugin):
-    """A source that says nothing of its origin."""
+    """A source that returns no origin."""
 
 
 class Outspoken(Forgetful):
-    """A source that says who it asks."""
+    """A source that returns its origin."""
 
     def origin(self, parameters: Mapping[str, Any]) -> str:
         return str(parameters["bucket"])
@@ -140,7 +140,7 @@ OUT_OF_TREE = [
 
 
 @pytest.mark.parametrize("case", OUT_OF_TREE, ids=attrgetter("name"))
-def test_no_plugin_forgets_its_origin(case: OutOfTree) -> None:
+def test_a_plug_in_without_origin_shares_among_equal_parameters(case: OutOfTree) -> None:
     def find(parameters: dict[str, Any]) -> str:
         source = {"kind": "example.com/s3", "parameters": parameters}
         return origin_of(case.plugin, deployment(spec={"sources": [source]}).spec.sources[0], "shop")
@@ -165,7 +165,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("case", KEYS, ids=attrgetter("name"))
-def test_what_one_origin_gave_is_opened_by_no_pin_of(case: Key) -> None:
+def test_content_of_one_origin_is_not_shared_with(case: Key) -> None:
     opened = store_key("sha256:a", case.asked, case.answered)
     stored = {store_key("sha256:a", each, each) for each in (case.asked, case.answered)}
     assert opened not in stored

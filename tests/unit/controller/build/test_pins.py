@@ -35,17 +35,17 @@ IDENTITIES = [
 
 
 @pytest.mark.parametrize("case", IDENTITIES, ids=attrgetter("name"))
-def test_a_source_is_resolved_again_only_if_something_else_is_named(case: Identity) -> None:
+def test_a_source_is_resolved_again_only_if_its_identity_changes(case: Identity) -> None:
     before = spec(image(TAG))
     assert (match_pins(spec(case.source), [pin(before)])[0] is not None) is case.same
 
 
-def test_a_short_spelling_names_the_same() -> None:
+def test_a_short_reference_has_the_same_identity() -> None:
     short, full = spec(image("nginx")), spec(image("docker.io/library/nginx:latest"))
     assert spec_digest(short.sources[0]) == spec_digest(full.sources[0])
 
 
-def test_a_digest_of_a_spec_says_its_format() -> None:
+def test_a_spec_digest_has_a_version() -> None:
     assert spec_digest(spec().sources[0]).startswith("v1:sha256:")
 
 
@@ -61,7 +61,7 @@ def test_pins_follow_their_sources_and_not_their_position() -> None:
     ]
 
 
-def test_one_pin_serves_two_sources_that_name_the_same() -> None:
+def test_one_pin_matches_two_sources_with_the_same_identity() -> None:
     twice = spec(image(beside={"destination": "a"}), image(beside={"destination": "b"}))
     found = match_pins(twice, [pin(twice)])
     assert [each and each.destination for each in found] == ["a", "b"]

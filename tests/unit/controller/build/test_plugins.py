@@ -15,7 +15,7 @@ from controller.sources.image.source import ImageSource
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """What was looked up before is forgotten, and what a test looks up is not remembered after it."""
+    """Clear the cache of plug-ins before and after each test."""
     for lookup in (source_of, format_of):
         lookup.cache_clear()
     yield
@@ -23,16 +23,16 @@ def fresh() -> Iterator[None]:
         lookup.cache_clear()
 
 
-def test_what_is_in_tree_is_found_like_anything_else() -> None:
+def test_built_in_plug_ins_are_found() -> None:
     assert isinstance(source_of("image"), ImageSource)
     assert isinstance(format_of("plain"), PlainFormat)
 
 
-def test_a_plug_in_is_made_once() -> None:
+def test_a_plug_in_is_created_once() -> None:
     assert source_of("image") is source_of("image")
 
 
-def test_what_is_not_installed_says_so_and_what_to_do() -> None:
+def test_the_message_for_a_missing_plug_in_says_what_to_do() -> None:
     with pytest.raises(BundleError) as source:
         source_of("example.com/s3")
     assert source.value.reason is Reason.UNKNOWN_SOURCE_KIND

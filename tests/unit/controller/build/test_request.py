@@ -35,5 +35,5 @@ INPUTS = [
 
 
 @pytest.mark.parametrize("case", INPUTS, ids=attrgetter("name"))
-def test_what_makes_another_rendering(case: Inputs) -> None:
+def test_inputs_that_require_another_rendering(case: Inputs) -> None:
     assert (inputs_digest(case.request) == inputs_digest(BASE)) is case.same

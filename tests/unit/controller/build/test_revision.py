@@ -41,7 +41,7 @@ REVISION = Revision(
 
 @given(objects=OBJECTS, hooks=OBJECTS, terms=TERMS)
 @settings(max_examples=30, deadline=None)
-def test_what_is_packed_is_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
+def test_packed_objects_and_terms_are_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
     revision = Revision(
         digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("a",), namespace={"labels": {}}
     )
@@ -50,7 +50,7 @@ def test_what_is_packed_is_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, 
     assert revision_digest(again.objects, again.hooks) == revision_digest(objects, hooks)
 
 
-def test_a_text_that_is_not_unicode_survives() -> None:
+def test_text_that_is_not_unicode_is_preserved() -> None:
     revision = Revision(digest="", objects=({"data": "\ud800"},), terms=REVISION.terms)
     assert unpack("", pack_objects(revision), pack_terms(revision)) == revision
 
@@ -87,7 +87,7 @@ TAMPERED = [
 
 
 @pytest.mark.parametrize(("objects", "terms"), TAMPERED)
-def test_other_bytes_are_refused_and_nothing_else_happens(objects: bytes, terms: bytes) -> None:
+def test_damaged_bytes_are_refused(objects: bytes, terms: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - which of them it is says nothing
         unpack("sha256:aa", objects, terms)
 
@@ -102,10 +102,10 @@ def test_its_size_is_known_without_unpacking_it(objects: tuple[dict[str, Any], .
     assert size.values == sum(map(text.count, (b",", b"{", b"[")))
 
 
-def test_a_size_of_what_is_damaged_is_none() -> None:
+def test_damaged_objects_have_no_size() -> None:
     with pytest.raises(ValueError, match="error"):
         measure(b"damaged")
 
 
-def test_what_is_packed_is_unpacked_as_it_was() -> None:
+def test_a_packed_revision_is_unpacked_unchanged() -> None:
     assert pack(REVISION).unpacked() == REVISION

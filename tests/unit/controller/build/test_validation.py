@@ -32,7 +32,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_what_cannot_be_served_is_refused_before_anything_is_fetched(case: Refused) -> None:
+def test_an_invalid_spec_is_refused_before_anything_is_fetched(case: Refused) -> None:
     with pytest.raises(BundleError) as caught:
         check(case.spec)
     assert caught.value.reason is case.reason
@@ -40,7 +40,7 @@ def test_what_cannot_be_served_is_refused_before_anything_is_fetched(case: Refus
 
 
 @pytest.mark.parametrize("levels", [100, 900])
-def test_what_is_nested_too_deeply_is_refused_before_anything_works_on_it(levels: int) -> None:
+def test_deep_nesting_is_refused_first(levels: int) -> None:
     deep: Any = 1
     for _ in range(levels):
         deep = {"a": [deep]} if levels == 100 else {"a": deep}
@@ -61,5 +61,5 @@ def test_a_config_that_is_too_large_is_refused_and_told_where_to_put_its_values(
     check(spec(format="helm", config={"values": {"a": [{}] * 80_000}}))
 
 
-def test_what_can_be_served_is_not_refused() -> None:
+def test_a_valid_spec_is_not_refused() -> None:
     check(spec())

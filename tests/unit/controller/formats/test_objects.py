@@ -1,4 +1,4 @@
-"""What counts as an object, and where an error says that something does not."""
+"""Which documents are objects, and the errors for those that are not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_lists(case: Case) -> None:
     assert "".join(item["metadata"]["name"] for item in collect(case.text)) == case.expect
 
 
-def test_items_of_a_typed_list_take_its_api_version_and_kind() -> None:
+def test_items_of_a_typed_list_inherit_its_api_version_and_kind() -> None:
     (item,) = collect("apiVersion: apps/v1\nkind: DeploymentList\nitems: [{metadata: {name: a}}]\n")
     assert (item["apiVersion"], item["kind"]) == ("apps/v1", "Deployment")
 

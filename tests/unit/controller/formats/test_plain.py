@@ -1,4 +1,4 @@
-"""The format plain: where manifests are looked for, in which order, and what is said when they are elsewhere."""
+"""The format plain: where manifests are read, in which order, and the messages if they are in other places."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ def test_what_is_read_and_in_which_order(case: Case, tmp_path: Path) -> None:
     assert "".join(item["metadata"]["name"] for item in objects) == case.expect
 
 
-def test_a_hidden_manifest_is_pointed_at(tmp_path: Path) -> None:
+def test_a_hidden_manifest_causes_a_warning(tmp_path: Path) -> None:
     files = {"a.yaml": manifest("a"), ".b.yaml": manifest("b"), ".ci.yaml": "on: push", ".github/c.yaml": manifest("c")}
     tree = ContentTree(root=write(tmp_path, files), destinations=("",))
     assert rendering(tree).warnings == [".b.yaml: ignored because it is hidden; remove the dot from its name"]
 
 
-def test_a_manifest_beside_manifests_is_pointed_at(tmp_path: Path) -> None:
+def test_a_manifest_next_to_manifests_causes_a_warning(tmp_path: Path) -> None:
     files = {"a/manifests/a.yaml": manifest("a"), "a/b.yaml": manifest("b"), "a/d.yml": "x: y", "c.yml": manifest("c")}
     tree = ContentTree(root=write(tmp_path, files), destinations=("", "a"))
     assert rendering(tree).warnings == ['a/b.yaml: ignored because a folder "manifests" exists; move it there']
@@ -169,7 +169,7 @@ NO_CONTENT = [
 
 
 @pytest.mark.parametrize("case", NO_CONTENT, ids=attrgetter("name"))
-def test_without_content_it_says_where_it_looked(case: Case, tmp_path: Path) -> None:
+def test_no_content_names_the_places_that_were_searched(case: Case, tmp_path: Path) -> None:
     assert refusal(write(tmp_path, case.files), *case.destinations) == (Reason.NO_CONTENT, case.expect)
 
 
@@ -231,13 +231,13 @@ def test_rendering_twice_gives_equal_bytes(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("bundle", sorted(DATA.iterdir()), ids=attrgetter("name"))
-def test_a_bundle_has_the_objects_that_are_written_down(bundle: Path) -> None:
+def test_a_bundle_renders_to_the_expected_objects(bundle: Path) -> None:
     objects = render(bundle / "bundle")
     assert objects == json.loads((bundle / "expected.json").read_text())
     assert revision_digest(objects) == revision_digest(json.loads((bundle / "expected.json").read_text()))
 
 
-def test_config_takes_no_keys() -> None:
+def test_config_has_no_keys() -> None:
     assert FORMAT.validate({}) == []
     assert FORMAT.validate({"values": {}, "a": 1}) == [
         'spec.config.a: unknown key; the format "plain" has no config, remove it',
@@ -245,11 +245,11 @@ def test_config_takes_no_keys() -> None:
     ]
 
 
-def test_the_namespace_is_the_one_that_kubectl_takes(tmp_path: Path) -> None:
+def test_the_default_namespace_is_that_of_kubectl(tmp_path: Path) -> None:
     assert FORMAT.suggest_namespace(ContentTree(root=tmp_path, destinations=("",)), {}) == "default"
 
 
-def test_a_key_that_is_no_word_is_quoted() -> None:
+def test_a_key_with_special_characters_is_quoted() -> None:
     assert FORMAT.validate({"\x1b[2J": 1}) == [
         'spec.config["\\u001b[2J"]: unknown key; the format "plain" has no config, remove it'
     ]

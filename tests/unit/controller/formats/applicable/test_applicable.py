@@ -134,7 +134,7 @@ def test_any_order_of_keys_gives_the_same_revision(objects: list[Object], dice: 
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_what_is_no_object_is_a_bundle_error(values: list[Any]) -> None:
+def test_values_that_are_not_objects_are_bundle_errors(values: list[Any]) -> None:
     if not values:
         return
     assert refusal(*values).startswith("objects[0]: ")

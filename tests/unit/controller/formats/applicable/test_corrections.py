@@ -1,4 +1,4 @@
-"""What is changed in an object so that server-side apply does what its author meant."""
+"""Changes to objects so that server-side apply does what their author meant."""
 
 from __future__ import annotations
 
@@ -123,13 +123,13 @@ CORRECTED = [
 
 
 @pytest.mark.parametrize("case", CORRECTED, ids=attrgetter("name"))
-def test_what_is_changed(case: Case) -> None:
+def test_changed(case: Case) -> None:
     before = copy.deepcopy(case.given)
     assert applicable(case.given) == [case.expect]
     assert case.given == before
 
 
 @pytest.mark.parametrize("case", CORRECTED, ids=attrgetter("name"))
-def test_what_is_applicable_is_not_changed_again(case: Case) -> None:
+def test_applicable_objects_are_not_changed_again(case: Case) -> None:
     once = applicable(case.given)
     assert applicable(*once) == once

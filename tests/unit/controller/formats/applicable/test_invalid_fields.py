@@ -1,4 +1,4 @@
-"""What is refused before the API server answers with a 500 or a riddle, and what is left to it."""
+"""Invalid fields that are refused, and those that are left to the API server."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_what_is_refused(case: Case) -> None:
+def test_refused(case: Case) -> None:
     assert refusal(case.given) == case.expect
 
 
@@ -127,11 +127,11 @@ LEFT_TO_THE_SERVER = [
 
 
 @pytest.mark.parametrize("case", LEFT_TO_THE_SERVER, ids=attrgetter("name"))
-def test_what_is_left_to_the_server(case: Case) -> None:
+def test_left_to_the_api_server(case: Case) -> None:
     assert applicable(case.given) == [case.given]
 
 
-def test_all_defects_are_counted() -> None:
+def test_all_problems_are_counted() -> None:
     message = refusal(make("Secret", data={"a": 1, "b": 2}), make("ConfigMap", data={"c": 3}))
     assert message == f"Secret a: data.a: {NUMBER} (and 2 more)"
 

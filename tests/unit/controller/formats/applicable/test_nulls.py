@@ -1,4 +1,4 @@
-"""Nulls are left out, unless a CRD of the bundle gives them a meaning."""
+"""Nulls are removed unless a CRD of the bundle allows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ spec:
 """
 
 
-def test_nulls_stay_where_a_crd_of_the_bundle_gives_them_a_meaning() -> None:
+def test_nulls_that_a_crd_of_the_bundle_allows_are_kept() -> None:
     objects = parse(CRD.replace("SCOPE", "Namespaced") + "---" + THING.replace("VERSION", "e.x/v1"))
     _, thing = applicable(*objects)
     assert thing["metadata"]["labels"] == {}
@@ -33,6 +33,6 @@ def test_nulls_stay_where_a_crd_of_the_bundle_gives_them_a_meaning() -> None:
 
 
 @pytest.mark.parametrize("version", ["e.x/v2", "other.x/v1"])
-def test_nulls_go_where_no_crd_of_the_bundle_knows_them(version: str) -> None:
+def test_nulls_of_unknown_fields_are_removed(version: str) -> None:
     objects = parse(CRD.replace("SCOPE", "Namespaced") + "---" + THING.replace("VERSION", version))
     assert applicable(*objects)[1]["spec"] == {"items": [{}], "map": {}, "free": {"deep": {"a": [None, {}]}}}

@@ -1,4 +1,4 @@
-"""Which chart is taken, what of it comes to Helm, and what never does."""
+"""Which chart is rendered, and which of its files Helm gets."""
 
 from __future__ import annotations
 
@@ -94,29 +94,29 @@ MISSED = [
 
 
 @pytest.mark.parametrize("case", MISSED, ids=attrgetter("name"))
-def test_it_is_refused_to_choose(case: Missed, tmp_path: Path) -> None:
+def test_no_chart_or_several_are_refused(case: Missed, tmp_path: Path) -> None:
     with pytest.raises(BundleError) as raised:
         find(write(tmp_path, case.files), *case.destinations)
     assert raised.value.reason is case.reason
     assert case.message in raised.value.message
 
 
-# what comes to Helm
+# files that Helm gets
 
 
-def test_of_a_chart_helm_gets_all_files(tmp_path: Path) -> None:
+def test_helm_gets_all_files_of_a_chart(tmp_path: Path) -> None:
     files = {"Chart.yaml": b"x", ".helmignore": b"y", "templates/a.yaml": b"{{ }}", "files/charts/kept.tgz": PACKED}
     assert gather(write(tmp_path / "tree", files), tmp_path, Chart(".")) == files
 
 
-def test_of_an_archive_it_gets_what_was_packed(tmp_path: Path) -> None:
+def test_helm_gets_all_files_of_an_archive(tmp_path: Path) -> None:
     archive = pack({"./c/Chart.yaml": b"x", "c/.helmignore": b"*", "c/templates/.helmignore": b"z"})
     root = write(tmp_path / "tree", {"c.tgz": archive})
     expected = {"Chart.yaml": b"x", "templates/.helmignore": b"z"}
     assert gather(root, tmp_path, Chart("c.tgz", is_packed=True)) == expected
 
 
-def test_packed_dependencies_are_unpacked_also_those_of_dependencies(tmp_path: Path) -> None:
+def test_packaged_dependencies_are_unpacked_recursively(tmp_path: Path) -> None:
     inner = pack(chart_of({}, "inner"))
     outer = pack({"outer/Chart.yaml": b"o", "outer/charts/inner-1.tgz": inner})
     files = {"Chart.yaml": b"x", "charts/outer-1.tgz": outer, "charts/plain/charts/inner.tgz": inner}
@@ -129,7 +129,7 @@ def test_packed_dependencies_are_unpacked_also_those_of_dependencies(tmp_path: P
     ]
 
 
-def test_what_helm_passes_over_in_charts_is_not_unpacked(tmp_path: Path) -> None:
+def test_files_that_helm_skips_in_charts_are_not_unpacked(tmp_path: Path) -> None:
     files = {"charts/._d.tgz": b"\0", "charts/_old.tgz": b"x", "charts/.d/charts/d.tgz": b"y"}
     assert gather(write(tmp_path / "tree", files), tmp_path, Chart(".")) == files
 

@@ -1,4 +1,4 @@
-"""What a guarded child may do: programs of the system stand in for Helm."""
+"""What a confined child may do, with system programs in place of Helm."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def failure(script: str, tmp_path: Path, **means: Any) -> tuple[Reason, str]:
     return raised.value.reason, raised.value.message
 
 
-def test_it_reads_its_input_and_says_how_it_ended(tmp_path: Path) -> None:
+def test_it_reads_its_input_and_returns_its_result(tmp_path: Path) -> None:
     assert run("cat; echo no >&2; exit 3", tmp_path, b"text") == RunResult(status=3, output=b"text", stderr="no\n")
 
 
-def test_it_gets_nothing_of_our_environment_but_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_inherits_only_path_from_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "x")
     found = dict(line.split("=", 1) for line in run("env", tmp_path).output.decode().splitlines())
     assert "SECRET" not in found
@@ -42,12 +42,12 @@ def test_it_gets_nothing_of_our_environment_but_path(tmp_path: Path, monkeypatch
     assert found["HTTPS_PROXY"] == found["http_proxy"] == "http://127.0.0.1:1"
 
 
-def test_it_writes_no_file(tmp_path: Path) -> None:
+def test_it_cannot_write_files(tmp_path: Path) -> None:
     assert run(f"echo x > {tmp_path}/x", tmp_path).status
     assert [path for path in tmp_path.iterdir() if path.stat().st_size] == []
 
 
-def test_it_is_a_session_of_its_own(tmp_path: Path) -> None:
+def test_it_has_its_own_session(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", "-c", "import os; print(os.getsid(0))"]
     assert int(run_guarded(command, b"", Means(scratch=tmp_path), "c").output) != os.getsid(0)
 
@@ -62,12 +62,12 @@ def test_it_ends_at_the_deadline_with_all_that_it_started(script: str, tmp_path:
     wait_for_end(f"sleep\0{script.split('sleep ')[1][:4]}")
 
 
-def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
+def test_processes_that_it_leaves_behind_are_killed(tmp_path: Path) -> None:
     assert run("sleep 1051 >&- 2>&- & echo done", tmp_path).output == b"done\n"
     wait_for_end("sleep\x001051")
 
 
-def test_it_ends_once_nobody_waits(tmp_path: Path) -> None:
+def test_it_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     started = time.monotonic()
@@ -80,7 +80,7 @@ def test_it_ends_when_it_writes_too_much(tmp_path: Path) -> None:
     assert failure("yes", tmp_path, output_bytes=1 << 20) == expected
 
 
-def test_of_what_it_complains_the_beginning_is_kept(tmp_path: Path) -> None:
+def test_the_start_of_its_stderr_is_kept(tmp_path: Path) -> None:
     result = run("echo first >&2; yes | head -c 5000000 >&2", tmp_path)
     assert result.stderr.startswith("first\ny\n")
     assert len(result.stderr) == 256 * 1024
@@ -99,7 +99,7 @@ def test_without_a_scratch_folder_there_is_no_input(tmp_path: Path) -> None:
 # the program
 
 
-def test_helm_is_found_and_introduced_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_helm_is_found_and_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     finder = ProgramFinder()
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_helm_is_found_and_introduced_once(tmp_path: Path, caplog: pytest.LogCap
     assert record.__dict__["digest"].startswith("sha256:")
 
 
-def test_without_helm_on_path_that_of_the_package_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_helm_on_path_the_python_package_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     for name in ("prlimit", "unshare", "true"):
         os.symlink(
@@ -121,7 +121,7 @@ def test_without_helm_on_path_that_of_the_package_serves(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/helm", "no-such-program"])
-def test_a_program_that_is_not_there_is_named(program: str, tmp_path: Path) -> None:
+def test_a_missing_program_is_named(program: str, tmp_path: Path) -> None:
     with pytest.raises(BundleError) as raised:
         ProgramFinder().find(Means(scratch=tmp_path, programs={"helm": program}))
     assert raised.value.reason is Reason.NOT_SUPPORTED

@@ -1,4 +1,4 @@
-"""`spec.config` of a chart: what is accepted, and what is said about the rest."""
+"""`spec.config` of a chart: valid options, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -86,17 +86,17 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("config", "expect"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_what_is_wrong_with(config: dict[str, Any], expect: list[str]) -> None:
+def test_problems(config: dict[str, Any], expect: list[str]) -> None:
     assert find_problems(config) == expect
 
 
-def test_what_nobody_says_is_as_helm_has_it_but_without_tests() -> None:
+def test_defaults_are_those_of_helm_but_without_tests() -> None:
     assert read_configuration({"values": None}) == Configuration(
         values={}, values_files=(), release_name="", include_crds=True, skip_tests=True, disable_hooks=False
     )
 
 
-def test_of_two_equal_keys_in_yaml_text_the_last_one_counts() -> None:
+def test_the_last_of_equal_keys_in_yaml_text_wins() -> None:
     assert read_configuration({"values": "a: 1\na: {b: no}"}).values == {"a": {"b": False}}
 
 
@@ -111,6 +111,6 @@ def test_values_that_cannot_be_written(value: object) -> None:
         write_values({"a": value})
 
 
-def test_the_texts_and_numbers_of_values_as_go_would_show_them() -> None:
+def test_strings_and_numbers_of_values_as_go_shows_them() -> None:
     values = {"a": ["x", 1234567, True, None], "b": {"c": 10**400, "d": 0.5}}
     assert list(scalars_of(values)) == ["x", "1234567", "1.234567e+06", str(10**400), "0.5", "0.5"]

@@ -1,4 +1,4 @@
-"""The format helm, by the real Helm: what comes out of a chart, and what is said about one that does not render."""
+"""The format helm with the real program: the objects of a chart, and the messages if it does not render."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def settings_of(rendering: Rendering) -> dict[str, str]:
     return data
 
 
-def test_definitions_come_first_then_what_helm_installs_in_its_order(tmp_path: Path) -> None:
+def test_definitions_precede_the_other_objects_in_helms_order(tmp_path: Path) -> None:
     assert names_of(render(SHOP, tmp_path)) == [
         "widgets.shop.example.com",
         "web-password",
@@ -52,12 +52,12 @@ def test_a_chart_sees_a_first_installation_on_the_cluster_and_nothing_else(tmp_p
     }
 
 
-def test_what_a_chart_keeps_says_so_to_whoever_takes_it_away(tmp_path: Path) -> None:
+def test_the_annotation_resource_policy_is_kept(tmp_path: Path) -> None:
     secret = next(item for item in render(SHOP, tmp_path).objects if item["kind"] == "Secret")
     assert secret["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_hooks_are_apart_in_the_order_in_which_they_run(tmp_path: Path) -> None:
+def test_hooks_are_separate_and_in_order_of_execution(tmp_path: Path) -> None:
     hooks = render(SHOP, tmp_path).hooks
     assert [(hook.manifest["metadata"]["name"], hook.events, hook.weight, hook.delete_policies) for hook in hooks] == [
         ("announce", ("post-install",), -1, ("before-hook-creation",)),
@@ -66,7 +66,7 @@ def test_hooks_are_apart_in_the_order_in_which_they_run(tmp_path: Path) -> None:
     ]
 
 
-def test_equal_requests_give_equal_bytes_in_whatever_order_keys_are(tmp_path: Path) -> None:
+def test_equal_requests_give_equal_bytes_whatever_the_order_of_keys(tmp_path: Path) -> None:
     values = {"password": "correct horse", "color": "red", "store": {"enabled": True, "x": 1}}
     turned = {key: values[key] for key in reversed(values)}
     first, second = (render(SHOP, tmp_path, config={"values": each}).objects for each in (values, turned))
@@ -119,14 +119,14 @@ def test_tests_can_be_run_after_installing_and_upgrading(tmp_path: Path) -> None
     ]
 
 
-def test_a_file_of_values_may_be_that_of_another_source(tmp_path: Path) -> None:
+def test_a_values_file_may_come_from_another_source(tmp_path: Path) -> None:
     content = {**files_of(SHOP, "chart/"), "mine/v.yaml": b"color: mine"}
     config = {"valuesFiles": ["mine/v.yaml"]}
     rendering = render(write(tmp_path / "tree", content), tmp_path, "chart", "mine", config=config)
     assert settings_of(rendering)["color"] == "mine"
 
 
-# where the chart is
+# places of a chart
 
 
 def test_a_packed_chart_renders_like_its_folder(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_packed_dependency_renders_like_its_folder(tmp_path: Path) -> None:
     assert render(root, tmp_path, config=FIXED) == render(SHOP, tmp_path, config=FIXED)
 
 
-def test_a_definition_that_two_dependencies_bring_counts_once(tmp_path: Path) -> None:
+def test_a_definition_in_two_dependencies_is_rendered_once(tmp_path: Path) -> None:
     definition = (SHOP / "crds" / "widgets.yaml").read_text()
     parts = {f"charts/{name}/Chart.yaml": f"apiVersion: v2\nname: {name}\nversion: 1.0.0" for name in "ab"}
     definitions = {f"charts/{name}/crds/w.yaml": definition for name in "ab"}
@@ -151,7 +151,7 @@ def test_a_definition_that_two_dependencies_bring_counts_once(tmp_path: Path) ->
     assert names_of(render(root, tmp_path)) == ["widgets.shop.example.com"]
 
 
-# what does not render
+# failures
 
 
 @dataclass(frozen=True)
@@ -239,14 +239,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_it_is_said_what_is_wrong_with(case: Refused, tmp_path: Path) -> None:
+def test_refused(case: Refused, tmp_path: Path) -> None:
     root = write(tmp_path / "tree", chart_of(case.files, more=case.more))
     with pytest.raises(BundleError) as raised:
         render(root, tmp_path, config=case.config, **case.means)
     assert (raised.value.reason, raised.value.message) == (case.reason, case.message)
 
 
-def test_a_release_needs_a_name_that_helm_allows(tmp_path: Path) -> None:
+def test_a_release_needs_a_valid_name(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as raised:
         render(SHOP, tmp_path, name="x" * 54)
     assert raised.value.message == (
@@ -265,7 +265,7 @@ def test_templates_that_include_themselves_are_stopped(tmp_path: Path) -> None:
         render(root, tmp_path)
 
 
-def test_rendering_stops_once_nobody_waits(tmp_path: Path) -> None:
+def test_rendering_is_canceled_when_its_result_is_no_longer_needed(tmp_path: Path) -> None:
     loop = {"templates/a.yaml": "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}"}
     cancelled = threading.Event()
     timer = threading.Timer(1.0, cancelled.set)
@@ -286,7 +286,7 @@ def test_a_chart_learns_nothing_of_this_machine(tmp_path: Path, monkeypatch: pyt
         render(tmp_path / "b", tmp_path)
 
 
-def test_a_cluster_of_many_kinds_fits_into_the_arguments(tmp_path: Path) -> None:
+def test_many_kinds_fit_the_arguments(tmp_path: Path) -> None:
     kinds = {
         (f"group{index}.a-rather-long-domain.example.com", "v1alpha1", f"Kind{index}"): True for index in range(5000)
     }
@@ -295,7 +295,7 @@ def test_a_cluster_of_many_kinds_fits_into_the_arguments(tmp_path: Path) -> None
     assert settings_of(render(SHOP, tmp_path, capabilities=many))["widget"] == "true"
 
 
-def test_without_anything_said_it_is_installed_where_helm_would() -> None:
+def test_the_default_namespace_is_that_of_helm() -> None:
     from api.plugins import ContentTree  # noqa: PLC0415 - for this test alone
 
     assert FORMAT.suggest_namespace(ContentTree(root=SHOP, destinations=("",)), {}) == "default"
@@ -315,7 +315,7 @@ COLOR = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {color: '{{
 
 
 def test_a_name_with_a_comma_reads_no_other_file(tmp_path: Path) -> None:
-    """Helm takes `x,/etc/passwd` for two files, the second of which is none of the content."""
+    """Helm reads `x,/etc/passwd` as two files, the second of which is not in the content."""
     (tmp_path / "kubeconfig").write_text("color: canary")
     name = f"x,{tmp_path}/kubeconfig"
     files = {**chart_of({"templates/a.yaml": COLOR}), name: b"color: red", "x": b"color: green"}
@@ -338,7 +338,7 @@ def test_whatever_the_folder_of_the_content_store_is_called(tmp_path: Path) -> N
     assert render(root, tmp_path / "a, -b", config={"valuesFiles": ["v.yaml"]}).objects[0]["data"] == {"color": "red"}
 
 
-def test_kinds_that_helm_would_read_otherwise_are_not_told_to_it(tmp_path: Path) -> None:
+def test_kinds_that_helm_would_misread_are_left_out(tmp_path: Path) -> None:
     kinds = {("x.example.com", "v1", 'A"'): True, ("x.example.com", "v1", "B,forged/v1"): True}
     template = COLOR.replace("{{ .Values.color }}", '{{ .Capabilities.APIVersions.Has "forged/v1" }}')
     root = write(tmp_path / "tree", chart_of({"templates/a.yaml": template}))

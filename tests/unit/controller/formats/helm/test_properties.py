@@ -1,4 +1,4 @@
-"""Whatever a chart, its config or the output of Helm holds: a rendering, or a BundleError, and nothing else."""
+"""Any chart, config or output of Helm gives a rendering or a BundleError."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_any_output_is_refused_or_can_be_read(pieces: list[bytes], skip_tests: b
 
 @PATIENT
 @given(st.lists(COMPLAINTS | st.text(max_size=10)), st.integers(-9, 3), st.dictionaries(st.text(), JSON))
-def test_any_complaint_is_one_line_without_values(pieces: list[str], status: int, values: dict[str, Any]) -> None:
+def test_any_stderr_becomes_one_line_without_values(pieces: list[str], status: int, values: dict[str, Any]) -> None:
     message = explain(RunResult(status=status, output=b"", stderr="".join(pieces)), "c", [values]).message
     assert message.isprintable()
     assert len(message) < 2000
@@ -105,7 +105,7 @@ def test_any_chart_is_refused_or_can_be_gathered(files: dict[str, bytes]) -> Non
 
 @settings(PATIENT, max_examples=15)
 @given(st.binary(max_size=40), st.binary(max_size=40), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
-def test_whatever_helm_makes_of_it(template: bytes, values: bytes, given_values: dict[str, Any]) -> None:
+def test_any_template_is_rendered_or_refused(template: bytes, values: bytes, given_values: dict[str, Any]) -> None:
     files = {**chart_of({}), "c/templates/a.yaml": b"{{ .Values.x }}" + template, "c/values.yaml": values}
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(BundleError):
         render(write(Path(folder) / "tree", files), Path(folder), config={"values": given_values})

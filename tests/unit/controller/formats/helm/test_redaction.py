@@ -1,4 +1,4 @@
-"""Values are taken out of what Helm complains of, and that takes no time that a chart could draw out."""
+"""Values are removed from the messages of Helm, in time that a chart cannot prolong."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_what_is_shown_of(case: Case) -> None:
+def test_redacted(case: Case) -> None:
     shown = Redactor([case.values]).redact(case.text)
     if case.expect == "withheld":
         assert "is not shown" in shown
@@ -59,7 +59,7 @@ def test_what_is_shown_of(case: Case) -> None:
     st.integers(0, 2500),
     st.integers(0, 3000),
 )
-def test_no_beginning_of_a_value_is_shown_where_the_text_is_cut(secret: str, before: int, after: int) -> None:
+def test_the_start_of_a_value_is_not_shown_at_the_end_of_the_text(secret: str, before: int, after: int) -> None:
     shown = Redactor([secret]).redact("." * before + secret + "." * after)
     assert secret[:4] not in shown
 
@@ -93,11 +93,11 @@ def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) ->
     assert len(message) < 2000
 
 
-def test_a_complaint_of_a_schema_stays_small() -> None:
+def test_a_message_about_a_schema_is_short() -> None:
     head = "Error: values don't meet the specifications of the schema(s) in the following chart(s):\n"
     complaint = head + "c" * 100_000 + ":\n" + "x\n" * 50_000
     assert len(explain(RunResult(status=1, output=b"", stderr=complaint), "c", []).message) < 2000
 
 
-def test_of_too_many_values_nothing_is_shown() -> None:
+def test_with_too_many_values_the_message_is_withheld() -> None:
     assert "is not shown" in Redactor([["x"] * 300_000]).redact("x")

@@ -1,4 +1,4 @@
-"""Whatever a bundle holds: rendering is pure, the order of keys is nothing, and only a BundleError comes out."""
+"""For any bundle: rendering is pure, ignores the order of keys, and raises only BundleError."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def shuffle(value: Any, random: Any) -> Any:
     return {key: shuffle(value[key], random) for key in keys}
 
 
-def test_twice_gives_equal_bytes() -> None:
+def test_rendering_twice_gives_equal_bytes() -> None:
     first, second = (json.dumps(rendered(MANIFESTS).objects) for _ in range(2))
     assert first == second
 
@@ -100,7 +100,7 @@ def test_a_bundle_with_anything_anywhere_is_rendered_or_refused(changes: list[tu
 
 @given(CONFIG)
 @settings(max_examples=150, deadline=None)
-def test_any_config_is_obeyed_or_refused(config: Any) -> None:
+def test_any_config_is_applied_or_refused(config: Any) -> None:
     values = copy.deepcopy(MANIFESTS)
     spec = values["manifests/csv.json"]["spec"]
     spec["installModes"] = [{"type": mode, "supported": True} for mode in MODES]

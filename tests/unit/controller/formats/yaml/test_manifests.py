@@ -1,4 +1,4 @@
-"""YAML and JSON as Kubernetes reads them: documents and keys, and what is said of a text that it refuses."""
+"""YAML and JSON as Kubernetes reads them: documents, keys, and the messages for invalid text."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_documents(case: Case) -> None:
     assert read(case.text) == case.expect
 
 
-def test_what_an_alias_repeats_is_a_copy() -> None:
+def test_aliases_are_copied() -> None:
     (document,) = read("a: &x {b: [1]}\nc: *x\nd: {<<: *x}\n")
     places = [document["a"], document["c"], document["d"]]
     assert len({id(place) for place in places}) == len({id(place["b"]) for place in places}) == 3
@@ -206,7 +206,7 @@ def test_files_of_a_bundle_share_a_budget() -> None:
     assert "split the bundle" in refusal("[1, 2]\n", OVER, budget=budget)
 
 
-def test_commas_in_strings_are_no_values() -> None:
+def test_commas_in_strings_do_not_count_as_values() -> None:
     text = '{"a": "' + "\\\\[{," * 100 + '"}'
     assert read(text, budget=NodeBudget(3)) == [json.loads(text)]
 
@@ -231,7 +231,7 @@ def test_a_long_text_is_not_repeated_by_aliases_until_memory_is_full() -> None:
     assert "aliases repeat too much text" in refusal(nested, OVER)
 
 
-def test_a_key_that_is_there_twice_is_found_among_many() -> None:
+def test_a_duplicate_key_is_found_among_many() -> None:
     text = '{"a":{' + "".join(f'"k{index}":1,' for index in range(100_000)) + '"k7":1}}'
     assert 'duplicate key "k7"' in refusal(text)
 
@@ -251,7 +251,7 @@ def test_a_number_beyond_all_is_a_condition_or_text(number: str, shape: str) -> 
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_what_is_no_number_is_none(word: str) -> None:
+def test_text_that_is_not_a_number_is_a_string(word: str) -> None:
     assert "put it in quotes" in refusal(f'{{"a": {word}}}')
 
 
@@ -298,7 +298,7 @@ SNIPPETS = st.sampled_from([*INDICATORS, *WORDS])
 
 
 def read_or_refuse(data: bytes, *, strict: bool) -> list[Any]:
-    """Return the documents; none if they are refused as an InvalidBundle of this file."""
+    """Return the documents; none if they are refused with InvalidBundle."""
     try:
         return [document.value for document in read_documents(data, "f", strict=strict, budget=NodeBudget(5_000))]
     except BundleError as error:
@@ -306,13 +306,13 @@ def read_or_refuse(data: bytes, *, strict: bool) -> list[Any]:
 
 
 @given(st.lists(SNIPPETS, max_size=60).map("".join) | st.text(), st.booleans())
-def test_nothing_but_json_and_bundle_errors_comes_out_of_text(text: str, strict: bool) -> None:
+def test_any_text_is_read_as_json_values_or_refused(text: str, strict: bool) -> None:
     values = read_or_refuse(text.encode("utf-8", "surrogatepass"), strict=strict)
     assert json.loads(json.dumps(values, allow_nan=False)) == values
 
 
 @given(st.binary(), st.booleans())
-def test_nothing_but_json_and_bundle_errors_comes_out_of_bytes(data: bytes, strict: bool) -> None:
+def test_any_bytes_are_read_as_json_values_or_refused(data: bytes, strict: bool) -> None:
     values = read_or_refuse(data, strict=strict)
     assert json.loads(json.dumps(values, allow_nan=False)) == values
 

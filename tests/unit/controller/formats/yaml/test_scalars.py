@@ -1,4 +1,4 @@
-"""What a scalar means to Kubernetes: the table of sigs.k8s.io/yaml."""
+"""Scalars as Kubernetes reads them: the table of sigs.k8s.io/yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a bundle: where they are looked for, how they are read, and what is said of those that cannot be."""
+"""Files of a bundle: where they are expected, how they are read, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_link_in_manifests_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_files_come_in_byte_order_and_documents_in_file_order_whatever_the_suffix(tmp_path: Path) -> None:
+def test_files_are_read_in_byte_order_whatever_their_suffix(tmp_path: Path) -> None:
     files = {
         "manifests/b.txt": OBJECT % "b1" + "---\n---\n# only a comment\n---\n" + OBJECT % "b2",
         "manifests/B.yaml": OBJECT % "upper",
@@ -176,7 +176,7 @@ def test_files_come_in_byte_order_and_documents_in_file_order_whatever_the_suffi
     assert names(write_bundle(tmp_path, service_version(), files=files)) == ["upper", "a", "b1", "b2", "last"]
 
 
-def test_whatever_has_items_is_a_list(tmp_path: Path) -> None:
+def test_everything_with_items_is_a_list(tmp_path: Path) -> None:
     nested = {"kind": "List", "items": [object_of("ConfigMap", "c")]}
     listed = {"kind": "Anything", "items": [object_of("ConfigMap", "a"), nested, object_of("ConfigMap", "b")]}
     typed = {"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"metadata": {"name": "d"}}]}

@@ -89,7 +89,7 @@ def test_wrong_type(case: Wrong) -> None:
     assert f"{write_path(raised.value.path)}: {raised.value.problem}" == case.expect
 
 
-def test_unknown_fields_vanish_and_are_noted() -> None:
+def test_unknown_fields_are_removed_and_recorded() -> None:
     reader = Reader(kubernetes_types())
     assert reader.read({"containers": [{"name": "a", "x": 1}], "y": {}}, "PodSpec") == {"containers": [{"name": "a"}]}
     assert [write_path(path) for path in reader.unknown] == ["containers[0].x", "y"]

@@ -1,4 +1,4 @@
-"""Gates: what is not supported is refused first, and one reason is given."""
+"""Gates: bundles that are not supported are refused first, with one reason."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_not_supported(case: Gate, tmp_path: Path) -> None:
     assert message.startswith(case.expect)
 
 
-def test_what_to_do_without_a_provider_is_said(tmp_path: Path) -> None:
+def test_the_message_says_what_to_do_without_a_provider(tmp_path: Path) -> None:
     _, message = refusal(write_bundle(tmp_path, service_version(**HOOKED)), kinds={})
     assert message == (
         f'{NO_PROVIDER}; install cert-manager, or set spec.config.certificateProvider to "none" and'
@@ -99,6 +99,6 @@ def test_supported(case: Gate, tmp_path: Path) -> None:
     assert not [text for text in rendering.warnings if "minKubeVersion" in text]
 
 
-def test_a_version_that_is_none_is_a_warning(tmp_path: Path) -> None:
+def test_an_invalid_version_causes_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(minKubeVersion="latest"))
     assert render(root).warnings == ('spec.minKubeVersion: ignored because "latest" is not a version',)

@@ -1,4 +1,4 @@
-"""The 13 validations of OLM v1, and what is refused beyond them."""
+"""The 13 validations of OLM v1, and our own."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_pods(case: Merge) -> None:
     assert configured(pod, {case.field: case.config}).get(case.field) == case.after
 
 
-def test_annotations_are_added_where_their_keys_are_not_there(tmp_path: Path) -> None:
+def test_annotations_are_added_without_replacing_others(tmp_path: Path) -> None:
     csv = service_version(deployments=[deployment()], annotations={"a": "csv"})
     config = {"deploymentConfig": {"annotations": {"a": "config", "b": "config"}}}
     (made,) = of_kind(render(write_bundle(tmp_path, csv), config), "Deployment")
@@ -188,7 +188,7 @@ def test_schema(case: Wrong) -> None:
     assert find_errors(case.config, "deploymentConfig") == case.expect
 
 
-def test_a_quantity_that_is_none_passes_the_schema_and_is_not_decoded(tmp_path: Path) -> None:
+def test_an_invalid_quantity_passes_the_schema_and_fails_decoding(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version())
     reason, message = refusal(root, {"deploymentConfig": {"resources": {"limits": {"cpu": "many"}}}})
     assert reason is Reason.INVALID_CONFIG
@@ -201,6 +201,6 @@ def test_quantities(quantity: Any) -> None:
 
 
 @pytest.mark.parametrize("quantity", ["", "1 ", ".", "Ki", "1ki", "1e", "0x1", "१"])
-def test_no_quantities(quantity: str) -> None:
+def test_invalid_quantities(quantity: str) -> None:
     with pytest.raises(BundleError):
         read_deployment_config({"resources": {"limits": {"cpu": quantity}}})

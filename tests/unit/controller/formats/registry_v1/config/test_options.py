@@ -1,4 +1,4 @@
-"""What `spec.config` may say, by install modes, and the messages: OLM v1's, and ours for what it lacks."""
+"""`spec.config` by install modes, and its messages: those of OLM v1, and ours for what it lacks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def several(*messages: str) -> str:
 
 
 def optional(got: str, *causes: str) -> str:
-    """What is said of a value of an optional field."""
+    """The message for a value of an optional field."""
     return several(
         'invalid value for field "watchNamespace"',
         f'invalid type for field "watchNamespace": got {got}, want null',

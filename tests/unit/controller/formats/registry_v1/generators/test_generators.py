@@ -1,4 +1,4 @@
-"""The ten generators: which objects a bundle becomes, and in which order."""
+"""The ten generators: the objects of a bundle, and their order."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def names(rendering: Rendering, kind: str) -> list[str]:
 # 1 to 3: access
 
 
-def test_accounts_come_once_sorted_and_without_the_default_one(tmp_path: Path) -> None:
+def test_accounts_are_sorted_and_distinct_without_the_default_one(tmp_path: Path) -> None:
     accounts = [permission(name) for name in ("b", "", "default", "a")]
     rendering = made(tmp_path, permissions=accounts, cluster_permissions=[permission("b"), permission("c")])
     assert names(rendering, "ServiceAccount") == ["a", "b", "c"]
     assert {item["metadata"]["namespace"] for item in of_kind(rendering, "ServiceAccount")} == {NAMESPACE}
 
 
-def test_an_account_that_only_a_pod_names_is_not_made(tmp_path: Path) -> None:
+def test_an_account_that_only_a_pod_names_is_not_generated(tmp_path: Path) -> None:
     assert not names(made(tmp_path, deployments=[deployment(serviceAccountName="x")]), "ServiceAccount")
 
 
-def test_permissions_are_promoted_where_all_namespaces_are_watched(tmp_path: Path) -> None:
+def test_permissions_become_cluster_roles_if_all_namespaces_are_watched(tmp_path: Path) -> None:
     rendering = made(tmp_path, permissions=[permission("p")], cluster_permissions=[permission("c")])
     roles = of_kind(rendering, "ClusterRole")
     assert [role["rules"] for role in roles] == [[RULE], [RULE, SEES_NAMESPACES]]
@@ -104,7 +104,7 @@ def test_permissions_are_granted_in_each_watched_namespace(tmp_path: Path) -> No
     assert subjects[1][0]["name"] == "default"
 
 
-def test_role_and_binding_have_one_name(tmp_path: Path) -> None:
+def test_role_and_binding_have_the_same_name(tmp_path: Path) -> None:
     rendering = made(tmp_path, cluster_permissions=[permission()])
     role, binding = only(rendering, "ClusterRole"), only(rendering, "ClusterRoleBinding")
     name = role["metadata"]["name"]
@@ -112,7 +112,7 @@ def test_role_and_binding_have_one_name(tmp_path: Path) -> None:
     assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
 
 
-def test_unknown_fields_of_rules_are_no_part_of_the_name_and_named_in_a_warning(tmp_path: Path) -> None:
+def test_unknown_fields_of_rules_do_not_affect_the_name_and_cause_a_warning(tmp_path: Path) -> None:
     stray = {**RULE, "resource": ["x"], "nonResourceURLs": []}
     rendering = made(tmp_path / "a", cluster_permissions=[permission("a", stray)])
     assert names(rendering, "ClusterRole") == names(
@@ -123,7 +123,7 @@ def test_unknown_fields_of_rules_are_no_part_of_the_name_and_named_in_a_warning(
     )
 
 
-# 4 and 5: what the bundle holds
+# 4 and 5: objects in the bundle
 
 
 def test_a_definition_is_converted_by_its_webhook(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_definition_that_preserves_unknown_fields_cannot_be_converted(tmp_path
     )
 
 
-def test_a_definition_comes_out_as_go_writes_it(tmp_path: Path) -> None:
+def test_a_definition_is_rendered_as_go_writes_it(tmp_path: Path) -> None:
     crd = definition(preserveUnknownFields=False, stray=1)
     crd["metadata"]["creationTimestamp"] = None
     rendering = made(tmp_path, {**crd, "status": {"conditions": []}})
@@ -160,14 +160,14 @@ def test_a_definition_comes_out_as_go_writes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_where_an_object_goes(kind: str, tmp_path: Path) -> None:
+def test_the_namespace_of_an_object(kind: str, tmp_path: Path) -> None:
     item = object_of(kind, "made", "example.com/v1", spec={"a": 1})
     item["metadata"]["namespace"] = "elsewhere"
     metadata = only(made(tmp_path, item), kind)["metadata"]
     assert metadata.get("namespace") == ALL_KINDS[kind]
 
 
-def test_the_cluster_knows_better_where_an_object_goes(tmp_path: Path) -> None:
+def test_the_scope_in_the_cluster_takes_precedence(tmp_path: Path) -> None:
     item = object_of("ConsolePlugin", "made", "example.com/v1")
     found = only(made(tmp_path, item, kinds={("example.com", "v1", "ConsolePlugin"): True}), "ConsolePlugin")
     assert found["metadata"] == {"name": "made", "namespace": NAMESPACE}
@@ -222,7 +222,7 @@ def test_annotations_that_the_api_server_would_refuse(tmp_path: Path) -> None:
 # 7 to 9: webhooks
 
 
-def test_a_webhook_configuration_copies_what_is_set(tmp_path: Path) -> None:
+def test_a_webhook_configuration_copies_the_fields_that_are_set(tmp_path: Path) -> None:
     rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*"}
     copied: dict[str, Any] = {
         "rules": [rule],
@@ -314,7 +314,7 @@ def mount(name: str, path: str = "/x") -> Manifest:
     return {"name": name, "mountPath": path}
 
 
-def test_certificates_take_the_place_of_what_was_mounted_there(tmp_path: Path) -> None:
+def test_certificates_replace_volumes_at_their_mount_paths(tmp_path: Path) -> None:
     rendering = certified(
         tmp_path,
         volumes=[{"name": name, "emptyDir": {}} for name in ("cert", "keep", "apiservice-cert", "other")],
@@ -375,7 +375,7 @@ PROVIDED = [
 
 
 @pytest.mark.parametrize("case", PROVIDED, ids=attrgetter("name"))
-def test_who_makes_certificates(case: Provided, tmp_path: Path) -> None:
+def test_certificate_providers(case: Provided, tmp_path: Path) -> None:
     rendering = certified(tmp_path, case.config, case.kinds)
     configuration, service = only(rendering, "ValidatingWebhookConfiguration"), only(rendering, "Service")
     assert configuration["metadata"].get("annotations", {}) == case.webhook
@@ -384,14 +384,14 @@ def test_who_makes_certificates(case: Provided, tmp_path: Path) -> None:
     assert of_kind(rendering, "Deployment")[0]["spec"]["template"]["spec"].get("volumes", []) == case.volumes
 
 
-def test_a_common_name_that_cert_manager_would_refuse_is_left_out(tmp_path: Path) -> None:
+def test_a_common_name_that_cert_manager_rejects_is_left_out(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(webhooks=[webhook()], deployments=[deployment()]))
     fits = "n" * (64 - len("manager-service."))
     for namespace, expect in ((fits, f"manager-service.{fits}"), (fits + "n", None)):
         assert only(render(root, namespace=namespace), "Certificate")["spec"].get("commonName") == expect
 
 
-# what is there twice
+# duplicates
 
 
 def test_equal_objects_are_merged(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ CLASHES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("csv", "expect"), [case[1:] for case in CLASHES], ids=[case[0] for case in CLASHES])
-def test_other_clashes_are_refused_by_name(csv: dict[str, Any], expect: str, tmp_path: Path) -> None:
+def test_other_conflicts_are_refused_by_name(csv: dict[str, Any], expect: str, tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(**csv), object_of("Service", "manager-service", spec={}))
     assert refusal(root) == (
         Reason.INVALID_BUNDLE,
@@ -449,7 +449,7 @@ def test_the_order_of_objects(tmp_path: Path) -> None:
     ]
 
 
-# what it needs
+# requirements
 
 
 REQUIRING: dict[str, Any] = {
@@ -470,7 +470,7 @@ NEEDED = {
 }
 
 
-def test_what_is_needed_and_not_served_is_a_warning(tmp_path: Path) -> None:
+def test_required_apis_that_are_not_served_cause_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(**REQUIRING), files={"metadata/dependencies.yaml": DEPENDENCIES})
     served = {("apps", "v1", "Deployment"): True}
     unmet = [
@@ -482,6 +482,6 @@ def test_what_is_needed_and_not_served_is_a_warning(tmp_path: Path) -> None:
     assert render(root, kinds={**served, **dict.fromkeys(NEEDED.values(), True)}).warnings == (unchecked,)
 
 
-def test_dependencies_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
+def test_unreadable_dependencies_cause_a_warning(tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(), files={"metadata/dependencies.yaml": "dependencies: 1"})
     assert render(root).warnings == ("metadata/dependencies.yaml: dependencies: must be a list, not a number",)

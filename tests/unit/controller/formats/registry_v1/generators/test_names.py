@@ -77,7 +77,7 @@ def test_a_service_name_fits(length: int, expect: int) -> None:
     assert len(names.service_name("a" * length)) == expect
 
 
-def test_the_characters_that_go_escapes() -> None:
+def test_characters_that_go_escapes() -> None:
     assert go_json.write("<>&\u2028\u2029é\n") == '"\\u003c\\u003e\\u0026\\u2028\\u2029é\\n"'
 
 
@@ -89,12 +89,12 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=3), st.sampled_from([None, 1]))
-def test_a_list_is_split_as_it_stands(items: list[dict[str, Any]], indent: int | None) -> None:
+def test_a_list_is_split_into_unparsed_members(items: list[dict[str, Any]], indent: int | None) -> None:
     found = go_json.split_list(json.dumps(items, indent=indent))
     assert [{key: json.loads(value) for key, value in item.items()} for item in found] == items
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "null", "[NaN]", "[{]", '[{"a":Infinity}]'])
-def test_what_is_no_list_of_objects(text: str) -> None:
+def test_text_that_is_not_a_list_of_objects(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - nothing else tells them apart
         go_json.split_list(text)
