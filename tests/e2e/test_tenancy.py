@@ -114,7 +114,7 @@ def test_a_later_change_may_not(tenants: Tenants, change: str) -> None:
 AT_OTHERS = {
     "paused": ("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"paused":true}}'),
     "freed of its account": ("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"serviceAccountName":null}}'),
-    "asked for anew": ("annotate", "bd", "theirs", f"{names.RECONCILE_REQUESTED_AT}=now"),
+    "requested again": ("annotate", "bd", "theirs", f"{names.RECONCILE_REQUESTED_AT}=now"),
     "left without its finalizer": ("patch", "bd", "theirs", "--type=merge", '--patch={"metadata":{"finalizers":null}}'),
     "deleted": ("delete", "bd", "theirs", "--wait=false"),
     "orphaned": ("delete", "bd", "theirs", "--wait=false", "--cascade=orphan"),

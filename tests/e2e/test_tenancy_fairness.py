@@ -114,7 +114,7 @@ def behind_a_secret(number: int) -> Manifest:
 
 @pytest.fixture
 def _cleaned(tenants: Tenants) -> Iterator[None]:
-    """Take away what the test applied in the end: in the midst of it, too, deletion is not held up."""
+    """Delete the objects of the test at the end; deletion is not delayed even during it."""
     yield
     tenants.world.cluster.kubectl("delete", "bd", "--selector=of=attack")
 

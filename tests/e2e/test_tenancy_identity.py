@@ -1,7 +1,7 @@
 """What a tenant borrows of others' rights by names and marks: those of a bundle, of an account, or of a namespace.
 
-Marks on an object can be written by whoever may write it, and a namespace that was deleted can be made again for
-somebody else. Nothing of that is a reason to act with rights that nobody gave.
+Any user who may write an object can set marks on it, and a deleted namespace can be recreated for another tenant.
+Neither is a reason to act with permissions that were not granted.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def test_that_the_controller_deletes_takes_its_rights(tenants: Tenants) -> None:
     delete(tenants, deployed, ANN)
 
 
-# names that are somebody else's by now
+# names that now belong to another tenant
 
 
 LEA = ("--as=lea", "--as-group=leaver", "--as-group=system:authenticated")

@@ -1,4 +1,4 @@
-"""The story of a tenant who wants the controller's memory: its bundles are refused, and nobody else notices."""
+"""The story of a tenant who exhausts the controller's memory: its bundles are refused, and no other tenant notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tenant fetches is his own: its content is nobody else's, and nor is the disk that it takes.
+"""What a tenant fetches is his own: its content and disk space are not shared with other tenants.
 
 BEN installs private content from servers that want to know who asks. ANN knows its digest, and has servers of her own
 that say that they have it. And she has bundles that fill the disk, and the store of revisions.

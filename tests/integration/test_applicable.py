@@ -117,7 +117,7 @@ def make(kind: str, api_version: str = "v1", metadata: Object | None = None, **f
 
 
 def pods(**container: Any) -> Object:
-    """Return a kind with pods that no controller touches, so that nobody else moves its resourceVersion."""
+    """Return a kind with pods that no controller touches, so that its resourceVersion does not change otherwise."""
     return make("PodTemplate", template={"spec": {"containers": [{"name": "c", "image": "e.x/i", **container}]}})
 
 

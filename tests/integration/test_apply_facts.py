@@ -161,7 +161,7 @@ SIDECAR = [{"name": "main", "image": "example.com/main:1"}, {"name": "sidecar", 
 RESTARTED = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
 # fmt: off
 EDITS = [
-    Edit("a label of somebody else's", config_map("a"), {"metadata": {"labels": {"x": "y"}}}, drift=False),
+    Edit("a label of another client", config_map("a"), {"metadata": {"labels": {"x": "y"}}}, drift=False),
     Edit("the same value again", config_map("a"), {"data": {"color": "blue"}}, drift=False),
     Edit("kubectl rollout restart", deployment("a"), _template(**RESTARTED), False, APPS, "deployments"),
     Edit("secrets of a ServiceAccount", _account(), {"secrets": [{"name": "x"}]}, False, plural="serviceaccounts"),
@@ -225,7 +225,7 @@ def test_an_autoscaler_takes_replicas_once_and_then_leaves_our_entry_alone(place
     assert (entry["manager"], entry["operation"]) == ("kube-controller-manager", "Update")
 
 
-@pytest.mark.parametrize(("scaled", "left"), [(False, 1), (True, 3)], ids=["ours alone", "of somebody else, too"])
+@pytest.mark.parametrize(("scaled", "left"), [(False, 1), (True, 3)], ids=["ours alone", "of another client, too"])
 def test_replicas_that_are_dropped(place: Place, scaled: bool, left: int) -> None:
     path = place.path("deployments", prefix=APPS)
     place.apply(path, deployment("a", 2))
@@ -296,7 +296,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @pytest.fixture
 def group(place: Place) -> Iterator[str]:
-    """An API group whose kind Widget, stored at v1 and served at v2, too, is taken away again."""
+    """An API group whose kind Widget, stored at v1 and served at v2, too, is deleted again."""
     name = f"{place.namespace}.example.com"
     yield name
     remove(place.client, f"{CRDS}/widgets.{name}")

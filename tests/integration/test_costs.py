@@ -99,7 +99,7 @@ def test_a_repair_is_a_handful_of_requests_and_no_write_of_status(installed: Ins
     deployed.wait(lambda: (deployed.data("object-0100") or {})["color"] == "blue", "repair")
 
     requests = installed.requests_since(since)
-    # One Event says what was put right.
+    # One Event reports the repairs.
     assert [each for each in requests.writes if not each.startswith("create events ")] == [
         f"patch configmaps {deployed.namespace}/object-0100"
     ]

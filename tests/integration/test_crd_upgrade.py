@@ -191,7 +191,7 @@ def test_a_definition_that_somebody_changed_is_put_right_without_a_check(greetin
     hotfix = greetings.definition(color={**TEXT, "enum": ["blue", "green", "red"]}, text=TEXT)
     patch = {"spec": {"versions": hotfix["spec"]["versions"]}}
     greetings.world.client.merge_patch(f"{CRDS}/{greetings.crd}", patch, manager="somebody")
-    greetings.world.wait(lambda: greetings.properties()["color"] == COLORS, "put right")
+    greetings.world.wait(lambda: greetings.properties()["color"] == COLORS, "repaired")
 
 
 # existing objects

@@ -93,7 +93,7 @@ def test_an_upgrade_leaves_an_ignored_field_as_it_is_and_other_fields_are_put_ri
     body = {"spec": {"template": {"spec": {"containers": image}}}}
     world.client.merge_patch(path_of(deployed), body, manager="x")
 
-    deployed.wait(lambda: image_of(world, deployed) == "example.com/main:2", "put right")
+    deployed.wait(lambda: image_of(world, deployed) == "example.com/main:2", "repaired")
 
 
 def test_a_field_that_is_ignored_later_stays_as_it_is_and_one_that_is_not_any_more_is_taken_back(world: World) -> None:
@@ -186,7 +186,7 @@ def test_what_a_person_scales_is_put_right_and_told(world: World) -> None:
     deployed = world.deploy(deployment("web", 0))
     deployed.wait_ready()
     scale(world, deployed, 2)
-    deployed.wait(lambda: replicas(world, deployed) == 0, "put right")
+    deployed.wait(lambda: replicas(world, deployed) == 0, "repaired")
     deployed.wait(lambda: f"Deployment {deployed.namespace}/web" in deployed.events().get("Repaired", ""), "an Event")
 
 
@@ -199,7 +199,7 @@ def test_an_object_whose_drift_is_ignored_stays_as_it_was_changed_until_it_is_up
     deployed.wait_ready()
     deployed.edit("a", color="red")
     deployed.edit("b", color="red")
-    deployed.wait(lambda: deployed.data("b") == {"color": "blue"}, "put right")
+    deployed.wait(lambda: deployed.data("b") == {"color": "blue"}, "repaired")
     world.wait_until_looked_at()
     assert deployed.data("a") == {"color": "red"}
     assert "Drifted" not in deployed.conditions()
@@ -256,7 +256,7 @@ def test_report_mode_survives_a_restart_and_an_upgrade_and_ends_with_repair(worl
     assert deployed.data("a") == {"color": "red"}
 
     deployed.change(drift={"mode": "Repair"})
-    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "put right")
+    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired")
     deployed.wait(lambda: "Drifted" not in deployed.conditions(), "no drift")
     deployed.wait_ready()
 
@@ -269,7 +269,7 @@ def test_a_fight_is_told_with_field_and_manager_and_ends_when_the_other_gives_up
     deployed.wait_ready()
     for _ in range(3):
         deployed.edit("a", color="red")
-        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "put right", seconds=FIRST_SECONDS * 3 + 20)
+        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
     message = deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
     assert f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody")' in message
     world.wait(lambda: "Drifted" not in deployed.conditions(), "given up", seconds=FIRST_SECONDS * 9 + 20)

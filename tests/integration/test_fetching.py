@@ -198,15 +198,15 @@ def test_a_kill_in_the_middle_leaves_no_half_content(world: World, gate: Gate) -
 
 @dataclass(kw_only=True)
 class Cut:
-    """A source whose network is cut in the middle of what it brings, until it is mended."""
+    """A source whose network is cut in the middle of its content, until it is restored."""
 
     source: Manifest
-    mend: Callable[[], None]
+    restore: Callable[[], None]
 
 
 @dataclass(kw_only=True)
 class Stuck(Cut):
-    """A source that hangs in the middle of what it brings, until it is mended."""
+    """A source that hangs in the middle of its content, until it is restored."""
 
     is_stuck: Callable[[], object]
 
@@ -217,10 +217,10 @@ def cut_image() -> Iterator[Cut]:
         registry.add_image("v1", LARGE, compression="")
         registry.faults = RegistryFaults(where="/blobs/", cut_after=MEBIBYTE)
 
-        def mend() -> None:
+        def restore() -> None:
             registry.faults = RegistryFaults()
 
-        yield Cut(source=image(f"{registry.host}/bundle:v1"), mend=mend)
+        yield Cut(source=image(f"{registry.host}/bundle:v1"), restore=restore)
 
 
 @pytest.fixture
@@ -230,11 +230,11 @@ def cut_git(tmp_path: Path) -> Iterator[Cut]:
         commit_bundle(repository, BLUE, *(config_map(f"other-{number}", x="y" * 10_000) for number in range(20)))
         server.faults = GitFaults(where="/git-upload-pack", cut_after=600)
 
-        def mend() -> None:
+        def restore() -> None:
             server.faults = GitFaults()
 
         address = {"repository": f"{server.url}/bundle.git", "ref": "main", "directory": "deploy"}
-        yield Cut(source={"kind": "git", "git": address}, mend=mend)
+        yield Cut(source={"kind": "git", "git": address}, restore=restore)
 
 
 @pytest.fixture
@@ -243,13 +243,13 @@ def stuck_image() -> Iterator[Stuck]:
         registry.add_image("v1", LARGE + bytes(1024), compression="")  # content that no other test has
         registry.faults = RegistryFaults(where="/blobs/", trickle="body")
 
-        def mend() -> None:
+        def restore() -> None:
             registry.faults = RegistryFaults()
 
         def is_stuck() -> bool:
             return any("/blobs/" in path for _, path, _ in registry.requests)
 
-        yield Stuck(source=image(f"{registry.host}/bundle:v1"), mend=mend, is_stuck=is_stuck)
+        yield Stuck(source=image(f"{registry.host}/bundle:v1"), restore=restore, is_stuck=is_stuck)
 
 
 @pytest.fixture
@@ -259,18 +259,18 @@ def stuck_git(tmp_path: Path) -> Iterator[Stuck]:
         commit_bundle(repository, config_map("settings", only="here"))
         server.faults = GitFaults(where="/git-upload-pack", hang_after=600)
 
-        def mend() -> None:
+        def restore() -> None:
             server.faults = GitFaults()
 
         address = {"repository": f"{server.url}/bundle.git", "ref": "main", "directory": "deploy"}
-        yield Stuck(source={"kind": "git", "git": address}, mend=mend, is_stuck=server.hanging.is_set)
+        yield Stuck(source={"kind": "git", "git": address}, restore=restore, is_stuck=server.hanging.is_set)
 
 
 @pytest.fixture
 def cut_http() -> Iterator[Cut]:
     with FaultyServer() as server:
         file = server.add("/bundle", LARGE, cuts=[1000] * 1000)
-        yield Cut(source={"kind": "http", "http": {"url": f"{server.address}/bundle"}}, mend=file.cuts.clear)
+        yield Cut(source={"kind": "http", "http": {"url": f"{server.address}/bundle"}}, restore=file.cuts.clear)
 
 
 @pytest.mark.parametrize("kind", ["image", "git", "http"])
@@ -283,7 +283,7 @@ def test_a_network_that_is_cut_in_the_middle_is_survived(
     deployed.wait_for("Unpacked", "False", "Unreachable")
     assert entries(world) == before
 
-    cut.mend()
+    cut.restore()
 
     deployed.wait_ready()
     assert "settings" in deployed.objects()
@@ -298,7 +298,7 @@ def test_a_kill_during_a_fetch_leaves_nothing_behind(kind: str, world: World, re
     world.controller.kill()
     assert entries(world) == before
 
-    stuck.mend()
+    stuck.restore()
     world.controller.start()
 
     deployed.wait_ready()

@@ -120,7 +120,7 @@ def processes(access: Access) -> list[str]:
         try:
             if str(access.scratch).encode() in (process / "environ").read_bytes():
                 found.append((process / "cmdline").read_text())
-        except OSError:  # gone meanwhile, or somebody else's
+        except OSError:  # it has exited, or belongs to another user
             continue
     return found
 
@@ -323,7 +323,7 @@ def test_entries_come_in_path_order(forge: Forge, access: Access) -> None:
 @pytest.mark.parametrize("protocol_v2", [True, False], ids=["protocol 2", "protocol 0"])
 def test_a_commit_that_a_force_push_took_away(protocol_v2: bool, forge: Forge, access: Access) -> None:
     resolution = SOURCE.resolve(forge.parameters(), access)
-    forge.repository.commit({"deploy/a.yaml": b"rewritten"}, anew=True)
+    forge.repository.commit({"deploy/a.yaml": b"rewritten"}, orphan=True)
     forge.repository.forget(forge.second)
     forge.server.protocol_v2 = protocol_v2
     error = failure(lambda: fetch(forge.parameters(), access, resolution))

@@ -17,7 +17,7 @@ STATUS = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 @pytest.fixture
 def group(world: World) -> Iterator[str]:
-    """An API group whose kind Cache is taken away again."""
+    """An API group whose kind Cache is deleted again."""
     name = f"{new_name()}.example.com"
     yield name
     remove(world.client, f"{CRDS}/caches.{name}")
@@ -36,7 +36,7 @@ def caches(group: str, *, stored: str = "v1", announces: bool = False) -> Manife
 
 
 def define(world: World, value: Manifest) -> None:
-    """Apply a definition as somebody else, and wait until it is served."""
+    """Apply a definition as another client, and wait until it is served."""
     path = f"{CRDS}/{value['metadata']['name']}"
     world.client.apply(path, value, manager="somebody", force=True)
     resource = f"/apis/{value['spec']['group']}/v2/caches"

@@ -121,7 +121,7 @@ def test_the_dice_stay_when_everything_is_asked_for_anew(world: World) -> None:
     thrown = password_of(deployed)
 
     deployed.request_reconcile("again")
-    deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "again", "asked for anew")
+    deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "again", "requested again")
     after = deployed.wait_ready()
     assert after["revision"] == before["revision"]
     assert password_of(deployed) == thrown

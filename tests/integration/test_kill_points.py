@@ -249,7 +249,7 @@ def carry_out(world: World, severing: Severing, work: Work, cut: Cut) -> Ended:
     was_cut, written = severing.severed.is_set(), severing.written(cut.name)
     if was_cut:
         world.controller.kill()
-    severing.mend()
+    severing.restore()
     if was_cut:
         world.controller.start()
         world.wait(is_done, f"done after the controller was killed at write {cut.nth}, after {written}")

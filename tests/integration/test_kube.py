@@ -534,7 +534,9 @@ def test_stop_returns_at_once_and_ends_an_idle_watch(client: Client, namespace: 
 
 
 def test_what_may_not_be_listed_is_told(client: Client, cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    cluster.kubectl("create", "serviceaccount", "nobody", "-n", namespace)  # "default" comes a moment later by itself
+    cluster.kubectl(
+        "create", "serviceaccount", "nobody", "-n", namespace
+    )  # "default" is created automatically a moment later
     token = client.create(
         f"/api/v1/namespaces/{namespace}/serviceaccounts/nobody/token", {"spec": {"expirationSeconds": 600}}
     ).value["status"]["token"]

@@ -96,7 +96,7 @@ class Edit(NamedTuple):
     name: str
     manifest: Manifest
     changes: list[Manifest]
-    """JSON patch of somebody else."""
+    """JSON patch of another client."""
     plural: str
     prefix: str = "/api/v1"
 
@@ -108,9 +108,9 @@ def _add(path: str, value: object) -> Manifest:
 TWO_VARIABLES = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
 # fmt: off
 HARMLESS = [
-    Edit("a variable of somebody else's", workload(env=TWO_VARIABLES),
+    Edit("a variable of another client", workload(env=TWO_VARIABLES),
          [_add("/spec/template/spec/containers/0/env/-", {"name": "C", "value": "3"})], "deployments", APPS),
-    Edit("a port of somebody else's", service("a"), [_add("/spec/ports/-", {"name": "more", "port": 81})], "services"),
+    Edit("a port of another client", service("a"), [_add("/spec/ports/-", {"name": "more", "port": 81})], "services"),
     Edit("another order", workload(env=TWO_VARIABLES),
          [{"op": "replace", "path": "/spec/template/spec/containers/0/env", "value": TWO_VARIABLES[::-1]}],
          "deployments", APPS),
@@ -196,7 +196,7 @@ def test_who_loses_the_label_is_deleted_for_the_watch_with_its_last_state(place:
 
 @pytest.fixture
 def group(place: Place) -> Iterator[str]:
-    """An API group whose kind Widget is taken away again."""
+    """An API group whose kind Widget is deleted again."""
     name = f"{place.namespace}.example.com"
     yield name
     remove(place.client, f"{CRDS}/widgets.{name}")

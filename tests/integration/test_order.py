@@ -1,4 +1,4 @@
-"""In which order a bundle is applied, what waits for what, and that waits end by themselves."""
+"""In which order a bundle is applied, what waits for what, and that waits end automatically."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_failure_holds_up_only_what_needs_it(world: World) -> None:
     assert not exists(world.client, f"{ADMISSION}/{hook}")
 
     world.push(deployed.name, config_map("a"), deployment("web"), webhook(hook))
-    deployed.request_reconcile("mended")
+    deployed.request_reconcile("repaired")
 
     deployed.wait(lambda: exists(world.client, f"{ADMISSION}/{hook}"), "the last stage")
     deployed.wait_ready()

@@ -124,7 +124,7 @@ def test_what_an_interval_brings(world: World, origins: Origins) -> None:
     stage.wait(lambda: lost.deployed.data("settings") == {"color": "blue"}, "repair")
     # while paused nobody asks
     assert stage.asked_since(paused) == 0
-    # and it recovers by itself
+    # and it recovers automatically
     file.status, file.headers = 0, {}
     stage.wait(lambda: conditions(lost)["Unpacked"] == "True Unpacked", "recovery")
 

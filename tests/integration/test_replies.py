@@ -610,7 +610,7 @@ def _version(name: str, *, storage: bool, **fields: Any) -> dict[str, Any]:
 
 
 def test_an_entry_of_an_older_version_is_migrated_where_a_newer_one_has_a_default(place: Place) -> None:
-    """Flux is stuck there (flux2#5715): the object as it is now does not fit the version of somebody else's entry."""
+    """Flux is stuck there (flux2#5715): the object does not fit the version of the entry of another client."""
     _establish(place, versions=[_version("v1", storage=False), _version("v2", storage=True)])
     path, ours = place.locate(_widget(place, "v2", a="ours"))
     # A field that we do not take: with its last one the entry would go.

@@ -61,7 +61,7 @@ class Kept(RevisionStore):
         return sorted(self._client.list(self.path), key=lambda each: str(each["metadata"]["name"]))
 
     def patch(self, index: int, change: Json) -> None:
-        """Change the Secret of a chunk, as somebody else."""
+        """Change the Secret of a chunk, as another client."""
         (name,) = (
             each["metadata"]["name"] for each in self.secrets() if each["metadata"]["name"].endswith(f".{index}")
         )
@@ -178,7 +178,7 @@ ATTACKS = [
     pytest.param(replaced(0, objects=None), id="no objects"),
     pytest.param(replaced(0, terms=None), id="no terms"),
     pytest.param(replaced(0, terms=encoded(b"1")), id="terms that are a number"),
-    pytest.param(replaced(0, terms=encoded(b'{"format":"v1","inputs":""}')), id="terms of somebody else"),
+    pytest.param(replaced(0, terms=encoded(b'{"format":"v1","inputs":""}')), id="terms of another BundleDeployment"),
     pytest.param(other_objects, id="objects of another revision"),
     pytest.param(delete_last, id="a chunk that is gone"),
     pytest.param(marked(chunks="1"), id="fewer chunks"),

@@ -201,7 +201,7 @@ def test_labels_that_a_namespace_of_somebody_else_lacks_are_told_and_not_set(wor
     assert world.client.get(f"/api/v1/namespaces/{name}").value["metadata"]["labels"]["team"] == "a"
 
 
-# Somebody else's
+# Objects of another owner
 
 
 def controlled_by(client: Client, name: str) -> list[Manifest]:

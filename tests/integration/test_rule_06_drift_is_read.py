@@ -1,4 +1,4 @@
-"""Rule 6: an object is as we left it when our managedFields entry is. Random objects, random edits by somebody else."""
+"""Rule 6: an object is as we left it when our managedFields entry is. Random objects, random edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule 6: what somebody has changed is put right at once, and from its first write on a revision is the target."""
+"""Rule 6: modified objects are repaired immediately, and a revision is the target from its first write on."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_edit_is_put_right(world: World, edit: tuple[Manifest, str, str, Mani
     edited = world.client.merge_patch(path, patch, manager="somebody").value
     assert _contains(edited, patch)
 
-    deployed.wait(lambda: not _contains(read(world.client, path), patch), "put right")
+    deployed.wait(lambda: not _contains(read(world.client, path), patch), "repaired")
 
     deployed.wait_for("Installed")
     applies = [request for request in world.writes(position) if f"/{plural}/a?" in request]
@@ -233,7 +233,7 @@ def test_an_operator_that_writes_status_at_another_version_and_so_wipes_all_entr
 
     world.client.merge_patch(path, {"spec": {"color": "red"}}, manager="x")
 
-    deployed.wait(lambda: world.client.get(path).value["spec"]["color"] == "blue", "put right")
+    deployed.wait(lambda: world.client.get(path).value["spec"]["color"] == "blue", "repaired")
     deployed.wait_ready()
 
 
@@ -242,7 +242,7 @@ def test_an_edit_that_wiped_managed_fields_is_put_right_and_what_is_dropped_late
     first = deployed.wait_ready()
     wiped = {"metadata": {"managedFields": [{}]}, "data": {"one": "9"}}
     world.client.merge_patch(deployed.path_of("a"), wiped, manager="x")
-    deployed.wait(lambda: deployed.data("a") == {"one": "1", "two": "2"}, "put right")
+    deployed.wait(lambda: deployed.data("a") == {"one": "1", "two": "2"}, "repaired")
 
     world.push(deployed.name, config_map("a", one="1"))
     deployed.request_reconcile("again")
@@ -255,7 +255,7 @@ def test_a_removed_label_is_put_right(world: World) -> None:
     deployed = world.deploy(config_map("a"))
     deployed.wait_ready()
     world.client.merge_patch(deployed.path_of("a"), {"metadata": {"labels": None}}, manager="x")
-    deployed.wait(lambda: (found := deployed.get("a")) and is_owned(found, deployed.name), "put right")
+    deployed.wait(lambda: (found := deployed.get("a")) and is_owned(found, deployed.name), "repaired")
     deployed.wait_ready()
 
 
@@ -264,7 +264,7 @@ def test_who_edits_again_and_again_is_named_in_drift_conflict(world: World) -> N
     deployed.wait_ready()
     for _ in range(3):
         deployed.edit("a", color="red")
-        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "put right", seconds=FIRST_SECONDS * 3 + 20)
+        world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
     assert "ConfigMap" in deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
 
 

@@ -52,11 +52,11 @@ class GitRepository:
         for key, value in (config or {}).items():
             self.git("config", key, value)
 
-    def commit(self, files: Mapping[str | bytes, Content], *, branch: str = "main", anew: bool = False) -> str:
-        """Commit added or changed files, with `anew` without parents and their files; return the name of the commit."""
+    def commit(self, files: Mapping[str | bytes, Content], *, branch: str = "main", orphan: bool = False) -> str:
+        """Commit added or changed files, with `orphan` without parents; return the name of the commit."""
         ref = f"refs/heads/{branch}"
-        parent = "" if anew else self.git("rev-parse", "-q", "--verify", ref, check=False)
-        stream = bytearray(f"reset {ref}\n\n" if anew else "", "ascii")
+        parent = "" if orphan else self.git("rev-parse", "-q", "--verify", ref, check=False)
+        stream = bytearray(f"reset {ref}\n\n" if orphan else "", "ascii")
         stream += f"commit {ref}\ncommitter t <t@example.org> 1700000000 +0000\ndata 0\n".encode()
         stream += f"from {parent}\n".encode() if parent else b""
         for path, content in files.items():
@@ -113,7 +113,7 @@ class Faults:
     content_type: str = "text/plain"
     """Of that body."""
     endless: bytes = b""
-    """Sent again and again after the body."""
+    """Sent repeatedly after the body."""
     cut_after: int = -1
     """Bytes of the body, then the connection ends."""
     hang_after: int = -1

@@ -42,7 +42,7 @@ class Severing(Weather):
         with self._lock:
             self._cut, self._counted, self.requests = cut, 0, []
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Let everything through from now on."""
         with self._lock:
             self._cut = None

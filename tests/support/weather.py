@@ -52,7 +52,7 @@ class Fault(Enum):
     EXPIRED = "410 as status"
     EXPIRED_LATER = "410 as an event"
     CUT = "hung up before the API server heard of it"
-    HALF = "hung up in the midst of the reply"
+    HALF = "hung up during the reply"
     LOST = "hung up instead of the reply"
     TIMED_OUT = "504 instead of the reply"
     SLOW = "the reply comes late"

@@ -25,12 +25,12 @@ class Case(NamedTuple):
     name: str
     reason: Reason
     expect: list[float | None]
-    """Seconds after the first, the second … failure; None: not by itself."""
+    """Seconds after the first, the second … failure; None: never."""
     retry_after: float | None = None
 
 
 CASES = [
-    Case("a permanent failure is not tried by itself", Reason.INVALID_CONFIG, [None, None]),
+    Case("a permanent failure is not retried automatically", Reason.INVALID_CONFIG, [None, None]),
     Case("a slow one every five minutes", Reason.NOT_FOUND, [300, 300, 300]),
     Case("one that waits for an event is tried like a slow one besides", Reason.COLLISION, [300, 300]),
     Case(

@@ -46,7 +46,7 @@ class Readable(NamedTuple):
 
 
 READABLE = [
-    Readable("by itself the controller's own", Settings(), ("rukpak-system",)),
+    Readable("by default the controller's own", Settings(), ("rukpak-system",)),
     Readable("wherever that is", Settings(namespace="there"), ("there",)),
     Readable("and what is allowed besides", Settings(secret_namespaces="ns, foo,"), ("rukpak-system", "ns", "foo")),
 ]

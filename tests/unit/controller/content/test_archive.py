@@ -228,7 +228,7 @@ def test_a_generator_learns_of_a_refusal_and_has_the_last_word(tmp_path: Path) -
         try:
             yield Entry(path="../x")
         except Rejection:
-            raise BundleError(Reason.DIGEST_MISMATCH, "it was somebody else's anyway") from None
+            raise BundleError(Reason.DIGEST_MISMATCH, "it belonged to another source anyway") from None
 
     with pytest.raises(BundleError) as caught:
         write_entries(entries(), tmp_path, LIMITS, PATH)

@@ -48,7 +48,7 @@ TOGETHER = [
     Case("a byte more of them", lambda use: (lambda: use.receive(0, 50), lambda: use.receive(1, 51)), REJECTED),
     Case("what comes of one", lambda use: (lambda: use.receive(0, 60), lambda: use.receive(0, 100)), None),
     Case(
-        "what begins anew",
+        "what starts again",
         lambda use: (lambda: use.receive(0, 90), lambda: use.receive(0, 1), lambda: use.receive(1, 20)),
         REJECTED,
     ),

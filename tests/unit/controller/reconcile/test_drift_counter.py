@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("an edit that is put right", outcome(Action.REPAIR), True, (1, 1)),
+    Case("an edit that is repaired", outcome(Action.REPAIR), True, (1, 1)),
     Case("a repair that is refused", outcome(Action.REPAIR, error=REFUSED), True, (1, 0)),
     Case("a repair that waits", outcome(Action.REPAIR, postponed=True, tried=False), True, (1, 0)),
     Case("an object that was deleted", outcome(Action.CREATE), True, (1, 1)),

@@ -347,7 +347,7 @@ def test_a_teardown_whose_hook_fails_says_how_to_go_without_it(world: World) -> 
     )
 
 
-@pytest.mark.parametrize(("error", "seconds"), [(503, 1), (422, 300)], ids=["by itself", "by somebody"])
+@pytest.mark.parametrize(("error", "seconds"), [(503, 1), (422, 300)], ids=["automatically", "by a person"])
 def test_a_hook_of_the_teardown_is_tried_again_when_what_hinders_it_may_have_ended(
     world: World, error: int, seconds: float
 ) -> None:

@@ -171,8 +171,8 @@ ROWS = [
          "Ready": "False NotFound", "Stalled": "True NotFound"}),
     Row("while it is paused it is looked at and not touched", lambda world: paused(world, edit=True),
          ["GET configmaps/a", STATUS], {**READY, "Paused": "True Paused", "Drifted": "True Paused"}),
-    Row("when it is resumed, what was changed is put right", resumed, ["APPLY configmaps/a", STATUS], READY),
-    Row("an object of somebody else is refused, the others are applied", foreign,
+    Row("when it is resumed, modified objects are repaired", resumed, ["APPLY configmaps/a", STATUS], READY),
+    Row("an object of another owner is refused, the others are applied", foreign,
          [request for request in INSTALL if request != "TRY configmaps/a"],
          {"Unpacked": "True Unpacked", "Installed": "False Collision", "Healthy": "False Progressing",
          "Ready": "False Collision", "Reconciling": "True Collision"}),
@@ -811,9 +811,9 @@ def pruned_too_fast(world: World) -> None:
 
 REQUEUES = [
     Requeued("an installed one waits for events", installed, None),
-    Requeued("a failure that ends by itself is tried soon", unreachable, 1),
-    Requeued("one that somebody may mend is tried slowly", lambda world: world.wish("v9"), 300),
-    Requeued("one that only another spec can mend is looked at, too", invalid, 300),
+    Requeued("a failure that ends automatically is retried soon", unreachable, 1),
+    Requeued("one that another user may fix is retried slowly", lambda world: world.wish("v9"), 300),
+    Requeued("one that only another spec can fix is checked, too", invalid, 300),
     Requeued("so is one that waits for an event", foreign, 300),
     Requeued("a prune that was not answered is tried soon", pruned_in_vain, 1),
     Requeued("a prune is tried when the API server has asked for it", pruned_too_fast, 7),
@@ -1315,7 +1315,7 @@ def test_what_the_account_may_neither_delete_nor_change_stays_and_blocks_nothing
     assert told(world, "Forbidden")
 
 
-# an account that is another by now
+# a recreated account
 
 
 def replace_account(world: World) -> None:
@@ -1325,7 +1325,7 @@ def replace_account(world: World) -> None:
 
 
 def replace_namespace(world: World) -> None:
-    """Delete the namespace with all that is in it, and have both made again by somebody else."""
+    """Delete the namespace with its objects, and let another user recreate both."""
     for path in [path for path in world.cluster.objects if path.startswith(NAMESPACE)]:
         world.cluster.remove(path)
     world.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "uid-of-another"}})

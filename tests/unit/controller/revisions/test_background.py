@@ -101,9 +101,9 @@ def test_cancelled_work_leaves_no_result(pool: Pool) -> None:
     pool.background.take("shop", "t1", lambda cancelled: cancelled.wait(SECONDS))
     pool.background.cancel("shop")
     pool.wait()
-    assert pool.background.take("shop", "t1", lambda _: "anew") is None
+    assert pool.background.take("shop", "t1", lambda _: "again") is None
     pool.wait()
-    assert pool.background.take("shop", "t1", lambda _: "anew") == "anew"
+    assert pool.background.take("shop", "t1", lambda _: "again") == "again"
 
 
 def test_bundle_deployments_do_not_wait_for_each_other(pool: Pool) -> None:

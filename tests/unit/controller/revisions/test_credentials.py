@@ -91,7 +91,7 @@ class Allowed(NamedTuple):
 
 
 ALLOWED = [
-    Allowed("the install namespace by itself", named(), "shop"),
+    Allowed("only the install namespace", named(), "shop"),
     Allowed("the install namespace by its name", named(namespace="shop"), "shop"),
     Allowed("a namespace that the administrator allows", named(namespace="allowed"), "allowed"),
     Allowed("the older spelling", {"name": "login", "namespace": "allowed"}, "allowed"),

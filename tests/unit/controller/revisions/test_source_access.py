@@ -62,7 +62,7 @@ TOLD = [
     Told("the one of the source that fails", {0: Reason.SECRET_NOT_FOUND, 1: None}, {LOGIN: ""}),
     Told("with the version that was read", {0: None, 1: Reason.UNAUTHORIZED}, {OTHER: "7"}),
     Told("of all that fail", {0: Reason.SECRET_NOT_FOUND, 1: Reason.HOST_KEY_UNKNOWN}, {LOGIN: "", OTHER: "7"}),
-    Told("what no Secret mends", {0: Reason.UNREACHABLE, 1: Reason.CONTENT_REJECTED}, {}),
+    Told("failures that no Secret fixes", {0: Reason.UNREACHABLE, 1: Reason.CONTENT_REJECTED}, {}),
     Told("a source that has none", {2: Reason.UNAUTHORIZED}, {}),
 ]
 

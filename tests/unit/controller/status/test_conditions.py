@@ -92,7 +92,7 @@ ROWS = [
          Stalled="True InvalidBundle")),
     Case("an object is refused", replace(DONE, applied=False, outcomes=(outcome(None), outcome(REFUSED))),
          waiting("True Unpacked", "False Refused", "True Healthy", "False Refused", Stalled="True Refused")),
-    Case("an object belongs to somebody else", replace(DONE, applied=False, outcomes=(outcome(COLLISION),)),
+    Case("an object has another owner", replace(DONE, applied=False, outcomes=(outcome(COLLISION),)),
          waiting("True Unpacked", "False Collision", "True Healthy", "False Collision", Reconciling="True Collision")),
     Case("kinds are not known yet", replace(DONE, applied=False, revision="", unknown=("Widget",), progress=None),
          waiting("True Unpacked", "False Applying", "Unknown NotInstalled", "False Applying",
@@ -176,7 +176,7 @@ class Worst(NamedTuple):
 
 
 SEVERITY = [
-    Worst("one that needs a person before one that ends by itself", [UNAVAILABLE, COLLISION, REFUSED], REFUSED),
+    Worst("one that needs a person before one that ends automatically", [UNAVAILABLE, COLLISION, REFUSED], REFUSED),
     Worst("one that stays before one that is tried slowly", [REFUSED, IMMUTABLE], IMMUTABLE),
     Worst("one that is tried soon before one that waits", [COLLISION, UNAVAILABLE], UNAVAILABLE),
     Worst("any of them before what only waits for it", [HELD, COLLISION], COLLISION),

@@ -44,7 +44,7 @@ RECORDED = [
     Recorded("one whose kinds are not known is wanted", Report(wanted=NEW), NEW, OLD),
     Recorded("a failure changes neither", Report(failure=NOT_FOUND, revision=OLD, applied=True), OLD, OLD),
     Recorded(
-        "what was begun and is then applied in full is installed, although something else is wanted by now",
+        "what was begun and is then applied in full is installed, although something else is wanted now",
         Report(failure=NOT_FOUND, revision=NEW, applied=True),
         OLD,
         NEW,

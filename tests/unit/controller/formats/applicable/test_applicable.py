@@ -29,7 +29,7 @@ NAMESPACES = [
     Case("the namespace of a cluster-scoped object goes", make("Namespace", metadata={"namespace": "n"}),
          make("Namespace")),
     Case("without a known scope nothing is added", make("Thing", "e.x/v1"), make("Thing", "e.x/v1")),
-    Case("without a known scope nothing is taken away", make("Thing", "e.x/v1", {"namespace": "n"}),
+    Case("without a known scope nothing is removed", make("Thing", "e.x/v1", {"namespace": "n"}),
          make("Thing", "e.x/v1", {"namespace": "n"})),
 ]
 # fmt: on

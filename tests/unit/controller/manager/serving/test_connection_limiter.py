@@ -30,7 +30,7 @@ CASES = [
     Case("one too many in all takes the place of the oldest", "abcd", "e", "a0"),
     Case("and not of one that is answered in all", "Abcd", "e", "b1"),
     Case("where all are answered all others have to wait", "ABCD", "e", None),
-    Case("a peer that has its share takes it of itself where there is no room", "bcaa", "a", "a2"),
+    Case("a peer that has its share replaces one of its own if there is no room", "bcaa", "a", "a2"),
 ]
 
 

@@ -120,7 +120,7 @@ def of_template(given: Manifest, template: str, created: str) -> Manifest:
 
 EXPLANATIONS += [
     Explanation(
-        name="a pod of a Deployment's older template explains nothing: it is what is being mended",
+        name="a pod of a Deployment's older template explains nothing: it is being replaced",
         pods=[of_template(CRASHING, "old", "01"), of_template(PULLING, "new", "02")],
         expect=(PROGRESSING, "ImagePullBackOff"),
     ),

@@ -102,7 +102,7 @@ CASES = [
     Case(name="a Pod that no node can take waits for one",
          given=pod("Pending", "PodScheduled=False/Unschedulable/0 of 3 nodes"), expect=PROGRESSING,
          reason="Unschedulable"),
-    Case(name="a Pod that crashes again and again has failed between two crashes, too",
+    Case(name="a Pod that crashes repeatedly has failed between two crashes, too",
          given=pod("Running", "Ready=False", containers=[crashed(5)]), expect=FAILED, reason="CrashLoopBackOff"),
     Case(name="a Pod whose init container crashes has failed",
          given=pod("Pending", "Ready=False", inits=[waiting("CrashLoopBackOff")]), expect=FAILED,
