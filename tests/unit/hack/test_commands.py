@@ -85,6 +85,16 @@ def test_one_part_runs_nothing_else(set_up: Path, tools: Path) -> None:
     assert done.stdout == f"== integration\n{set_up}: {command}\n"
 
 
+def test_without_a_part_integration_and_e2e_tests_share_their_workers(set_up: Path, tools: Path) -> None:
+    linter = set_up / ".venv/bin/lint-imports"
+    linter.write_text("#!/bin/bash\n")
+    linter.chmod(0o755)
+    done = run(set_up / "hack/test", "-k", "color", path=str(tools))
+    command = "-m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests/integration tests/e2e -k color"
+    assert done.stdout.endswith(f"== integration and e2e\n{set_up}: {command}\n")
+    assert "-m pytest --numprocesses=auto tests/unit -k color" in done.stdout
+
+
 def test_a_path_takes_the_place_of_the_whole_part(set_up: Path, tools: Path) -> None:
     done = run(set_up / "hack/test", "unit", "tests/unit/hack/test_cache.py", "-x", path=str(tools))
     assert done.stdout.endswith("-m pytest --numprocesses=auto tests/unit/hack/test_cache.py -x\n")
