@@ -1,27 +1,26 @@
-"""How objects reach the cluster and leave it: what is decided is pure, what acts is small (README.md).
+"""Apply, repair and delete the objects of a revision (README.md). Decisions are pure, and only small modules act.
 
-In: the objects of a revision, and what the watches know. Out: requests, and an `Outcome` or `Removal` for each object.
-Left to others: which revision is wanted (`revisions`), what conditions say of it (`status`), and when to come back
+In: the objects of a revision, and the records of the watches. Out: requests, and an `Outcome` or `Removal` per object.
+Not here: which revision is wanted (`revisions`), what conditions say about it (`status`), and when the next pass runs
 (`reconcile`). START HERE, in reading order:
 
     targets       what a revision asks for: a `Target` for each object
-    optional      which of them are skipped while their kind is not served
-    ownership     whose an object is, and how ours are marked
-    order         in which order kinds are applied, and deleted
-    options       for whom, and under which rules, a plan is made and carried out
-    plan          what is to be done about each object: steps of tasks
-    drift/        whether an object is as we left it
-    possession    which objects of older revisions may be deleted: those that a kept revision names
-    teardown      which objects go next when a BundleDeployment is deleted
+    ownership     who owns an object, and which marks ours carry
+    order         in which order kinds are applied and deleted
+    options       the BundleDeployment and the rules of one pass
+    plan          what to do about each object: steps of tasks
+    drift/        whether an object is as the last apply left it
+    possession    which objects may be deleted: those that a kept revision names
+    teardown      which objects are deleted next when a BundleDeployment is deleted
 
-    execute       carries out a plan: asks what is missing, and sends what is ready
-    dependencies  why an object has to wait for another
-    object/       the requests about one object
-    outcome       what became of each task
+    execute       executes a plan: reads what is missing, and sends what is ready
+    dependencies  what an object must wait for
+    object/       the requests for one object
+    outcome       the result of each task
     prune         deletes and releases objects
     failures/     what a refusal means, and which rights are missing
     hooks/        hooks of charts
     crd_upgrade/  whether a CustomResourceDefinition may be changed
 
-All of the first block is pure. `execute` and `prune` are the two entry points.
+The first block is pure. `execute` and `prune` are the two entry points.
 """

@@ -1,7 +1,7 @@
-"""Why it is not an object's turn yet: what it needs has failed, or has not come that far.
+"""What an object must wait for: something it needs has failed or is not ready.
 
-Nothing waits here: the reason is said, and the event that ends the wait brings the next pass. A failure holds up only
-what needs the object: the content of a namespace, the instances of a CustomResourceDefinition, and the last stage.
+Nothing blocks here: the reason is returned, and the event that ends the wait starts the next pass. A failure blocks
+only what needs the object: the content of a namespace, the instances of a CustomResourceDefinition, the last stage.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from controller.retries import Retries
 
 @dataclass(slots=True)
 class StepResults:
-    """What the steps so far have done."""
+    """The results of the previous steps."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     failed: dict[ObjectKey, BundleError] = field(default_factory=dict)
     created_namespaces: set[str] = field(default_factory=set)
     gate: BundleError | None = None
-    """Why everything that is still to come has to wait."""
+    """Why all following steps wait."""
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Note what a step has done."""
+        """Add the outcomes of a step."""
         self.outcomes += outcomes
         for outcome in outcomes:
             key = outcome.task.target.key
@@ -43,45 +43,44 @@ class StepResults:
 
 
 class Dependencies:
-    """Knows what has to be so before an object is sent."""
+    """Decides whether an object can be sent."""
 
     def __init__(self, watches: Watches, retries: Retries) -> None:
         self._watches, self._retries = watches, retries
 
     def hindrance(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> BundleError | None:
-        """Return why it is not this task's turn; None: it is."""
+        """Return why a task must wait; None if it is ready."""
         target = task.target
         if not options.proceed():
             return out_of_date(task)
         held = self._retries.holding(options.owner.name, target.key, options.attempt(target))
-        if held and not (
-            held.reason is Reason.IMMUTABLE and task.record is None
-        ):  # gone: nothing is immutable any more
+        is_gone = task.record is None  # and no field is immutable any more
+        if held and not (held.reason is Reason.IMMUTABLE and is_gone):
             return held
         if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
-            return BundleError(Reason.APPLYING, f"{target.key}: waits for its namespace: {error.message}")
+            return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
         if target.kind[::2] in options.wanted.resources:
             return self._crd_hindrance(task, options, results)
         if step.position.stage is order.Stage.GATES and results.failed:
-            return BundleError(Reason.APPLYING, f"{target.key}: waits for what it serves: {next(iter(results.failed))}")
+            blocker = next(iter(results.failed))
+            return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
         return None
 
     def _crd_hindrance(self, task: Task, options: ApplyOptions, results: StepResults) -> BundleError | None:
-        """An instance waits until the CustomResourceDefinition of the same bundle is established."""
+        """Return why an instance of a CustomResourceDefinition of the same bundle must wait for that."""
         resource = options.wanted.resources[task.target.kind[::2]]
         name = f"{resource.plural}.{resource.group}"
         key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
         if error := results.failed.get(key):
-            return BundleError(
-                Reason.WAITING_FOR_CRD, f"{task.target.key}: waits for its CustomResourceDefinition: {error.message}"
-            )
+            message = f"{task.target.key}: waiting for its CustomResourceDefinition: {error.message}"
+            return BundleError(Reason.WAITING_FOR_CRD, message)
         record = self._watches.managed(options.owner.name).get(key)
         if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
-            message = f'{task.target.key}: waits until CustomResourceDefinition "{name}" is established'
+            message = f'{task.target.key}: waiting for CustomResourceDefinition "{name}" to be established'
             return BundleError(Reason.WAITING_FOR_CRD, message)
         return None
 
 
 def out_of_date(task: Task) -> BundleError:
-    """Return why nothing more is sent: the spec has changed since this was decided."""
-    return BundleError(Reason.APPLYING, f"{task.target.key}: waits until the changed spec was looked at")
+    """Return why nothing more is sent: the spec has changed since the plan was made."""
+    return BundleError(Reason.APPLYING, f"{task.target.key}: spec changed; waiting for the next reconcile")

@@ -1,7 +1,7 @@
-"""Carrying out the steps of a plan: what is ready is applied at the same time, what has to wait says for what.
+"""Execute the steps of a plan: tasks that are ready run at the same time, the others return why they wait.
 
-Nothing here waits: a task whose turn has not come ends with the reason for it, and the event that ends the wait brings
-the next pass. Not here: why it has not come (dependencies.py), and the requests about one object (object/).
+Nothing blocks here: the event that ends a wait starts the next pass. Not here: what a task waits for (dependencies.py),
+and the requests for one object (object/).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from controller.retries import Retries
 
 
 class Applier:
-    """Carries out plans.
+    """Executes plans.
 
     Args:
-        workers: requests at the same time, over all BundleDeployments.
+        workers: concurrent requests, for all BundleDeployments.
 
     Attributes:
         pool: sends these requests.
@@ -52,11 +52,11 @@ class Applier:
         self._sender = Sender(client, discovery, watches, retries, self._reader, limits=limits)
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Start no more requests."""
         self.pool.stop()
 
     def execute(self, plan: Plan, options: ApplyOptions) -> list[Outcome]:
-        """Carry out the steps in order.
+        """Execute the steps in order.
 
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
@@ -70,23 +70,25 @@ class Applier:
         return self._with_all_rights(results.outcomes, options)
 
     def _with_all_rights(self, outcomes: list[Outcome], options: ApplyOptions) -> list[Outcome]:
-        """Let every failure for want of rights name all that are missing: nobody grants them one by one.
+        """List all missing rights in every failure that is about rights, so that they can be granted at once.
 
-        What they are is asked only when something was refused anew: from then on its failure is remembered with them.
+        They are reviewed only after a new refusal; from then on the remembered failure lists them.
         """
         errors = [outcome.error for outcome in outcomes]
-        told = list_all(errors)
-        if told is None:
+        denied = list_all(errors)
+        if denied is None:
             return outcomes
         failed = [(o.task, resource) for o in outcomes if o.error and (resource := self._resource(o.task, options))]
-        lack = list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], options)) or told
+        lack = (
+            list_all(errors, self._reviewer.missing([(task.target, each) for task, each in failed], options)) or denied
+        )
         concerned = [o for o in outcomes if isinstance(o.error, MissingRightsError | LackOfRightsError)]
         for outcome in concerned:
             self._retries.revise(options.owner.name, outcome.task.target.key, lack)
         return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
     def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
-        """Compare without touching anything; returns what has drifted, and what is as it was left.
+        """Compare without writing; returns what has drifted, and what is as the last apply left it.
 
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
@@ -110,11 +112,11 @@ class Applier:
             else:
                 ready.append((task, resource))
         ready = self._compared(self._read_unknown(ready, options, results), options)
-        told, ready = self._told(ready, options)
-        return held + told + self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
+        spared, ready = self._spare(ready, options)
+        return held + spared + self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
-        """Return the outcome of a task about which nothing is done now; None if it is ready."""
+        """Return the outcome of a task that is not executed now; None if it is ready."""
         if task.action in (Action.NONE, Action.USE):
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
         if options.ledger.postpones(task.target.key, task.target.digest):
@@ -128,32 +130,31 @@ class Applier:
             return replace(defined, version=task.target.kind.version)
         return self._discovery.resource(task.target.kind)
 
-    def _told(
+    def _spare(
         self, items: list[tuple[Task, Resource]], options: ApplyOptions
     ) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
-        """Take out what has drifted where that is only to be told; returns the outcomes of that, and the rest."""
+        """Split off drifted objects if drift is only reported; returns their outcomes and the other items."""
         changed = [] if options.repairs else [item for item in items if _is_drift(item[0], options)]
         explanations = self._explanations(changed, options)
         keys = {task.target.key for task, _ in changed}
-        told = [
-            Outcome(task=task, spared=True, drift=drift) for (task, _), drift in zip(changed, explanations, strict=True)
-        ]
-        return told, [item for item in items if item[0].target.key not in keys]
+        pairs = zip(changed, explanations, strict=True)
+        spared = [Outcome(task=task, spared=True, drift=drift) for (task, _), drift in pairs]
+        return spared, [item for item in items if item[0].target.key not in keys]
 
     def _explanations(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[DriftedObject | None]:
         return self.pool.run(lambda item: self._reader.explain_drift(*item, options), items, options.user)
 
-    # what the watches do not know
+    # reading what the watches do not know
 
     def _read_unknown(
         self, items: list[tuple[Task, Resource]], options: ApplyOptions, results: StepResults
     ) -> list[tuple[Task, Resource]]:
-        """Settle what LOOK means for each object; nothing is read in a namespace that these steps created."""
+        """Read the objects of `READ` tasks and decide about them; a namespace that these steps created is empty."""
         unknown = [item for item in items if item[0].action is Action.READ]
         to_read = [(t.target.key, r) for t, r in unknown if t.target.key.namespace not in results.created_namespaces]
         found = self._reader.read_all(to_read, options.user)
         for record in found.values():
-            # What nobody watches is known from here alone; other marks than ours say nothing.
+            # Objects of a kind that is not watched are known only from here.
             if isinstance(record, Record) and record.owner == options.owner.name and self._is_unseen(record):
                 self._watches.learn(record)
         settled = {
@@ -165,11 +166,11 @@ class Applier:
         return self._watches.is_forbidden(record.key.group, record.key.kind)
 
     def _compared(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[tuple[Task, Resource]]:
-        """Settle what COMPARE means for each object."""
+        """Compare the objects of `COMPARE` tasks and decide about them."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
         same = self._reader.compare(to_compare, options) if to_compare else {}
 
-        def settle(task: Task) -> Task:
+        def _settle(task: Task) -> Task:
             if task.action is not Action.COMPARE:
                 return task
             found = same[task.target.key]
@@ -177,11 +178,11 @@ class Applier:
                 return self._sender.refuse(task, found, options)
             return replace(task, action=Action.NONE if found else Action.REPAIR)
 
-        return [(settle(task), resource) for task, resource in items]
+        return [(_settle(task), resource) for task, resource in items]
 
 
 def _is_drift(task: Task, options: ApplyOptions) -> bool:
-    """Whether somebody has changed an object; one that was never applied has not been taken away."""
+    """Whether another client has modified or deleted an object that was applied."""
     if task.action in (Action.CREATE, Action.TAKE_BACK, Action.AWAIT):
         return not task.target.bare and (options.installed or task.target.key in options.ledger.left)
     return task.action is Action.REPAIR
@@ -190,14 +191,14 @@ def _is_drift(task: Task, options: ApplyOptions) -> bool:
 def _not_served(task: Task) -> BundleError:
     return BundleError(
         Reason.KIND_NOT_SERVED,
-        f"{task.target.key}: the cluster does not serve {task.target.kind}; install what serves it",
+        f"{task.target.key}: the cluster does not serve {task.target.kind}; install its API",
     )
 
 
 def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
-    """Return why an object can be at no path of the API server, so that nothing about it can be asked."""
+    """Return why an object has no path on the API server."""
     if resource.namespaced and not task.target.key.namespace:
-        return _not_served(task)  # when its namespace was to be decided; now it is, and the next pass does that
+        return _not_served(task)  # the kind appeared after the targets were made; the next pass sets the namespace
     try:
         resource.path(task.target.key.namespace, task.target.key.name)
     except ValueError as error:

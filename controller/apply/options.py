@@ -1,4 +1,4 @@
-"""For whom, and under which rules, a plan is made and carried out."""
+"""The BundleDeployment that a plan is for, and the rules of one pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from api.errors import BundleError
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.drift.ledger import Ledger
 from controller.apply.ownership import Exists, Owner
-from controller.apply.possession import Named
+from controller.apply.possession import RevisionObject
 from controller.apply.targets import Target, TargetSet
 from controller.kube.client import User
 from controller.observe.records import ObjectKey
@@ -21,31 +21,31 @@ class ApplyOptions:
 
     owner: Owner
     user: User | None
-    """As whom objects are read and written; None: as the controller."""
+    """The account that reads and writes objects; None: the controller."""
     orphan: bool
-    """The deletionPolicy is Orphan: nothing carries an ownerReference."""
+    """Whether the deletionPolicy is Orphan: no object carries an ownerReference."""
     collision_protection: str
     install_namespace: str
-    wish: str
-    """Generation and annotation: another one lets everything that failed be tried again at once."""
+    spec_version: str
+    """Generation and reconcile-requested-at: a new one retries every failure immediately."""
     wanted: TargetSet
-    older: Mapping[ObjectKey, Named] = field(default_factory=dict)
-    """Objects that only older revisions name, and that may be left."""
+    older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
+    """Objects that only older revisions name, and that may still exist."""
     warnings: tuple[str, ...] = ()
-    """About what the revision does, for status."""
+    """About the revision, for status."""
     repairs: bool = True
-    """Whether drift is put right, as spec.drift.mode says, and not only told."""
+    """Whether drift is repaired, and not only reported (spec.drift.mode)."""
     installed: bool
-    """The wanted revision is installed in full already."""
+    """Whether the wanted revision is already installed in full."""
     ledger: Ledger
-    """How the objects were left."""
+    """How the last apply left the objects."""
     exists: Exists
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
     proceed: Callable[[], bool]
-    """False as soon as the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
+    """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
     gate: Callable[[], BundleError | None] = lambda: None
-    """Asked once, before anything but Namespaces, CustomResourceDefinitions and classes is sent: why that waits."""
+    """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 
     def attempt(self, target: Target) -> str:
-        """Return what is tried with an object: its failures are remembered by that."""
-        return f"{target.digest} {self.wish}"
+        """Return the fingerprint under which a failure to apply an object is remembered."""
+        return f"{target.digest} {self.spec_version}"

@@ -1,8 +1,7 @@
-"""In which order objects are applied, and taken away again (README.md, Order, Prune and deletion).
+"""The order in which kinds are applied and deleted (README.md, Order, Prune and deletion).
 
-Between stages the applier waits; inside one, what stands in a lower rank is sent first, and bundle order is kept.
-
-Not here: what is waited for, and what a failure holds up.
+Stages wait for each other; in a stage, lower ranks are sent first, in bundle order. Not here: what a stage waits for,
+and what a failure blocks (dependencies.py).
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ Item = TypeVar("Item")
 
 
 class Stage(IntEnum):
-    """What has to stand before the next stage begins."""
+    """What must be applied before the next stage starts."""
 
     DEFINITIONS = 1
     """Namespaces, CustomResourceDefinitions, classes."""
     PREREQUISITES = 2
-    """What pods depend on: quotas, accounts, rights, configuration, volumes, Services, Certificates."""
+    """What pods depend on: quotas, accounts, RBAC, configuration, volumes, Services, Certificates."""
     WORKLOADS = 3
-    """Workloads and custom resources, and every kind that is not known."""
+    """Workloads, custom resources and every unknown kind."""
     GATES = 4
-    """What requests to the API server go through: webhook configurations and APIServices."""
+    """What requests to the API server pass through: webhook configurations and APIServices."""
 
 
 class Position(NamedTuple):
-    """A stage and a rank in it; compares as the order of applying."""
+    """A stage and a rank in it, in apply order."""
 
     stage: Stage
     rank: int = 0
@@ -40,11 +39,11 @@ class Position(NamedTuple):
 _NAMESPACES = Position(Stage.DEFINITIONS, 0)
 _CRDS = Position(Stage.DEFINITIONS, 1)
 _CLASSES = Position(Stage.DEFINITIONS, 2)
-# Limits and policies, so that they hold for all that follows; in-process policies need no workload, as webhooks do.
+# Limits and policies first, so that they apply to the rest; unlike webhooks they need no workload.
 _POLICIES = Position(Stage.PREREQUISITES, 0)
 _ACCOUNTS = Position(Stage.PREREQUISITES, 1)
 _ROLES = Position(Stage.PREREQUISITES, 2)
-# After the roles: the server checks the rights of whoever binds one against its rules.
+# After the roles: the server checks the rights of a client that binds one against its rules.
 _BINDINGS = Position(Stage.PREREQUISITES, 3)
 _CONFIGURATION = Position(Stage.PREREQUISITES, 4)
 _WORKLOADS = Position(Stage.WORKLOADS)
@@ -106,25 +105,21 @@ def position_of(key: ObjectKey) -> Position:
 
 
 def is_custom(key: ObjectKey) -> bool:
-    """Whether a kind is not the API server's own: of a CustomResourceDefinition, or of an aggregated API."""
+    """Whether a kind is not built in: from a CustomResourceDefinition or an aggregated API."""
     return key.group not in BUILT_IN_GROUPS
 
 
 def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
-    """Return the step of a kind in taking away: the highest goes first.
-
-    Custom resources go before everything else, while what serves them still runs; CustomResourceDefinitions and then
-    Namespaces go last.
-    """
+    """Return the step in which a kind is deleted: the highest first, and custom resources before everything else."""
     return is_custom(key), position_of(key)
 
 
 def teardown_order(items: Iterable[Item], key: Callable[[Item], ObjectKey]) -> list[Item]:
-    """Return items in the order in which they are taken away: the reverse of applying, see `teardown_step`.
+    """Return items in deletion order, the reverse of apply order.
 
     Args:
-        items: in the order in which they were applied.
-        key: which object an item stands for.
+        items: in apply order.
+        key: returns the object of an item.
     """
-    backwards = list(items)[::-1]  # a reverse sort keeps equal items in the order that it is given
+    backwards = list(items)[::-1]  # a reverse sort keeps the order of equal items
     return sorted(backwards, key=lambda item: teardown_position(key(item)), reverse=True)

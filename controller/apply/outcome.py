@@ -1,4 +1,4 @@
-"""What became of each task of a plan: the values that carrying it out (execute.py) ends with."""
+"""The result of each task of a plan, as execute.py returns it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from controller.observe.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a task."""
+    """The result of a task."""
 
     task: Task
     error: BundleError | None = None
-    """Why the object is not as it is wanted; None: it is."""
+    """Why the object is not as wanted; None: it is."""
     postponed: bool = False
-    """It was changed again and again: it is repaired later."""
+    """Whether its repair was put off, since it is modified repeatedly."""
     tried: bool = False
-    """Whether something was sent, so that a failure is news."""
+    """Whether a request was sent, so that a failure is news."""
     record: Record | None = None
-    """The object as the reply to our write showed it."""
+    """The object as the reply to our write shows it."""
     spared: bool = False
-    """Fields of ours are somebody else's, and it stays so: spec.drift.mode is Report."""
+    """Whether drift was found and not repaired, since spec.drift.mode is Report."""
     drift: DriftedObject | None = None
-    """Of what is spared: what was changed; None: it has our values nevertheless."""
+    """What was modified, if it was spared; None: its values are still ours."""
     repaired: bool = False
-    """Somebody had changed it, and it was put right."""
+    """Whether another client had modified or deleted it, and it was repaired."""
     recreated: bool = False
-    """It was deleted to change an immutable field, and is created again as soon as it is gone."""
+    """Whether it was deleted because an immutable field changed; it is created again once it is gone."""
     warnings: tuple[str, ...] = ()
-    """Of the API server."""
+    """From the API server."""

@@ -1,9 +1,7 @@
-"""Whose an object is, what that means for an apply, and how ours are marked (rule 5; README.md).
+"""Who owns an object, what that means for an apply, and which marks ours carry (rule 5; README.md). Pure.
 
-Ours is what carries our label, our UID as annotation and, where the kind carries one, our controller reference: all
-that apply. Pure: no request is made here, and no input is changed.
-
-Not here: reading an object before its first apply, adopting and releasing (the modules that act).
+An object is ours if it has our label, our UID as an annotation and, where its kind carries one, our controller
+reference. Not here: reading an object before its first apply, adopting and releasing (object/).
 """
 
 from __future__ import annotations
@@ -27,21 +25,21 @@ DATA_KINDS = frozenset(
         ("", "Namespace"),
     }
 )
-"""Kinds that take data or other objects along: only a teardown may delete these, not the garbage collector (rule 5)."""
+"""Kinds whose deletion loses data or other objects: the garbage collector must not delete them (rule 5)."""
 
 
 class Situation(Enum):
-    """How an object stands to the BundleDeployment that wants to apply it."""
+    """The relation of an object to the BundleDeployment that applies it."""
 
     ABSENT = "absent"
-    """Apply without force; a 409 says that somebody was faster."""
+    """Apply without force; a 409 means that another client was faster."""
     OURS = "ours"
     TAKE_BACK = "take back"
     """It was ours: apply, whatever collisionProtection says."""
     ADOPT = "adopt"
-    """Somebody else's or nobody's, and the user opted in: apply the resourceVersion that was judged."""
+    """It is another owner's or has none, and the user opted in: apply at the judged resourceVersion."""
     USED = "used"
-    """A Namespace that is not ours: left as it is."""
+    """A Namespace that is not ours: not modified."""
     COLLISION = "collision"
     """Refused."""
 
@@ -56,19 +54,19 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What `judge` found."""
+    """The result of `judge`."""
 
     situation: Situation
     owner: str = ""
-    """Whose it is if not ours, for messages: `Helm release "x"`; empty if nobody's."""
+    """Its owner if not ours, for messages: `Helm release "x"`; empty if it has none."""
     message: str = ""
-    """Of a collision: the object, whose it is, what to do."""
+    """Of a collision."""
     evicts: bool = False
-    """Another controller reference has to go before ours is applied: two of them are refused as 422."""
+    """Whether another controller reference must be removed first: two of them are a 422."""
 
 
 Exists = Callable[[str, str], bool]
-"""Whether there is a BundleDeployment of that name with that UID."""
+"""Whether a BundleDeployment with a name and UID exists."""
 
 
 def judge(
@@ -79,14 +77,14 @@ def judge(
     collision_protection: str,
     carries_reference: bool,
 ) -> Judgement:
-    """Say whose an object is and what may be done; the rules of README.md, Ownership, the first that fits counts.
+    """Decide who owns an object and what may be done with it; the first matching rule of README.md, Ownership, counts.
 
     Args:
-        record: the object as it was seen last; None if there is none.
-        owner: who wants to apply it.
-        exists: whether a BundleDeployment of a name and a UID exists.
+        record: the object as it was last seen; None if it does not exist.
+        owner: the BundleDeployment that applies it.
+        exists: whether another BundleDeployment exists.
         collision_protection: Prevent, IfNoController or None.
-        carries_reference: whether the object as it would be applied carries an owner reference.
+        carries_reference: whether the object is applied with an owner reference.
     """
     if record is None:
         return Judgement(situation=Situation.ABSENT)
@@ -106,35 +104,30 @@ def judge(
 
 
 def is_ours(record: Record, owner: Owner, *, carries_reference: bool) -> bool:
-    """Whether an object carries every mark of its owner: operators copy labels to children, but not the others."""
+    """Whether an object has every mark of an owner: operators copy labels to children, but not the others."""
     if (record.owner, record.owner_uid) != (owner.name, owner.uid):
         return False
     return record.controller_uid == owner.uid or not carries_reference
 
 
 def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> bool:
-    """Whether an object is applied with a controller reference to its BundleDeployment.
-
-    Args:
-        manifest: the target object.
-        orphan: the deletionPolicy is Orphan.
-    """
+    """Whether an object is applied with a controller reference; `orphan`: the deletionPolicy is Orphan."""
     key = key_of(manifest)
     return not orphan and (key.group, key.kind) not in DATA_KINDS and not is_kept(manifest)
 
 
 def loses_reference(record: Record, *, orphan: bool) -> bool:
-    """Whether an object that is seen carries no controller reference of ours by rule (rule 5)."""
+    """Whether an observed object must have no controller reference of ours (rule 5)."""
     return orphan or (record.key.group, record.key.kind) in DATA_KINDS or is_marked_to_stay(record)
 
 
 def is_marked_to_stay(record: Record) -> bool:
-    """Whether an object that is seen says itself that it stays; see `is_kept`."""
+    """Whether an observed object is marked to be kept; see `is_kept`."""
     return _says_keep(record.resource_policy, record.prune)
 
 
 def is_kept(manifest: Mapping[str, Any]) -> bool:
-    """Whether the bundle marks an object to stay when the bundle goes, by Helm's annotation or ours."""
+    """Whether the bundle marks an object to be kept after its removal, with Helm's annotation or ours."""
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     return _says_keep(str(annotations.get(RESOURCE_POLICY, "")), annotations.get(names.PRUNE))
 
@@ -148,9 +141,9 @@ def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dic
     """Return an object as it is sent: with our label, annotations and, where it carries one, controller reference.
 
     Args:
-        manifest: the target object, made applicable already (controller/formats/README.md); it is left as it is.
-        owner: the BundleDeployment that applies it.
-        orphan: the deletionPolicy is Orphan.
+        manifest: an applicable object (controller/formats/README.md).
+        owner: the BundleDeployment.
+        orphan: whether the deletionPolicy is Orphan.
     """
     metadata = dict(manifest["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
@@ -163,7 +156,7 @@ def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dic
 
 
 def applied_digest(body: Mapping[str, Any]) -> str:
-    """Return the digest of an object as it is sent, the annotation that holds this digest left out."""
+    """Return the digest of an object as it is sent, without the annotation that holds it."""
     metadata = dict(body["metadata"])
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {name: value for name, value in annotations.items() if name != names.APPLIED_DIGEST}
@@ -176,7 +169,7 @@ def _reference(owner: Owner) -> dict[str, Any]:
 
 
 def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
-    """Whether it lost some of our marks: released, restored from a backup, or stripped of a label by hand."""
+    """Whether it has lost some of our marks: released, restored from a backup, or a label was removed by hand."""
     if not _is_free(record, owner, exists):
         return False
     has_our_uid = owner.uid in (record.owner_uid, record.controller_uid)
@@ -188,7 +181,7 @@ def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
 
 
 def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
-    """Whether no other object controls it, and no other BundleDeployment has it, so that nobody is robbed."""
+    """Whether no other object controls it and no other BundleDeployment owns it."""
     stale = (
         _is_deployment(record)
         and record.controller_name == owner.name
@@ -198,19 +191,19 @@ def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
 
 
 def _is_deployment(record: Record) -> bool:
-    # By group, too: Fleet has a kind of the same name.
+    # The group counts: Fleet has a kind of the same name.
     return (record.controller_group, record.controller_kind) == (names.GROUP, names.KIND)
 
 
 def _controller(record: Record, owner: Owner) -> str:
-    """Describe the object that controls it, if that is not the owner."""
+    """Describe the object that controls it, unless that is the owner."""
     if record.controller_uid in ("", owner.uid):
         return ""
     return f'{record.controller_kind} "{record.controller_name}"'
 
 
 def _deployment(record: Record, owner: Owner, exists: Exists) -> str:
-    """Describe the other BundleDeployment that has it, which needs no controller reference for some kinds."""
+    """Describe the other BundleDeployment that owns it, also without a controller reference."""
     if record.owner in ("", owner.name) or not exists(record.owner, record.owner_uid):
         return ""
     return f'{names.KIND} "{record.owner}"'
@@ -223,8 +216,6 @@ def _may_adopt(claimant: str, collision_protection: str) -> bool:
 def _collision_message(key: ObjectKey, claimant: str) -> str:
     if claimant:
         return (
-            f"{key}: exists already and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
+            f"{key}: already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
         )
-    return (
-        f"{key}: exists already and is not of this bundle; delete it, or set spec.collisionProtection to IfNoController"
-    )
+    return f"{key}: already exists; delete it, or set spec.collisionProtection to IfNoController to adopt it"

@@ -1,8 +1,7 @@
-"""From what is wanted and what is seen to steps. Pure: a plan is a value, and carrying it out is execute.py.
+"""Compare targets with records and decide what to do, as steps of tasks. Pure: execute.py executes the plan.
 
-A step is a stage of README.md, Order, or a rank in one, with its tasks; the last step is prune. What a task needs
-to know and the watches do not say (an object that does not carry our label, a hash that this process never saw) is
-found out when the step is carried out, since an earlier step may have made it unnecessary.
+A step is a stage (README.md, Order) or a rank in one. What the watches do not know (an object without our label, a
+hash that this process never saw) is read when the step is executed, since an earlier step may make that unnecessary.
 """
 
 from __future__ import annotations
@@ -25,43 +24,43 @@ from controller.observe.records import ObjectKey, Record
 
 
 class Action(Enum):
-    """What is to be done about one object."""
+    """What to do about one object."""
 
     NONE = "none"
-    """It is as we left it."""
-    READ = "look"
-    """The watches do not know it: see whether it is there, and whose it is."""
+    """It is as the last apply left it."""
+    READ = "read"
+    """The watches do not know it: read whether it exists, and who owns it."""
     CREATE = "create"
     APPLY = "apply"
-    """It is ours, of an earlier revision."""
+    """It is ours, from an earlier revision."""
     REPAIR = "repair"
-    """It is ours, and somebody has changed it."""
+    """It is ours, and another client has modified it."""
     COMPARE = "compare"
-    """It is ours and of this revision; whether it was changed has to be read."""
+    """It is ours and of this revision; whether it was modified must be read."""
     TAKE_BACK = "take back"
     USE = "use"
     """A Namespace that is not ours."""
     REFUSE = "refuse"
     AWAIT = "await"
-    """It is being deleted: apply it again when it is gone."""
+    """It is being deleted: apply it once it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One object and what is to be done about it."""
+    """One object and what to do about it."""
 
     target: Target
     action: Action
     record: Record | None = None
     refusal: BundleError | None = None
-    """Why it may not be applied, or not be looked at."""
+    """Why it may not be applied or read."""
     evicts: bool = False
-    """The reference of another controller has to go first."""
+    """Whether the reference of another controller must be removed first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Tasks that may be carried out at the same time."""
+    """Tasks that may run at the same time."""
 
     position: order.Position
     tasks: tuple[Task, ...]
@@ -69,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps in order, and what is to go when all is applied and healthy."""
+    """Steps in order, and the objects to prune once all are applied and healthy."""
 
     steps: tuple[Step, ...] = ()
     prune: tuple[Record, ...] = ()
@@ -81,39 +80,39 @@ class Plan:
 
     @property
     def writes(self) -> bool:
-        """Whether carrying it out may write anything."""
+        """Whether executing the plan may write anything."""
         return any(task.action not in (Action.NONE, Action.USE, Action.REFUSE, Action.AWAIT) for task in self.tasks)
 
     @property
     def upgrades(self) -> bool:
-        """Whether carrying it out may change more than putting right what somebody has changed."""
+        """Whether executing the plan may do more than repair drift."""
         return bool(self.prune) or any(
             task.action in (Action.APPLY, Action.CREATE, Action.TAKE_BACK) for task in self.tasks
         )
 
     @property
     def drift(self) -> list[ObjectKey]:
-        """The objects that somebody has changed or removed since they were applied."""
+        """The objects that another client has modified since they were applied."""
         return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
 
 
 def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
-    """Decide what is to be done about each object.
+    """Decide what to do about each object.
 
     Args:
-        options: whose plan it is; its revision is the target of every object it contains (rule 6).
-        leftovers: targets of the revision before that the wanted one lacks.
-        observed: what carries our label.
+        options: of the BundleDeployment; its revision is the target of every object it contains (rule 6).
+        leftovers: targets that only the previous revision has.
+        observed: the objects that carry our label.
     """
 
-    def task(target: Target, *, installed: bool) -> Task:
+    def _task(target: Target, *, installed: bool) -> Task:
         record = observed.get(target.key)
         if is_finished(target, record, installed=installed):
             return Task(target=target, action=Action.NONE)
         return decide(target, record, options)
 
-    tasks = [task(target, installed=options.installed) for target in options.wanted.targets]
-    tasks += [task(target, installed=True) for target in leftovers if target.key not in options.wanted.by_key]
+    tasks = [_task(target, installed=options.installed) for target in options.wanted.targets]
+    tasks += [_task(target, installed=True) for target in leftovers if target.key not in options.wanted.by_key]
     by_position: dict[order.Position, list[Task]] = {}
     for planned in tasks:
         by_position.setdefault(order.position_of(planned.target.key), []).append(planned)
@@ -123,18 +122,18 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
 
 
 def is_finished(target: Target, record: Record | None, *, installed: bool) -> bool:
-    """Whether an object is a Job that its TTL has removed: applied again, it would run for ever.
+    """Whether an object is a Job that its TTL has removed: applied again, it would run again.
 
     Args:
         target: the object.
-        record: what the watches know of it.
-        installed: its revision is installed in full.
+        record: the object as it was last seen, if it was.
+        installed: whether its revision is installed in full.
     """
     return record is None and assess_absent(target.manifest, installed=installed).state is State.HEALTHY
 
 
 def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task:
-    """Decide about one object by what the watches know of it; LOOK where they know nothing."""
+    """Decide about one object by its record; `READ` without one."""
     if target.key in options.ledger.used:
         return Task(target=target, action=Action.USE)
     if record is None:
@@ -143,7 +142,7 @@ def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task
 
 
 def decide_about(target: Target, record: Record | None, options: ApplyOptions) -> Task:
-    """Decide about one object that was looked at: None means that it is not there."""
+    """Decide about one object that was read: None means that it does not exist."""
     judgement = judge(
         record,
         options.owner,

@@ -1,8 +1,8 @@
-"""Which objects a BundleDeployment may act upon: those that a kept revision names, and that carry its marks. Pure.
+"""Which objects a BundleDeployment may delete: those that a kept revision names and that have its marks. Pure.
 
-Marks alone prove nothing: label, annotation, owner reference and field manager can be written by whoever may write the
-object. A stray that carries them all is told of and left alone, since it was the controller's rights, or the account's,
-that its maker would borrow. Without names nothing is pruned and nothing torn down but what the garbage collector takes.
+Marks alone prove nothing: any client that may write an object can write label, annotation, owner reference and field
+manager, and would borrow the rights of the controller or the account. A stray that has all marks is reported and left
+alone. Without a kept revision nothing is pruned or torn down except by the garbage collector.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record, key_of
 
 LEFT_BYTES = 256 * 1024
-"""What the names of left objects may take beside a revision; it shares a Secret of 1 MiB with a chunk of 512 KiB."""
-
-
+"""Size of the names of left objects in a revision: they share a Secret of 1 MiB with a chunk of 512 KiB."""
 MORE = "*"
-"""Instead of their names, where these are too many: the revisions that have them are kept."""
+"""Stands for the names if they are too many: the revisions that contain the objects are kept then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """What a revision says of an object of its own."""
+class RevisionObject:
+    """What a kept revision says about an object."""
 
     kind: GroupVersionKind
     carries_reference: bool
-    """The garbage collector takes it once its BundleDeployment is gone."""
+    """Whether the garbage collector deletes it after its BundleDeployment."""
 
     @property
     def group_kind(self) -> tuple[str, str]:
@@ -40,38 +38,38 @@ class Named:
 
 def name_objects(
     revisions: Iterable[Revision], is_namespaced: Callable[[GroupVersionKind], bool | None], *, orphan: bool
-) -> dict[ObjectKey, Named]:
-    """Return all objects that revisions name: their own, and those that were left when older ones were dropped.
+) -> dict[ObjectKey, RevisionObject]:
+    """Return all objects that revisions name: their own, and those left over from dropped revisions.
 
     Args:
         revisions: of one BundleDeployment.
-        is_namespaced: whether the objects of a kind have a namespace; None: the cluster does not serve it.
-        orphan: the deletionPolicy is Orphan: nothing carries an ownerReference.
+        is_namespaced: whether a kind is namespaced; None: the cluster does not serve it.
+        orphan: whether the deletionPolicy is Orphan.
     """
-    found: dict[ObjectKey, Named] = {}
+    found: dict[ObjectKey, RevisionObject] = {}
     for revision in revisions:
         for kind, key in map(_parse, filter(MORE.__ne__, revision.terms.left)):
             stub = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}}
-            found[key] = Named(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
+            found[key] = RevisionObject(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
         for manifest in revision.objects:
             key = place(manifest, revision.terms.install_namespace, is_namespaced)
             reference = carries_owner_reference(manifest, orphan=orphan)
-            found[key] = Named(kind=GroupVersionKind.of(manifest), carries_reference=reference)
+            found[key] = RevisionObject(kind=GroupVersionKind.of(manifest), carries_reference=reference)
     return found
 
 
 def place(
     manifest: Mapping[str, Any], namespace: str, is_namespaced: Callable[[GroupVersionKind], bool | None]
 ) -> ObjectKey:
-    """Return where an object of a revision is: one whose kind was not served when it was rendered may lack that."""
+    """Return the key of an object of a revision; `namespace` is used if its kind was not served at rendering."""
     key = key_of(manifest)
     if key.namespace or not is_namespaced(GroupVersionKind.of(manifest)):
         return key
     return key._replace(namespace=namespace)
 
 
-def describe_left(left: Mapping[ObjectKey, Named], most: int = LEFT_BYTES) -> tuple[str, ...]:
-    """Return how a revision keeps the names of objects that older ones left, in so many bytes; see `Terms.left`."""
+def describe_left(left: Mapping[ObjectKey, RevisionObject], most: int = LEFT_BYTES) -> tuple[str, ...]:
+    """Return the names of objects left over from older revisions, as kept in `Terms.left`; `most` is in bytes."""
     texts = tuple(sorted(f"{named.kind} {key.namespace} {key.name}" for key, named in left.items()))
     return texts if sum(len(text.encode()) + 4 for text in texts) <= most else (MORE,)
 
@@ -79,13 +77,13 @@ def describe_left(left: Mapping[ObjectKey, Named], most: int = LEFT_BYTES) -> tu
 def find_strays(
     observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey], owner: Owner, orphan: bool
 ) -> list[Record]:
-    """Return what carries all marks of a BundleDeployment, though no revision of it names it.
+    """Return the objects that have all marks of a BundleDeployment although none of its revisions names them.
 
     Args:
-        observed: what carries its label.
-        known: what its revisions name.
+        observed: the objects that carry its label.
+        known: the objects that its revisions name.
         owner: the BundleDeployment.
-        orphan: its objects carry no ownerReference.
+        orphan: whether its deletionPolicy is Orphan.
     """
     others = (record for key, record in observed.items() if not any(key in keys for keys in known))
     return list(_ours(others, owner, orphan=orphan))
@@ -99,14 +97,14 @@ def find_surplus(
     *,
     orphan: bool,
 ) -> list[Record]:
-    """Return the objects of ours that only older revisions name.
+    """Return our objects that only older revisions name.
 
     Args:
-        wanted: what the wanted revision names.
-        older: what older ones name that may be left.
-        observed: what carries the label.
+        wanted: the objects of the wanted revision.
+        older: those of older revisions that may still exist.
+        observed: the objects that carry our label.
         owner: the BundleDeployment.
-        orphan: its objects carry no ownerReference.
+        orphan: whether its deletionPolicy is Orphan.
     """
     named = (record for key, record in observed.items() if key in older and key not in wanted)
     return list(_ours(named, owner, orphan=orphan))

@@ -1,7 +1,7 @@
-"""Taking managed objects away: what is deleted, what is kept and released, and the requests for both.
+"""Delete managed objects, or keep and release them (README.md, Prune and deletion).
 
-Candidates come from the watches and have passed the ownership test. A delete names the object that was seen (UID and
-resourceVersion), so that nothing goes that changed meanwhile (README.md, Prune and deletion).
+Candidates come from the watches and have passed the ownership test. A DELETE has preconditions on UID and
+resourceVersion, so that no object is deleted that has changed in the meantime.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
 _DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
 PAGE = 50
-# What the API server and its controllers put into every namespace.
+# What the API server and its controllers create in every namespace.
 _DEFAULTS = frozenset(
     {("ConfigMap", "kube-root-ca.crt"), ("ConfigMap", "openshift-service-ca.crt"), ("ServiceAccount", "default")}
 )
@@ -39,34 +39,34 @@ _NOISE = frozenset({"Event", "EndpointSlice", "Endpoints", "Lease", "PodMetrics"
 
 
 class Disposal(Enum):
-    """What is done with an object that is not wanted any more."""
+    """What is done with an object that is no longer wanted."""
 
     DELETE = "delete"
     RELEASE = "release"
-    DELETE_UNUSED = "delete, unless somebody else uses it"
+    DELETE_UNUSED = "delete unless in use"
     """CustomResourceDefinitions at teardown, Namespaces always."""
 
 
 class RemovalCause(Enum):
-    """Why objects go."""
+    """Why objects are removed."""
 
-    PRUNE = "the wanted revision lacks it"
-    TEARDOWN = "the BundleDeployment is being deleted"
-    ORPHAN = "the BundleDeployment is being deleted, and its objects are to stay"
+    PRUNE = "prune"
+    TEARDOWN = "teardown"
+    ORPHAN = "teardown with deletionPolicy Orphan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What became of an object that was to go."""
+    """The result for an object that was to be removed."""
 
     record: Record
     kept: str = ""
-    """Why it was released instead of deleted; empty: it was deleted, or is gone."""
+    """Why it was released; empty: it was deleted, or does not exist."""
     error: BundleError | None = None
 
 
 def dispose(record: Record, cause: RemovalCause) -> Disposal:
-    """Decide what is done with an object of ours that is to go. Pure."""
+    """Decide what is done with an object of ours that is removed. Pure."""
     group_kind = (record.key.group, record.key.kind)
     if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
         return Disposal.RELEASE
@@ -80,12 +80,12 @@ def dispose(record: Record, cause: RemovalCause) -> Disposal:
 
 
 class Remover:
-    """Deletes and releases objects of BundleDeployments, in order; those of one step at the same time.
+    """Deletes and releases objects, in order; those of one step at the same time.
 
     Args:
-        pool: for requests at the same time.
-        stored: what serves a kind (group, kind) at the version at which it is stored; None: not known, as of kinds
-            without a CustomResourceDefinition. At any other version a conversion webhook that is down holds all up.
+        pool: sends concurrent requests.
+        stored: the resource of a (group, kind) at its storage version; None if unknown, as for built-in kinds. At any
+            other version, a conversion webhook that is down would block the request.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Remover:
         self._client, self._discovery, self._pool, self._stored = client, discovery, pool, stored
 
     def remove(self, records: Iterable[Record], owner: str, cause: RemovalCause, user: User | None) -> list[Removal]:
-        """Take objects away in reverse order of applying; what is being deleted already is left to it.
+        """Remove objects in reverse apply order, except those that are already being deleted.
 
         Args:
             records: of objects that have passed the ownership test.
             owner: name of the BundleDeployment.
-            cause: why they go.
-            user: as whom they are deleted and released; None: as the controller. Whether somebody else still uses a
-                CustomResourceDefinition or a Namespace is looked up as the controller, which sees everything.
+            cause: why they are removed.
+            user: the account that deletes and releases; None: the controller. Whether a CustomResourceDefinition or
+                Namespace is in use is always read as the controller, which sees all objects.
 
         Raises: CancelledError if the pool was stopped.
         """
@@ -109,7 +109,7 @@ class Remover:
         ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
         served = self._serving({(record.key.group, record.key.kind) for record in ordered})
 
-        def take_away(record: Record) -> Removal:
+        def _remove_one(record: Record) -> Removal:
             resource = served[record.key.group, record.key.kind]
             if resource is None:
                 return Removal(record=record)
@@ -117,7 +117,7 @@ class Remover:
 
         removals: list[Removal] = []
         for _, step in groupby(ordered, key=lambda record: teardown_position(record.key)):
-            removals += self._pool.run(take_away, list(step), user)
+            removals += self._pool.run(_remove_one, list(step), user)
         lack = list_all(removal.error for removal in removals)
         return [replace(each, error=lack) if isinstance(each.error, MissingRightsError) else each for each in removals]
 
@@ -135,7 +135,7 @@ class Remover:
         return Removal(record=record, kept=kept)
 
     def _serving(self, kinds: Collection[tuple[str, str]]) -> dict[tuple[str, str], Resource | None]:
-        """Return what serves each kind; where nothing seems to, discovery is read again: a kind may be younger."""
+        """Return the resource of each kind; discovery is refreshed if one is missing, since it may be new."""
         served = {kind: self._resource(*kind) for kind in kinds}
         if None not in served.values():
             return served
@@ -150,16 +150,16 @@ class Remover:
 
     def _reason_to_keep(self, record: Record, owner: str, disposal: Disposal) -> str:
         if disposal is Disposal.RELEASE:
-            return "kept, as its kind, an annotation or the deletionPolicy says"
+            return "kept because of its kind, its annotations or the deletionPolicy"
         if disposal is Disposal.DELETE:
             return ""
-        self._discovery.refresh()  # a kind that has come since may have objects; one that has gone has none
+        self._discovery.refresh()  # a new kind may have objects
         users = self._instances(record, owner) if record.key[:2] == _CRD else self._inhabitants(record.key.name, owner)
         user = next(users, "")
-        return f"kept, since {user} is left" if user else ""
+        return f"kept because {user} still exists" if user else ""
 
     def _instances(self, record: Record, owner: str) -> Iterator[str]:
-        """Yield custom resources of somebody else."""
+        """Yield custom resources that are not this BundleDeployment's."""
         plural, _, group = record.key.name.partition(".")
         for resource in self._discovery.resources():
             if (resource.group, resource.plural) == (group, plural):
@@ -170,7 +170,7 @@ class Remover:
                 return
 
     def _inhabitants(self, namespace: str, owner: str) -> Iterator[str]:
-        """Yield what a namespace holds that neither the server put there nor its own owner in it takes away."""
+        """Yield the objects of a namespace that neither the server created nor an owner in it deletes."""
         seen: set[tuple[str, str]] = set()
         for resource in self._discovery.resources():
             group_kind = (resource.group, resource.kind)
@@ -187,7 +187,7 @@ class Remover:
                     yield _describe(resource, item)
 
     def _list(self, path: str) -> Iterator[dict[str, Any]]:
-        """Yield metadata; nothing of a kind that is not served any more: that says nothing of the object that goes."""
+        """Yield metadata; nothing for a kind that is no longer served."""
         try:
             yield from self._client.list(path, metadata=True, limit=PAGE)
         except ApiError as error:
@@ -206,7 +206,7 @@ def _stays(resource: Resource, metadata: dict[str, Any], owner: str) -> bool:
     if resource.kind in _NOISE or (resource.kind, metadata["name"]) in _DEFAULTS or metadata.get("deletionTimestamp"):
         return False
     labels = metadata.get("labels") or {}
-    # Another BundleDeployment is cluster-scoped: unlike an owner in the namespace it is not found there itself.
+    # Another BundleDeployment is cluster-scoped: unlike an owner in the namespace, the list does not contain it.
     return labels.get(names.OWNER_LABEL, owner) != owner or not metadata.get("ownerReferences")
 
 

@@ -1,10 +1,10 @@
-"""What a revision wants, ready to be compared with what is there: a target for each object. Pure."""
+"""What a revision asks for, ready to be compared with the cluster: a target for each object. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -25,30 +25,30 @@ from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey, Record, key_of
 
-# A group, or a plural: what leads elsewhere, or is no text, is none.
+# A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One object that is to be on the cluster."""
+    """One object that must exist on the cluster."""
 
     key: ObjectKey
     kind: GroupVersionKind
     digest: str
-    """Of the body as it is sent: what the applied-digest annotation will say."""
+    """Of the body as it is sent: the value of the applied-digest annotation."""
     carries_reference: bool
     manifest: Mapping[str, Any]
-    """As it is applied, without what is left to others; our marks come on top."""
+    """As it is applied, without ignored fields and without our marks."""
     initial: Mapping[str, Any] = field(default_factory=dict)
-    """The fields that it is created with and that are then left to others, each where it stands."""
+    """The ignored fields, each in its place: they are set at creation and then left alone."""
     ignored: IgnoredFields = NOTHING_IGNORED
     bare: bool = False
-    """Created where it is missing, and never ours: the install namespace."""
+    """Whether it is only created if missing, and never ours: the install namespace."""
     optional: bool = False
-    """Skipped while the cluster does not serve its kind."""
+    """Whether it is skipped while the cluster does not serve its kind."""
     recreate: bool = False
-    """Deleted and created again where a field that has to change is immutable."""
+    """Whether it may be deleted and created again to change an immutable field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,11 @@ class TargetSet:
     targets: tuple[Target, ...]
     by_key: Mapping[ObjectKey, Target]
     resources: Mapping[tuple[str, str], Resource]
-    """(group, kind) to the resource that a CustomResourceDefinition of the revision defines."""
+    """By (group, kind): the resources that CustomResourceDefinitions of the revision define."""
     undecided: bool
-    """Whether the namespace of an object is not known yet, since its kind is not served."""
+    """Whether the namespace of an object is not known yet, as its kind is not served."""
     skipped: tuple[Target, ...] = ()
-    """Optional ones whose kind the cluster does not serve: in `by_key`, and not in `targets`."""
+    """Optional targets whose kind the cluster does not serve: in `by_key`, not in `targets`."""
 
     @property
     def kinds(self) -> frozenset[GroupVersionKind]:
@@ -72,7 +72,7 @@ class TargetSet:
 
     @property
     def skipped_kinds(self) -> tuple[str, ...]:
-        """The kinds of what is skipped, in order."""
+        """The kinds of the skipped targets, in order."""
         return tuple(sorted({str(target.kind) for target in self.skipped}))
 
 
@@ -83,17 +83,17 @@ def make_targets(
     orphan: bool,
     is_namespaced: Callable[[GroupVersionKind], bool | None],
 ) -> TargetSet:
-    """Return the targets of a revision, the install namespace first where objects need it and the bundle lacks it.
+    """Return the targets of a revision, the install namespace first if objects need it and the bundle lacks it.
 
-    With an account that namespace is not among them: the account is in it, so that it has to be there already.
+    With an account, that namespace is not a target: it must already exist, since it contains the account.
 
     Args:
-        revision: its objects are applicable already.
-        owner: the BundleDeployment that applies.
-        orphan: the deletionPolicy is Orphan: nothing carries an ownerReference.
-        is_namespaced: whether the objects of a kind have a namespace; None: the cluster does not serve it.
+        revision: with applicable objects (controller/formats/README.md).
+        owner: the BundleDeployment.
+        orphan: whether the deletionPolicy is Orphan.
+        is_namespaced: whether a kind is namespaced; None: the cluster does not serve it.
     """
-    is_namespaced = cache(is_namespaced)  # it may come to be served meanwhile, and one answer has to be that of all
+    is_namespaced = cache(is_namespaced)  # a kind that appears meanwhile must not get two answers
     install_namespace = revision.terms.install_namespace
     placed = [_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects]
     targets = list(_targets(placed, revision, owner, orphan=orphan))
@@ -109,28 +109,38 @@ def make_targets(
     )
 
 
+def leave_out_missing(wanted: TargetSet, is_missing: Callable[[GroupVersionKind], bool]) -> TargetSet:
+    """Return the targets, with optional ones whose kind is missing moved to `skipped`; those are not pruned.
+
+    A kind whose CustomResourceDefinition is in the same revision is not missing: its objects wait for that.
+    """
+    candidates = {t.kind for t in wanted.targets if t.optional and t.kind[::2] not in wanted.resources}
+    missing = {kind for kind in candidates if is_missing(kind)}
+    skipped = tuple(target for target in wanted.targets if target.optional and target.kind in missing)
+    kept = tuple(target for target in wanted.targets if not (target.optional and target.kind in missing))
+    return replace(wanted, targets=kept, skipped=skipped)
+
+
 def find_dropped_replicas(before: TargetSet, after: TargetSet) -> tuple[str, ...]:
-    """Return warnings about spec.replicas that another revision does not set any more: nobody else may either."""
+    """Return warnings about objects whose spec.replicas a new revision no longer sets."""
     dropped = (
         target.key
         for target in before.targets
         if has_field(target.manifest, REPLICAS) and not _sets_replicas(after.by_key.get(target.key))
     )
-    advice = "to keep the number that runs, set it and ignore it by spec.drift.ignore"
-    return tuple(f"{key}: spec.replicas is not set any more, so that it is 1; {advice}" for key in dropped)
+    advice = "to keep the current number, set it and list it in spec.drift.ignore"
+    return tuple(f"{key}: spec.replicas is no longer set and defaults to 1; {advice}" for key in dropped)
 
 
 def find_missing_labels(wanted: TargetSet, used: Mapping[ObjectKey, Record | None]) -> tuple[str, ...]:
-    """Return warnings about labels that a Namespace which is only used is to have, and has not: it is left as it is."""
+    """Return warnings about labels of the bundle that existing Namespaces, which are not modified, lack."""
     warnings = []
     for target in wanted.targets:
         if record := used.get(target.key):
             labels = (target.manifest["metadata"].get("labels") or {}).items()
             missing = ", ".join(f'"{name}={value}"' for name, value in sorted(labels - set(record.labels)))
             if missing:
-                warnings.append(
-                    f"{target.key}: is not of this bundle and lacks the labels {missing}; set them yourself"
-                )
+                warnings.append(f"{target.key}: not managed by this bundle, and lacks the labels {missing}; add them")
     return tuple(warnings)
 
 
@@ -141,7 +151,7 @@ def _sets_replicas(target: Target | None) -> bool:
 def _place(
     manifest: Mapping[str, Any], namespace: str, is_namespaced: Callable[[GroupVersionKind], bool | None]
 ) -> Mapping[str, Any]:
-    """Give an object the namespace that could not be decided when it was rendered: its kind was not served then."""
+    """Set the namespace that was not known at rendering, as the kind was not served then."""
     metadata = manifest["metadata"]
     if metadata.get("namespace") or not is_namespaced(GroupVersionKind.of(manifest)):
         return manifest
@@ -191,7 +201,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def make_install_namespace(revision: Revision) -> dict[str, Any]:
-    """Return the install namespace as it is created where it is missing."""
+    """Return the install namespace as it is created if it is missing."""
     metadata = {"name": revision.terms.install_namespace, **revision.namespace}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
@@ -212,7 +222,7 @@ def _install_namespace(revision: Revision, targets: Iterable[Target]) -> Target 
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    """Return what CustomResourceDefinitions define; a malformed one is left for the API server to refuse."""
+    """Return what CustomResourceDefinitions define; the API server refuses malformed ones."""
     resources = (
         _defined_resource(mapping(manifest.get("spec")))
         for manifest in objects

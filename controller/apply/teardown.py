@@ -1,7 +1,7 @@
-"""Which objects go next when a BundleDeployment is deleted. Pure; prune.py makes the requests.
+"""Which objects are deleted next when a BundleDeployment is deleted. Pure; prune.py sends the requests.
 
-Custom resources go first, while their operator still runs, then everything else in reverse order of applying, then
-CustomResourceDefinitions, Namespaces last. A tier begins when the one before is gone. Nothing is repaired meanwhile.
+Custom resources first, while their operator still runs, then everything else in reverse apply order, then
+CustomResourceDefinitions, and Namespaces last. A tier starts once the previous one is gone. Nothing is repaired.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCKED_AFTER_SECONDS = 60.0
 
 
 class Tier(IntEnum):
-    """What is taken away at the same time."""
+    """Objects that are deleted at the same time, in order."""
 
     CUSTOM_RESOURCES = 0
     OBJECTS = 1
@@ -28,22 +28,22 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teardown:
-    """What is left, and what of it goes now."""
+    """The objects that still exist, and which of them are next."""
 
     remaining: tuple[Record, ...]
     now: tuple[Record, ...]
-    """To be deleted or released in this pass."""
+    """Deleted or released in this pass."""
     awaited: tuple[Record, ...]
-    """Being deleted: the next tier waits for them."""
+    """Already being deleted: the next tier waits for them."""
 
 
 def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan: bool) -> Teardown:
-    """Decide which objects go now.
+    """Decide which objects are deleted now.
 
     Args:
-        observed: what carries our label, and a kept revision names.
+        observed: the objects that carry our label and that a kept revision names.
         owner: the BundleDeployment that is being deleted.
-        orphan: its objects are released and stay.
+        orphan: whether its objects are released and kept.
     """
     ours = [record for record in observed.values() if _is_left(record, owner, orphan=orphan)]
     current = [record for record in ours if orphan or _tier(record) is min(map(_tier, ours))]
@@ -55,7 +55,7 @@ def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan:
 
 
 def blockers(awaited: Iterable[Record]) -> str:
-    """Describe what holds the objects that are being deleted, for a condition."""
+    """Describe what blocks the deletion of objects, for a condition."""
     texts = [f"{record.key} ({', '.join(record.finalizers) or 'being deleted'})" for record in awaited]
     shown = sorted(texts)[:3]
     more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
@@ -63,7 +63,7 @@ def blockers(awaited: Iterable[Record]) -> str:
 
 
 def _is_left(record: Record, owner: Owner, *, orphan: bool) -> bool:
-    # --cascade=orphan strips the references before we see the deletion: label and UID are enough then.
+    # --cascade=orphan strips the references before we see the deletion: label and UID suffice then.
     return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan))
 
 

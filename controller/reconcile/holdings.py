@@ -12,7 +12,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from controller.apply.failures.replies import classify
 from controller.apply.object.lookup import ObjectReader
-from controller.apply.possession import MORE, Named, describe_left, name_objects
+from controller.apply.possession import MORE, RevisionObject, describe_left, name_objects
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError, User
 from controller.kube.discovery import Discovery
@@ -39,7 +39,7 @@ class Holdings:
         self._kept, self._revisions, self._watches = kept, revisions, watches
         self._discovery, self._reader = discovery, reader
 
-    def older(self, context: Context, revision: Revision) -> dict[ObjectKey, Named]:
+    def older(self, context: Context, revision: Revision) -> dict[ObjectKey, RevisionObject]:
         """Return the objects that only older revisions name; some may still exist.
 
         Raises: CrowdedError, ApiError.
@@ -53,7 +53,7 @@ class Holdings:
         named = self._name([*others, revision], context)
         return {key: each for key, each in named.items() if key not in own}
 
-    def all(self, context: Context) -> dict[ObjectKey, Named] | None:
+    def all(self, context: Context) -> dict[ObjectKey, RevisionObject] | None:
         """Return all objects that kept revisions name; None if no revision can be read.
 
         Raises: CrowdedError, ApiError.
@@ -81,11 +81,11 @@ class Holdings:
         context.state.kept = tuple(each.digest for each in found)
         return found
 
-    def _name(self, revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, Named]:
+    def _name(self, revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
         return name_objects(revisions, self._watches.is_namespaced, orphan=context.orphan)
 
     def read_unwatched(
-        self, context: Context, named: Mapping[ObjectKey, Named], user: User | None
+        self, context: Context, named: Mapping[ObjectKey, RevisionObject], user: User | None
     ) -> dict[ObjectKey, BundleError]:
         """Read the named objects that are not watched, and add them to what the watches know.
 
@@ -120,7 +120,7 @@ class Holdings:
             if self._watches.is_forbidden(key.group, key.kind):
                 self._watches.forget_object(key)
 
-    def _unseen(self, named: Named) -> Resource | None:
+    def _unseen(self, named: RevisionObject) -> Resource | None:
         if not self._watches.is_forbidden(*named.group_kind):
             return None
         return self._discovery.resource(named.kind) or self._discovery.any_version(*named.group_kind)
@@ -129,7 +129,7 @@ class Holdings:
         self,
         context: Context,
         digests: Iterable[str],
-        left: Mapping[ObjectKey, Named],
+        left: Mapping[ObjectKey, RevisionObject],
         *,
         drops: bool,
     ) -> None:

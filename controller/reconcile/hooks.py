@@ -102,11 +102,11 @@ class Hooks:
         options = HookOptions(
             owner=name,
             user=account.user if account else None,
-            wish=context.spec_version,
+            spec_version=context.spec_version,
             collision_protection=context.spec.collision_protection,
             install_namespace=make_install_namespace(revision),
             proceed=lambda: event.is_of_teardown or context.is_same_spec(self._watches.outline(name)),
-            memory=context.state.hooks,
+            progress=context.state.hooks,
         )
         return self._runner.run(revision, event, options)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from api.v1alpha2.types import ObjectMeta
 from controller.apply.drift.ledger import Ledger
-from controller.apply.hooks.runner import HookMemory
+from controller.apply.hooks.runner import HookProgress
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import DriftCounter
@@ -40,7 +40,7 @@ class State(RevisionState):
     strays_quiet_until: float = 0.0
     """No other such Event is sent before, in monotonic seconds."""
     drift: DriftCounter = field(default_factory=DriftCounter)
-    hooks: HookMemory = field(default_factory=HookMemory)
+    hooks: HookProgress = field(default_factory=HookProgress)
     abandoned: set[ObjectKey] = field(default_factory=set)
     """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
     torn_down: bool = False
@@ -71,7 +71,7 @@ class State(RevisionState):
         RevisionState.rest(self, working_on)
         self.unknown_since = None
         if not working_on:
-            self.hooks = HookMemory()
+            self.hooks = HookProgress()
 
 
 class States:

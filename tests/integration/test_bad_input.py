@@ -277,9 +277,9 @@ def test_an_object_of_another_bundle_deployment_is_refused_and_comes_over_when_i
 @pytest.mark.parametrize(
     ("marks", "owner"),
     [
-        ({}, "exists already and is not of this bundle"),
+        ({}, "already exists; delete it, or set"),
         ({"annotations": {"meta.helm.sh/release-name": "web"}}, 'belongs to Helm release "web"'),
-        ({"labels": {"app.kubernetes.io/managed-by": "person"}}, "exists already and is not of this bundle"),
+        ({"labels": {"app.kubernetes.io/managed-by": "person"}}, "already exists; delete it, or set"),
     ],
     ids=["nobody", "Helm", "a person"],
 )

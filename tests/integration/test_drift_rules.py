@@ -141,7 +141,7 @@ def test_replicas_are_left_to_an_autoscaler_of_the_bundle_with_a_warning(world: 
     deployed = world.deploy(deployment("web", 1), autoscaler)
     deployed.wait_for("Installed")
     [warning] = deployed.status()["warnings"]
-    assert f"Deployment {deployed.namespace}/web: spec.replicas is left to HorizontalPodAutoscaler" in warning
+    assert f"Deployment {deployed.namespace}/web: spec.replicas is ignored, since HorizontalPodAutoscaler" in warning
     deployed.wait(lambda: "is left to" in deployed.events().get("Warnings", ""), "an Event")
     scale(world, deployed, 2)
     world.wait_until_looked_at()
@@ -158,7 +158,7 @@ def test_replicas_that_the_next_revision_does_not_set_are_told(world: World) -> 
     deployed.request_reconcile("again")
     deployed.wait(lambda: deployed.status()["installedRevision"] != before, "installed")
     assert replicas(world, deployed) == 1
-    assert "spec.replicas is not set any more" in deployed.status()["warnings"][0]
+    assert "spec.replicas is no longer set" in deployed.status()["warnings"][0]
 
 
 # who scales
@@ -215,7 +215,7 @@ def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_writ
     deployed.edit("a", color="red")
     message = deployed.wait_for("Drifted", "True", "ReportOnly", saying="data.color")["message"]
     assert message == (
-        f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody"): modified; not repaired '
+        f'ConfigMap {deployed.namespace}/a (data.color, owned by "somebody"): modified; not repaired '
         "(spec.drift.mode is Report)"
     )
     deployed.remove("b")
@@ -271,5 +271,5 @@ def test_a_fight_is_told_with_field_and_manager_and_ends_when_the_other_gives_up
         deployed.edit("a", color="red")
         world.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired", seconds=FIRST_SECONDS * 3 + 20)
     message = deployed.wait_for("Drifted", "True", "DriftConflict")["message"]
-    assert f'ConfigMap {deployed.namespace}/a (data.color, held by "somebody")' in message
+    assert f'ConfigMap {deployed.namespace}/a (data.color, owned by "somebody")' in message
     world.wait(lambda: "Drifted" not in deployed.conditions(), "given up", seconds=FIRST_SECONDS * 9 + 20)

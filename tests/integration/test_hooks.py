@@ -87,7 +87,7 @@ def test_an_upgrade_waits_for_its_hook_and_what_is_installed_is_repaired_meanwhi
     deployed = deploy(world, config_map("settings", color="blue"))
     before = deployed.wait_ready()["installedRevision"]
     upgrade(world, deployed, config_map("settings", color="red"), hook("migrate", "pre-upgrade"))
-    deployed.wait_for("Installed", "False", "WaitingForHook", "pre-upgrade hook has not finished yet")
+    deployed.wait_for("Installed", "False", "WaitingForHook", "pre-upgrade hook is still running")
 
     world.client.merge_patch(deployed.path_of("settings"), {"data": {"color": "edited"}})
     deployed.wait(lambda: (deployed.data("settings") or {}).get("color") == "blue", "the repair")
@@ -102,7 +102,7 @@ def test_a_hook_that_fails_is_told_and_run_again_when_somebody_asks(world: World
     deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
     end(world, deployed, "migrate", "Failed")
     found = deployed.wait_for("Installed", "False", "HookFailed")
-    assert "migrate: pre-install hook failed (BackoffLimitExceeded); see the logs of its pods" in found["message"]
+    assert "migrate: pre-install hook failed (BackoffLimitExceeded); check the logs of its pods" in found["message"]
     assert deployed.conditions()["Stalled"]["reason"] == "HookFailed"
 
     failed = job(deployed, "migrate")
@@ -142,7 +142,7 @@ def test_what_a_refused_hook_holds_up_says_the_way_out(world: World) -> None:
     deployed = deploy(world, config_map("settings"), hook("before", "pre-delete", template={}))
     deployed.wait_ready()
     deployed.delete()
-    deployed.wait_for("Ready", "False", saying="with spec.deletionPolicy Orphan it is deleted without hooks")
+    deployed.wait_for("Ready", "False", saying="to delete without hooks and keep all objects")
     deployed.change(deletionPolicy="Orphan")
     deployed.wait_gone()
     assert deployed.get("settings")

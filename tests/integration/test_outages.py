@@ -156,7 +156,7 @@ def test_a_token_that_has_changed_is_read_again_once(fresh_cluster: ControlPlane
     error, failure = refusal(lambda: apply(other, "token"), config_map("token"))
     assert error.status == 401
     assert failure.reason is Reason.API_UNAVAILABLE
-    assert failure.message.endswith("the API server does not accept the credentials of the controller")
+    assert failure.message.endswith("the API server rejected the credentials of the controller")
 
 
 # etcd

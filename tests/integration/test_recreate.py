@@ -92,7 +92,7 @@ def test_a_controller_that_is_killed_between_deletion_and_creation_creates_it(wo
     hold(deployed, [HELD])
     upgrade(world, deployed, fixed("red"), config_map("a"))
     deployed.wait(lambda: is_deleting(deployed), "deleted")
-    deployed.wait_for("Installed", "False", "Applying", saying="/fixed: is being deleted")
+    deployed.wait_for("Installed", "False", "Applying", saying="/fixed: being deleted")
     world.controller.kill()
     hold(deployed, None)
     assert deployed.get("fixed") is None

@@ -174,9 +174,9 @@ REFUSED = [
     Refused("an environment variable twice", _workload(env=[{"name": "A", "value": PLANTED}, {"name": "A"}]),
          Reason.REFUSED, 'spec.template.spec.containers[name="c"].env: duplicate entries for key [name="A"]'),
     Refused("data that is not base64", _secret(data={"a": f"{PLANTED}!"}), Reason.REFUSED,
-         "a value cannot be read: illegal base64 data at input byte"),
+         "a value cannot be decoded: illegal base64 data at input byte"),
     Refused("a quantity that is none", _workload(resources={"limits": {"cpu": PLANTED}}), Reason.REFUSED,
-         "a value cannot be read: quantities must match the regular expression"),
+         "a value cannot be decoded: quantities must match the regular expression"),
     Refused("a ConfigMap over 1 MiB", _config_map(data={"a": f"{BIG}y"}), Reason.TOO_LARGE,
          "may not be more than 1048576 bytes; split it"),
     Refused("annotations over 256 KiB", _config_map(metadata={"annotations": {"a": BIG[: 300 << 10]}}),
@@ -350,7 +350,7 @@ def test_an_object_that_somebody_made_first(place: Place) -> None:
     place.apply(_config_map(data={"a": "1"}), manager="other")
     failure = place.refusal(_config_map(data={"a": PLANTED}), force=False)
     assert (failure.reason, failure.recovery) == (Reason.COLLISION, Recovery.JUDGE_AGAIN)
-    assert _said(failure) == "exists already, and others hold data.a"
+    assert _said(failure) == "already exists, and other managers own data.a"
 
 
 def test_an_object_that_another_controls(place: Place) -> None:
@@ -392,7 +392,8 @@ def test_rights_that_the_account_lacks(place: Place) -> None:
     account = f"system:serviceaccount:{place.namespace}:bob"
     where = f'configmaps in namespace "{place.namespace}"'
     first = place.refusal(_config_map(), user="bob")
-    assert (first.reason, _said(first)) == (Reason.FORBIDDEN, f'"{account}" may not patch {where}; grant it that')
+    said = f'"{account}" may not patch {where}; grant it this permission'
+    assert (first.reason, _said(first)) == (Reason.FORBIDDEN, said)
     _grant(place, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]})
     second = _eventually(lambda: place.refusal(_config_map(), user="bob"), Reason.FORBIDDEN)
     assert second.missing[0].verbs in (("create",), ("patch",))
@@ -410,7 +411,7 @@ def test_rights_that_the_account_may_not_grant(place: Place) -> None:
 
     failure = _retry(attempt)
     assert failure.reason is Reason.FORBIDDEN
-    assert _said(failure).endswith(f"may not grant rights that it lacks: {where}; grant it these")
+    assert _said(failure).endswith(f"may not grant permissions that it lacks: {where}; grant them to it first")
 
 
 def _retry(attempt: Callable[[], ApplyFailure]) -> ApplyFailure:
@@ -458,7 +459,7 @@ def test_a_policy_of_the_cluster_with_any_code(place: Place, reason: str) -> Non
     place.apply({"apiVersion": f"{ADMISSION}/v1", "kind": "ValidatingAdmissionPolicy", "spec": policy})
     place.apply({"apiVersion": f"{ADMISSION}/v1", "kind": "ValidatingAdmissionPolicyBinding", "spec": binding})
     failure = _eventually(lambda: place.refusal(_config_map(metadata=_anew())), Reason.REFUSED)
-    assert _said(failure) == f'admission policy "{place.namespace}" denied it: not here'
+    assert _said(failure) == f'admission policy "{place.namespace}" denied the request: not here'
 
 
 # Webhooks
@@ -544,14 +545,15 @@ def test_a_webhook_says_no_with_any_code(place: Place, tmp_path: Path) -> None:
         for code in (400, 401, 403, 404, 409, 413, 422, 429, 500, 503):
             failure = place.refusal(_config_map(metadata={"name": f"a-{code}"}))
             assert failure.reason is Reason.REFUSED
-            assert _said(failure) == 'admission webhook "no.example.com" denied it: never'
+            assert _said(failure) == 'admission webhook "no.example.com" denied the request: never'
 
 
 def test_an_admission_webhook_that_is_not_up(place: Place, tmp_path: Path) -> None:
     place.apply(_webhook(place, NOBODY, _bundle(_certificate(tmp_path))))
     attempt = lambda: place.refusal(_config_map(metadata=_anew()))  # noqa: E731
     failure = _eventually(attempt, Reason.WEBHOOK_UNAVAILABLE)
-    said = 'admission webhook "no.example.com" could not be called: connection refused; see the workload that serves it'
+    who = 'admission webhook "no.example.com"'
+    said = f"{who} could not be called: connection refused; check the workload that serves it"
     assert _said(failure) == said
 
 

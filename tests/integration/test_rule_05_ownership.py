@@ -148,7 +148,7 @@ def test_of_two_that_want_one_object_the_first_has_it_and_the_second_says_so(wor
     first, second = two(world)
     message = second.wait_for("Installed", "False", "Collision")["message"]
     assert (
-        f'ConfigMap {first.namespace}/shared: exists already and belongs to BundleDeployment "{first.name}"' in message
+        f'ConfigMap {first.namespace}/shared: already exists and belongs to BundleDeployment "{first.name}"' in message
     )
     assert first.data("shared") == {"of": "first"}
     assert first.get("own") is not None
@@ -197,7 +197,8 @@ def test_labels_that_a_namespace_of_somebody_else_lacks_are_told_and_not_set(wor
     wanted = labelled(namespace(name), labels={"team": "b", "tier": "web"})
     deployed = world.deploy(wanted, config_map("a"), name=name)
     [warning] = deployed.wait_ready()["warnings"]
-    assert warning.startswith(f'Namespace {name}: is not of this bundle and lacks the labels "team=b", "tier=web"')
+    lacks = 'not managed by this bundle, and lacks the labels "team=b", "tier=web"'
+    assert warning.startswith(f"Namespace {name}: {lacks}")
     assert world.client.get(f"/api/v1/namespaces/{name}").value["metadata"]["labels"]["team"] == "a"
 
 

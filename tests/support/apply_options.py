@@ -27,7 +27,7 @@ def options_for(*targets: Target, **changes: Any) -> ApplyOptions:
         "orphan": False,
         "collision_protection": "Prevent",
         "install_namespace": "shop",
-        "wish": "1",
+        "spec_version": "1",
         "wanted": wanted,
         "installed": False,
         "ledger": Ledger(),

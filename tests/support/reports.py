@@ -46,7 +46,7 @@ DONE = Report(wanted=NEW, revision=NEW, applied=True, progress=GOOD, managed_sta
 
 NOT_FOUND = BundleError(Reason.NOT_FOUND, 'spec.sources[0].image.ref: no tag "1"')
 INVALID = BundleError(Reason.INVALID_BUNDLE, "manifests/a.yaml: line 3: no kind")
-HOOK = BundleError(Reason.WAITING_FOR_HOOK, "Job shop/a: pre-install hook has not finished yet")
+HOOK = BundleError(Reason.WAITING_FOR_HOOK, "Job shop/a: pre-install hook is still running")
 REFUSED = BundleError(Reason.REFUSED, "ConfigMap shop/a: data.a: is refused")
 IMMUTABLE = BundleError(Reason.IMMUTABLE, "Job shop/b: spec.template: field is immutable")
 COLLISION = BundleError(Reason.COLLISION, "ConfigMap shop/c: belongs to somebody")

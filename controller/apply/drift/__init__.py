@@ -1,10 +1,10 @@
-"""Drift: whether an object is as we left it, and what has become of it (README.md, Drift). Pure, in reading order.
+"""Drift: whether an object is as the last apply left it, and what has changed (README.md, Drift). Pure.
 
-In: an object as it is, and as the revision has it. Out: whether these agree, and where not, which field and who holds
-it. Left to others: the decision to repair (`plan`), and reading and sending (`object`).
+In: an object as it is, and as the revision has it. Out: whether they agree; if not, which field differs and which
+manager owns it. Not here: the decision to repair (`plan`), reading and sending (`object`). In reading order:
 
-    ledger          how each object was left, and when it may be repaired again: the memory of this process
-    comparison      where no hash is known: does our managedFields entry cover each field, or do the values agree
-    ignored_fields  which fields and objects are left to others
-    explanation     the field that is not ours any more, and who holds it
+    ledger          how the last apply left each object, and when it may be repaired again
+    comparison      without a known hash: whether our managedFields entry covers each field, or the values agree
+    ignored_fields  which fields and objects are not repaired
+    explanation     the field that drifted, and its manager
 """

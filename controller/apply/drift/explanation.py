@@ -1,6 +1,6 @@
-"""What has become of an object that is not as it was left: which field is not ours any more, and who holds it now.
+"""The drift of an object: which field is no longer ours, and which manager owns it now. Pure.
 
-Pure. Not here: whether it is as it was left (comparison.py, plan.py), and what is done about it (execute.py).
+Not here: whether an object has drifted (comparison.py, plan.py), and what is done about it (execute.py).
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from controller.observe.records import ObjectKey, entry_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftedObject:
-    """An object that somebody has changed or taken away, as far as that is known."""
+    """An object that another client has modified or deleted, as far as that is known."""
 
     key: ObjectKey
     path: str = ""
-    """The first field that is not ours any more; empty if the object as a whole is meant."""
+    """The first field that is no longer ours; empty for the object as a whole."""
     holder: str = ""
-    """The field manager that has that field now; empty if nobody has."""
+    """The field manager that owns the field now; empty if none does."""
     state: str = ""
     """Instead of a field: `gone`, `being deleted`."""
 
     def __str__(self) -> str:
-        """Return it as messages show it: `ConfigMap foo/a (data.color, held by "kubectl-edit")`."""
-        held = f'held by "{self.holder}"' if self.holder else ""
+        """Return it in the form of messages: `ConfigMap foo/a (data.color, owned by "kubectl-edit")`."""
+        held = f'owned by "{self.holder}"' if self.holder else ""
         about = ", ".join(filter(None, (self.path or self.state, held)))
         return f"{self.key} ({about})" if about else str(self.key)
 
 
 def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> DriftedObject:
-    """Say what of an object is not as we left it.
+    """Find the first field of an object that is no longer ours.
 
     Args:
         key: of the object.
-        manifest: the object as it is, or its metadata.
-        body: as we apply it.
+        manifest: the object as it is, or only its metadata.
+        body: the object as we apply it.
         manager: our field manager.
     """
     if manifest["metadata"].get("deletionTimestamp"):
@@ -51,7 +51,7 @@ def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any]
 
 
 def _holders(path: str, manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> Iterator[str]:
-    """Yield the other managers whose entry has a field, the latest first."""
+    """Yield the other managers that own a field, the latest first."""
     entries = manifest["metadata"].get("managedFields") or []
     others = [entry for entry in entries if entry.get("manager") != manager and entry.get("subresource") != "status"]
     for entry in sorted(others, key=lambda entry: entry.get("time") or "", reverse=True):

@@ -1,8 +1,7 @@
-"""What a bundle leaves to others: fields that are set when an object is created, and objects whose drift is accepted.
+"""Fields that are set only at creation, and objects whose drift is accepted (README.md, Drift). Pure.
 
-Rules come from spec.drift.ignore, from annotations of the bundle's objects, and from autoscalers of the bundle
-(README.md, Drift). Pure: here is decided what is left alone; object/managed_fields.py has our managedFields entry give
-it up.
+Rules come from spec.drift.ignore, and from annotations and autoscalers in the bundle. Not here: removing ignored fields
+from our managedFields entry (object/managed_fields.py).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Manifest = Mapping[str, Any]
 
 REPLICAS: Path = ("spec", "replicas")
 _ABSENT = object()
-# What says which object it is can be left to nobody.
+# The identity of an object cannot be ignored.
 _IDENTITY = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace")})
 # Commas between paths, not those in a quoted key.
 _SEPARATOR = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
@@ -29,12 +28,12 @@ _SEPARATOR = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredFields:
-    """What is left to others in one object."""
+    """What is ignored in one object."""
 
     paths: tuple[Path, ...] = ()
-    """Fields that the object has, and that are left to whoever changes them once it is created."""
+    """Fields of the object that any client may change once it is created."""
     accepts_drift: bool = False
-    """Whatever is changed in it stays until another revision changes it."""
+    """Whether every modification is kept until another revision changes the object."""
     warnings: tuple[str, ...] = ()
 
 
@@ -44,7 +43,7 @@ NOTHING_IGNORED = IgnoredFields()
 def find_ignored_fields(
     manifest: Manifest, rules: Iterable[Manifest], autoscalers: Mapping[ObjectKey, ObjectKey]
 ) -> IgnoredFields:
-    """Return what is left to others in an object of the bundle.
+    """Return what is ignored in an object of the bundle.
 
     Args:
         manifest: the object.
@@ -58,7 +57,9 @@ def find_ignored_fields(
     paths = [*by_rules, *by_annotation]
     if key in autoscalers and REPLICAS not in paths and has_field(manifest, REPLICAS):
         paths.append(REPLICAS)
-        warnings.append(f"{key}: spec.replicas is left to {autoscalers[key]}; remove it from the bundle")
+        warnings.append(
+            f"{key}: spec.replicas is ignored, since {autoscalers[key]} scales it; remove it from the bundle"
+        )
     accepts_drift = str(annotations.get(names.DRIFT, "")).lower() == "ignore"
     if not (paths or accepts_drift or warnings):
         return NOTHING_IGNORED
@@ -67,7 +68,7 @@ def find_ignored_fields(
 
 
 def find_autoscalers(manifests: Iterable[Manifest]) -> dict[ObjectKey, ObjectKey]:
-    """Return which objects of a bundle its own autoscalers scale, each with the autoscaler."""
+    """Return the objects that autoscalers of the bundle scale, each with its autoscaler."""
     return {target: key_of(manifest) for manifest in manifests for target in _scaled_by(manifest)}
 
 
@@ -77,14 +78,14 @@ def has_field(manifest: Manifest, path: Path) -> bool:
 
 
 def without(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
-    """Return an object without some fields, and without the maps that held nothing else."""
+    """Return an object without some fields, and without maps that become empty."""
     for path in paths:
         manifest = _without(manifest, path)
     return manifest
 
 
 def only(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
-    """Return nothing of an object but some fields, each where it stands."""
+    """Return only some fields of an object, each in its place."""
     found: Manifest = {}
     for path in paths:
         value = _get(manifest, path)
@@ -95,7 +96,7 @@ def only(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
 
 
 def united(left: Manifest, right: Manifest) -> dict[str, Any]:
-    """Return the fields of both; where both have one, maps are united, and otherwise the right one counts."""
+    """Return the fields of both; if both have one, maps are merged, and otherwise the right one wins."""
     merged = dict(left)
     for name, value in right.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
@@ -108,7 +109,7 @@ def _concerns(rule: Manifest, key: ObjectKey) -> bool:
 
 
 def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
-    """Read the annotation: paths with commas between them; a path that is none is told."""
+    """Read the annotation, comma-separated paths; a malformed path becomes a warning."""
     paths, warnings = [], []
     for part in filter(None, (part.strip() for part in _SEPARATOR.split(str(text)))):
         try:
@@ -119,7 +120,7 @@ def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
 
 
 def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
-    """Yield what an autoscaler scales. A ScaledObject is KEDA's, which means a Deployment where it names no kind."""
+    """Yield the target of an autoscaler. The default kind of a ScaledObject (KEDA) is Deployment."""
     key = key_of(manifest)
     if key[:2] not in (("autoscaling", "HorizontalPodAutoscaler"), ("keda.sh", "ScaledObject")):
         return
@@ -130,7 +131,7 @@ def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
 
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:
-    """Leave out what lies in another one."""
+    """Leave out paths that are inside another one."""
     return [path for path in paths if not any(path[: len(other)] == other for other in paths if other != path)]
 
 
@@ -147,5 +148,5 @@ def _without(manifest: Manifest, path: Path) -> Manifest:
     kept = {name: value for name, value in manifest.items() if name != step}
     if rest and (inner := _without(manifest[step], tuple(rest))):
         kept[step] = inner
-    # In the order in which they stood: equal objects are to have equal bytes.
+    # In their original order: equal objects must have equal bytes.
     return {name: kept[name] for name in manifest if name in kept}

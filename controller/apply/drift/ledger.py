@@ -1,7 +1,7 @@
-"""What this process knows of its own applies: how each object was left, and how often it had to be repaired.
+"""How the last apply left each object, and how often it was repaired, in memory only.
 
-Only memory. After a restart an object that carries the digest of its target is compared once, or `status.managedState`
-says that all of them are as they were left.
+After a restart, an object with the digest of its target is compared once, unless `status.managedState` shows that all
+objects are as they were left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFLICT_COUNT = 3
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """How an apply left an object."""
+    """The state of an object after an apply."""
 
     digest: str
     entry_hash: str
@@ -36,78 +36,76 @@ class _Repair:
 
 @dataclass(slots=True)
 class Ledger:
-    """The memory of one BundleDeployment; used by one pass at a time.
+    """The ledger of one BundleDeployment, used by one pass at a time.
 
-    The backoff of repairs is that of Argo CD's self-heal: 2 s, times 3, at most 300 s, forgotten after 10 minutes.
+    Repairs have the backoff of Argo CD's self-heal: 2 s, times 3, up to 300 s, reset after 10 minutes.
     """
 
     clock: Callable[[], float] = time.monotonic
     left: dict[ObjectKey, Left] = field(default_factory=dict)
     used: dict[ObjectKey, Record | None] = field(default_factory=dict)
-    """Namespaces that are not ours, as they were when they were looked at; None: made by this process."""
+    """Namespaces that are not ours, as they were read; None: created by this process."""
     explanations: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
-    """Of what is not repaired: the resourceVersion that was looked at, and what was found; None: our values."""
+    """By object that is not repaired: the resourceVersion that was read, and its drift; None: its values are ours."""
     recreated: dict[ObjectKey, str] = field(default_factory=dict)
-    """UIDs of objects that were deleted to be created again: while one is still seen, its deletion is awaited."""
+    """UIDs of objects that were deleted to be created again: while the watches show one, it is awaited."""
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
-    """What was found when an object had to be repaired again and again."""
+    """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Take these objects as they are now for the way we left them."""
+        """Expect these objects to remain as they are now."""
         self.left |= {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
 
     def forget(self, keys: Iterable[ObjectKey]) -> None:
-        """Expect nothing of objects that were taken away."""
+        """Expect nothing of objects that were deleted."""
         for key in keys:
             self.left.pop(key, None)
 
     def digests(self) -> dict[ObjectKey, str]:
-        """Return the applied digest of each object that we left."""
+        """Return the applied digest of each expected object."""
         return {key: left.digest for key, left in self.left.items()}
 
     def expect_all(self, records: Iterable[Record]) -> None:
-        """Take all of these, and no others, for the way we left them."""
+        """Expect these objects, and no others, to remain as they are now."""
         self.left = {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
         self.explanations.clear()
         self.recreated.clear()
 
     def drifted(self, observed: Mapping[ObjectKey, Record]) -> list[ObjectKey]:
-        """Return the objects that are not as they were left, or are gone."""
+        """Return the objects that are not as they were left, or do not exist."""
         return [key for key, left in self.left.items() if not _is_as_left(observed.get(key), left)]
 
     def is_explained(self, record: Record) -> bool:
-        """Whether an object was compared as it is now, and was not as it is wanted."""
+        """Whether the drift of an object at its current version is known."""
         return self.explanations.get(record.key, ("", None))[0] == record.resource_version != ""
 
     def repaired(self, key: ObjectKey) -> None:
-        """Note a repair: the next one of this object waits longer."""
-        before = self._repairs.get(key)
-        quiet = before is None or self.clock() - before.at > QUIET_SECONDS
-        self._repairs[key] = _Repair(1 if quiet or before is None else before.count + 1, self.clock())
+        """Record a repair: the next one of this object waits longer."""
+        before = self._last_repair(key)
+        self._repairs[key] = _Repair(before.count + 1 if before else 1, self.clock())
 
     def seconds_to_repair(self, key: ObjectKey) -> float:
         """Return how long to wait before this object may be repaired; 0: now."""
-        before = self._repairs.get(key)
-        if before is None or self.clock() - before.at > QUIET_SECONDS:
+        before = self._last_repair(key)
+        if before is None:
             return 0.0
         return max(before.at + _BACKOFF.delay(before.count) - self.clock(), 0.0)
 
     def postpones(self, key: ObjectKey, digest: str) -> bool:
-        """Whether to apply this would be a repair that comes too soon after the last: another revision never does."""
+        """Whether this would be a repair too soon after the last one; applying another revision never is."""
         left = self.left.get(key)
         return left is not None and left.digest == digest and self.seconds_to_repair(key) > 0
 
     def is_fought_over(self, key: ObjectKey) -> bool:
-        """Whether one repair more makes it an object that somebody keeps changing."""
-        before = self._repairs.get(key)
-        quiet = before is None or self.clock() - before.at > QUIET_SECONDS
-        return not quiet and before is not None and before.count + 1 >= CONFLICT_COUNT
+        """Whether one more repair means that another client keeps modifying the object."""
+        before = self._last_repair(key)
+        return before is not None and before.count + 1 >= CONFLICT_COUNT
 
     def conflicts(self) -> list[DriftedObject]:
-        """Return the objects that somebody keeps changing: repaired three times without 10 quiet minutes.
+        """Return the objects that another client keeps modifying: repaired three times without 10 quiet minutes.
 
-        Who leaves one alone for as long as its next repair would wait has given up: that ends it.
+        A conflict ends when the object is not modified for as long as its next repair would wait.
         """
         many = (key for key, repair in self._repairs.items() if repair.count >= CONFLICT_COUNT)
         return [
@@ -115,8 +113,13 @@ class Ledger:
         ]
 
     def seconds_of_conflict(self) -> float | None:
-        """Return in how many seconds a conflict ends if nothing happens; None: there is none."""
+        """Return in how many seconds a conflict ends if nothing happens; None without a conflict."""
         return min((self.seconds_to_repair(conflict.key) for conflict in self.conflicts()), default=None)
+
+    def _last_repair(self, key: ObjectKey) -> _Repair | None:
+        """Return the last repair of an object, unless it has been quiet since then."""
+        last = self._repairs.get(key)
+        return last if last and self.clock() - last.at <= QUIET_SECONDS else None
 
 
 def _is_as_left(record: Record | None, left: Left) -> bool:

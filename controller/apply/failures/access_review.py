@@ -1,7 +1,7 @@
-"""Asking the API server which rights an account lacks for what could not be applied, all at once.
+"""Ask the API server which rights an account lacks for objects that were not applied, all at once.
 
-Only after a refusal for want of rights: what works needs no question. The account asks about itself, which everybody
-may; a question that is not answered lists nothing.
+Only after a refusal that is about rights. The account asks about itself, which every account may; a question without an
+answer adds nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.observe.records import ObjectKey
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MAX_QUESTIONS = 1000
-"""For one refusal. What is beyond is told by the next, when these rights are granted."""
+"""For one refusal. The next one, once these rights are granted, reports the others."""
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 
 
@@ -31,7 +31,7 @@ class AccessReviewer:
 
     Args:
         client: acts as the controller.
-        pool: for requests at the same time.
+        pool: sends concurrent requests.
     """
 
     def __init__(self, client: Client, pool: Pool) -> None:
@@ -51,19 +51,19 @@ class AccessReviewer:
         return [right for right in needed if right not in held]
 
     def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
-        """Return which of some rights, of one verb each, are held, or cannot be asked about."""
+        """Return which rights, with one verb each, are held or cannot be asked about."""
         asked = list(dict.fromkeys(rights))
         denied = self._pool.run(partial(_is_denied, client), asked, options.user)
         return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
 
     def _rules(self, options: ApplyOptions, kind: str, namespace: str, name: str) -> Rules:
-        """Return the rules of a Role that is bound: of the bundle, or of the cluster."""
-        brought = options.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
-        if brought:
-            return brought.manifest.get("rules") or ()
+        """Return the rules of a bound Role, from the bundle or the cluster."""
+        bundled = options.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
+        if bundled:
+            return bundled.manifest.get("rules") or ()
         try:
             found: Mapping[str, Any] = self._client.get(_ROLES[kind].path(namespace, name)).value
-        except (ApiError, KeyError, ValueError):  # of a binding that the API server will refuse
+        except (ApiError, KeyError, ValueError):  # the API server will refuse the binding
             return ()
         return found.get("rules") or ()
 

@@ -1,4 +1,4 @@
-"""What the API server says is wrong with an object, without the values that it quotes: these may be secrets.
+"""What the API server finds wrong with an object, without the values that it quotes, which may be secrets.
 
 Not here: which failure it is (replies.py).
 """
@@ -13,62 +13,62 @@ from controller.kube.errors import Cause
 
 SHOWN = 5
 
-# The types of `field.Error` that a value follows, and the value as it is printed there: quoted as Go does it, a number
-# or word, or JSON. See field.Error.ErrorBody in apimachinery.
+# The types of `field.Error` that are followed by a value, and the value: quoted as in Go, a number or word, or JSON.
+# See field.Error.ErrorBody in apimachinery.
 _VALUE = re.compile(
     r"(Invalid value|Unsupported value|Not found|Duplicate value|Too many): "
     r'(?:("(?:[^"\\]|\\.)*"|[-+\w.]+)|(?=[{\[]))'
 )
 _WITHOUT_VALUE = frozenset({"Required value", "Forbidden", "Too long", "Internal error"})
 _TYPED_ERRORS = ("field not declared in schema", "expected ", "duplicate entries for key")
-# The keys of a list item, such as [name="web"]. Of a set, [="web"], the key is the value.
+# The keys of a list item, such as [name="web"]. In a set, [="web"], the key is the value.
 _ITEM_KEYS = re.compile(r" \[\w+=[^\]]*\]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONVERSION_PREFIX = re.compile(r"unable to convert unstructured object to [^:]*: |error decoding from json: ")
 
 
 def text_of(cause: Cause) -> str:
-    """Return what a cause says after the value, without a full stop; `type: value: text` is the form of all."""
+    """Return the text of a cause after the value, without a full stop; its form is `type: value: text`."""
     # Further lines are a difference of two specs.
     line = cause.message.partition("\n")[0]
     match = _VALUE.match(line)
     if match:
         return lower(_after_value(line, match) or match[1])
     kind, _, text = line.partition(": ")
-    # What cannot be told from a value is not shown.
-    return lower(text.rstrip(".") or kind) if kind in _WITHOUT_VALUE else "is refused"
+    # Anything else might be a value.
+    return lower(text.rstrip(".") or kind) if kind in _WITHOUT_VALUE else "rejected"
 
 
 def describe(causes: Iterable[Cause]) -> str:
-    """Return the fields that are refused and why, equal for equal causes in any order; nothing without any."""
+    """Return the rejected fields and why, equal for equal causes in any order; empty without any."""
     return enumerate_some(sorted({_describe_one(cause) for cause in causes}))
 
 
 def describe_typed_errors(text: str) -> str:
-    """Return path and error of each field that does not fit the schema of its kind, but not what was there instead."""
+    """Return path and error of each field that does not match the schema of its kind, but not its value."""
     errors = (_typed_error(line.strip()) for line in text.splitlines())
-    return enumerate_some(dict.fromkeys(error for error in errors if error)) or "does not fit the schema of its kind"
+    return enumerate_some(dict.fromkeys(error for error in errors if error)) or "does not match the schema of its kind"
 
 
 def describe_conversion_error(text: str) -> str:
-    """Return what is wrong with a value that fits the schema; no field is named, and a quote may be the value."""
-    return f"a value cannot be read: {_QUOTED.sub('(…)', one_line(_CONVERSION_PREFIX.sub('', text)))}"
+    """Return what is wrong with a value that matches the schema; no field is named, and a quote may be the value."""
+    return f"a value cannot be decoded: {_QUOTED.sub('(…)', one_line(_CONVERSION_PREFIX.sub('', text)))}"
 
 
 def enumerate_some(texts: Iterable[str]) -> str:
-    """Return the first few of some texts in one line, and how many more there are."""
+    """Return the first texts in one line, and how many more there are."""
     all_of_them = list(texts)
     more = f"; and {len(all_of_them) - SHOWN} more" if len(all_of_them) > SHOWN else ""
     return "; ".join(all_of_them[:SHOWN]) + more
 
 
 def one_line(text: str) -> str:
-    """Return a sentence of the server's as messages have it: one line, lower case, no full stop."""
+    """Return a sentence of the server in the form of our messages: one line, lower case, no full stop."""
     return lower(" ".join(text.split()).rstrip("."))
 
 
 def lower(text: str) -> str:
-    """Return a text that begins in lower case, unless that is an abbreviation."""
+    """Return a text in lower case at its start, unless that is an abbreviation."""
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
@@ -88,7 +88,7 @@ def _after_value(line: str, match: re.Match[str]) -> str:
 
 
 def _typed_error(line: str) -> str:
-    """Read `.spec.replicas: expected numeric (int or float), got string`; nothing for another line."""
+    """Read `.spec.replicas: expected numeric (int or float), got string`; empty for another line."""
     for text in _TYPED_ERRORS:
         path, found, rest = line.partition(f": {text}")
         if not found or not path.startswith("."):

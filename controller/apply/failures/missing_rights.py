@@ -1,6 +1,6 @@
-"""Rights that an account lacks, as the API server names them in a 403: read from its text, and shown to a person.
+"""Rights that an account lacks, read from the text of a 403 and described for a message.
 
-Not here: which reply is about rights at all (replies.py).
+Not here: which reply is about rights (replies.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from api.v1alpha2.conditions import Reason
 
 SHOWN = 10
 ROLES_CHARACTERS = 800
-"""Of the roles in a message, which has at most 1,000."""
+"""For the roles in a message of at most 1,000."""
 ROLE_CHARACTERS = 40
-"""Of what stands around the rules of one role."""
+"""For the text around the rules of one role."""
 
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
@@ -28,17 +28,17 @@ _DENIED = re.compile(
 _ESCALATING = re.compile(r'user "([^"]*)" .*is attempting to grant RBAC permissions not currently held:')
 _RULE = re.compile(r"\{[^{}\n]*Verbs:\[[^\]]*\]\}")
 _ATTRIBUTE = re.compile(r"(\w+):\[([^\]]*)\]")
-# A word that YAML takes for a text.
+# A word that YAML reads as a string.
 _PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9./-]*")
 _ITEM = re.compile(r'"([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class RbacRight:
-    """What a rule of RBAC has to allow."""
+    """What an RBAC rule must allow."""
 
     namespace: str = ""
-    """Where; empty for the cluster scope."""
+    """Empty for the cluster scope."""
     groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     resource_names: tuple[str, ...] = ()
@@ -48,22 +48,16 @@ class RbacRight:
     verbs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return it as messages show it: `get,list deployments.apps in namespace "foo"`."""
+        """Return it in the form of messages: `get,list deployments.apps in namespace "foo"`."""
         group = f".{','.join(self.groups)}" if any(self.groups) else ""
         subject = ",".join(self.paths) or ",".join(self.resources) + group
-        called = "".join(f' "{name}"' for name in self.resource_names)
+        names = "".join(f' "{name}"' for name in self.resource_names)
         where = f' in namespace "{self.namespace}"' if self.namespace else ""
-        return f"{','.join(self.verbs)} {subject}{called}{where}"
+        return f"{','.join(self.verbs)} {subject}{names}{where}"
 
 
 class MissingRightsError(BundleError):
-    """An account may not do what an object asks for.
-
-    Args:
-        message: of this object.
-        account: who lacks the rights.
-        rights: that it lacks.
-    """
+    """An account lacks rights that an object requires."""
 
     def __init__(self, message: str, account: str, rights: tuple[RbacRight, ...]) -> None:
         super().__init__(Reason.FORBIDDEN, message)
@@ -76,7 +70,7 @@ class LackOfRightsError(BundleError):
 
 
 def parse_denial(message: str) -> tuple[str, tuple[RbacRight, ...]]:
-    """Return the account that a 403 is about, and the right that it lacks; nothing if it is about something else."""
+    """Return the account that a 403 is about, and the right that it lacks; empty for another message."""
     match = _DENIED.search(message)
     if match is None:
         return "", ()
@@ -92,11 +86,11 @@ def parse_denial(message: str) -> tuple[str, tuple[RbacRight, ...]]:
 
 
 def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight, ...]]:
-    """Return the account that may not grant rights, and those that it lacks itself; nothing for another message.
+    """Return the account that may not grant rights, and those that it lacks itself; empty for another message.
 
     Args:
         message: of the 403.
-        namespace: of the Role or RoleBinding; empty for those of the cluster.
+        namespace: of the Role or RoleBinding; empty for the cluster scope.
     """
     match = _ESCALATING.search(message)
     if match is None:
@@ -105,7 +99,7 @@ def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight
 
 
 def describe_rights(rights: Iterable[RbacRight]) -> str:
-    """Return rights as one list, equal for equal rights in any order; verbs of one thing are put together."""
+    """Return rights as one list, equal for equal rights in any order; verbs of one resource are merged."""
     verbs: dict[RbacRight, set[str]] = {}
     for right in rights:
         verbs.setdefault(replace(right, verbs=()), set()).update(right.verbs)
@@ -115,30 +109,30 @@ def describe_rights(rights: Iterable[RbacRight]) -> str:
 
 
 def for_apply(rights: Iterable[RbacRight]) -> tuple[RbacRight, ...]:
-    """Return rights with what the server asks for next: an apply needs create, too, where nothing is there yet."""
+    """Return rights with create added to patch: an apply also needs that for an object that does not exist."""
     return tuple(replace(right, verbs=("create", "patch")) if right.verbs == ("patch",) else right for right in rights)
 
 
 def list_all(errors: Iterable[BundleError | None], more: Iterable[RbacRight] = ()) -> LackOfRightsError | None:
-    """Return one error for all rights that are missing, so that they can be granted at once; None if there are none.
+    """Return one error that lists all missing rights, so that they can be granted at once; None if none is missing.
 
     Args:
         errors: of one pass.
-        more: what the same account is known to lack besides.
+        more: other rights that the same account lacks.
     """
     missing = [error for error in errors if isinstance(error, MissingRightsError)]
     if not missing:
         return None
     account = min(error.account for error in missing)
     rights = [right for error in missing if error.account == account for right in error.rights]
-    message = f'"{account}" lacks rights; grant it {describe_roles([*rights, *more])}'
+    message = f'"{account}" lacks permissions; grant it {describe_roles([*rights, *more])}'
     return LackOfRightsError(Reason.FORBIDDEN, message)
 
 
 def describe_roles(rights: Iterable[RbacRight]) -> str:
     """Return the Roles that would grant rights: their rules as YAML on one line, equal for equal rights in any order.
 
-    What is too long for a message is only counted: it is shown when the rest is granted.
+    Rules that do not fit into a message are only counted; they are listed once the others are granted.
     """
     rules = _to_rules(rights)
     roles: dict[str, list[str]] = {}
@@ -158,7 +152,7 @@ def _role_in(namespace: str) -> str:
 
 
 def _to_rules(rights: Iterable[RbacRight]) -> list[tuple[str, str]]:
-    """Return rules, each with its namespace: verbs of one resource together, then resources of the same verbs."""
+    """Return rules, each with its namespace: verbs of a resource merged, then resources with the same verbs."""
     verbs: dict[RbacRight, set[str]] = {}
     for right in rights:
         for group, resource in product(right.groups or ("",), right.resources or ("",)):

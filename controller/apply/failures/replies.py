@@ -1,10 +1,9 @@
-"""What a failure reply of the API server means for one object: reason, message, what can be done at once.
+"""Translate a failure reply of the API server for one object to a reason, a message and a recovery.
 
-The tables of README.md, Replies, in the order in which they are asked: texts of policies before codes, since a
-webhook may say no with any of them. A reply quotes what was sent, whole pod specs and Secrets included, so of what it
-says only fields, and what stands after a value, get into a message.
+The order of README.md, Replies: texts of policies before codes, since a webhook may deny with any code. A reply may
+quote what was sent, including whole pod specs and Secrets: only fields and the text after a value get into a message.
 
-Not here: sending, trying again, and what `Action` asks for. Which rights an account lacks is read in missing_rights.py.
+Not here: sending, recovering and retrying (object/), and which rights an account lacks (missing_rights.py).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from controller.observe.records import ObjectKey
 
 MESSAGE_CHARACTERS = 1000
 DATABASE_FULL_SECONDS = 60.0
-"""A full etcd stays read-only until somebody has made room: no use in asking sooner."""
+"""A full etcd is read-only until a person makes room: retrying sooner is useless."""
 
 _WEBHOOK_DENIAL = re.compile(
     r'admission webhook "([^"]*)" denied the request(?:: (.*)| without explanation)', re.DOTALL
@@ -52,7 +51,7 @@ _OLD_ENTRY = re.compile(
 
 _WEBHOOK_CALL = re.compile(r'failed calling webhook "([^"]*)"')
 _CONVERSION = re.compile(r"conversion webhook for ([^,]*), Kind=(\S+)")
-# What is said about a call that failed, as far as it is the same each time: no addresses, no ports.
+# The part of a failed call that is always the same: no addresses, no ports.
 _CALL_FAILURE = re.compile(
     r'service "[^"]*" not found|no endpoints available for service "[^"]*"|connection refused|context deadline exceeded'
     r"|i/o timeout|no route to host|no such host|x509: [^:]*|connection reset by peer|EOF"
@@ -66,9 +65,9 @@ _NOT_ALLOWED = re.compile(r"cannot set (?:blockOwnerDeletion|an ownerRef)")
 
 # etcd's own limit, 1.5 MiB; above 2 MiB the API server's client of etcd does not even send it.
 _TOO_LARGE = re.compile(r"etcdserver: request is too large|trying to send message larger than max")
-# Total sizes (ConfigMap, Secret; annotations); a string that is too long for its schema is another matter.
+# Total sizes (ConfigMap, Secret; annotations), not those of a string that is too long for its schema.
 _SIZE_LIMIT = re.compile(r"(?:may not be more than|must have at most) (?:1048576|262144) bytes")
-# Compared as a whole: words of a validation policy may resemble them.
+# Matched in full: the text of a validation policy may resemble them.
 _IMMUTABLE = re.compile(
     r"field is immutable|field is immutable when `immutable` is set"
     r"|updates to statefulset spec for fields other than .*|updates to parameters are forbidden"
@@ -80,36 +79,36 @@ _SECOND_CONTROLLER = re.compile(r"only one reference can have Controller set to 
 
 
 class Recovery(Enum):
-    """What can be done about a failure at once, before its reason's retry class counts."""
+    """What can be tried immediately, before the retry class of the reason counts."""
 
     NONE = "none"
     JUDGE_AGAIN = "judge again"
-    """The object is not what it was when it was judged: read it and decide again."""
+    """The object has changed since it was judged: read it and decide again."""
     CREATE_NAMESPACE = "create namespace"
-    """The install namespace is missing, which the controller creates."""
+    """The install namespace does not exist: create it."""
     REFRESH_DISCOVERY = "refresh discovery"
     MIGRATE_ENTRIES = "migrate entries"
-    """Set the apiVersion of all managedFields entries to ours, once per repair."""
+    """Set the apiVersion of all managedFields entries to ours."""
     TAKE_OVER_ITEMS = "take over items"
-    """Others left list items with our names under other keys: take their entries over, in a repair."""
+    """Others have list items with our names under other keys: take over their entries."""
     RECREATE = "recreate"
-    """A field is immutable: delete the object, where its annotation allows that, and create it again."""
+    """A field is immutable: delete the object, if its annotation allows that, and create it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyFailure:
-    """What a reply means."""
+    """The meaning of a reply."""
 
     reason: Reason
     message: str
-    """The object, what the server said about it, what to do; without values."""
+    """The object, what the server says about it, and what to do; without values."""
     retry_after: float | None = None
-    """Seconds that the server asked for, or that are the least that makes sense."""
+    """Seconds to wait, if the server requests that or an earlier retry is useless."""
     recovery: Recovery = Recovery.NONE
     account: str = ""
-    """Who lacks rights; empty if it is not about rights."""
+    """The account that lacks rights; empty if the failure is not about rights."""
     missing: tuple[RbacRight, ...] = ()
-    """Rights that the account lacks, for a message about all of them at once."""
+    """Rights that the account lacks, for a message that lists all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,28 +117,30 @@ class _Reply:
     key: ObjectKey
     install_namespace: str
 
-    def fail(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
+    def to_failure(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
+        """Return a failure of the object."""
         message = _shorten(f"{self.key}: {text}")
         return ApplyFailure(reason=reason, message=message, retry_after=self.error.retry_after, recovery=recovery)
 
-    def lack(self, account: str, text: str, missing: tuple[RbacRight, ...]) -> ApplyFailure:
-        return replace(self.fail(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
+    def to_denial(self, account: str, text: str, missing: tuple[RbacRight, ...]) -> ApplyFailure:
+        """Return a failure for lack of rights."""
+        return replace(self.to_failure(Reason.FORBIDDEN, f'"{account}" {text}'), account=account, missing=missing)
 
 
 def classify(error: ApiError, key: ObjectKey, *, install_namespace: str) -> ApplyFailure:
-    """Say what a failure reply means for the object that a write was about.
+    """Return what a failure reply to a write means for its object.
 
     Args:
-        error: the reply, or that there was none.
+        error: the reply, or the lack of one.
         key: of the object.
-        install_namespace: of the BundleDeployment; if it is missing, it can be created.
+        install_namespace: of the BundleDeployment, which can be created if it is missing.
     """
     reply = _Reply(error=error, key=key, install_namespace=install_namespace)
     return _denied(reply) or _BY_STATUS.get(error.status, _other)(reply)
 
 
 def _denied(reply: _Reply) -> ApplyFailure | None:
-    """Recognise a policy's no. Its text is its author's to answer for, but what it says of a Secret is not shown."""
+    """Recognise the denial of a policy. Its author is responsible for the text, but one about a Secret is not shown."""
     webhook = _WEBHOOK_DENIAL.match(reply.error.message)
     policy = None if webhook else _POLICY_DENIAL.match(reply.error.message)
     match = webhook or policy
@@ -147,47 +148,51 @@ def _denied(reply: _Reply) -> ApplyFailure | None:
         return None
     who = f'{"admission webhook" if webhook else "admission policy"} "{match[1]}"'
     said = "" if (reply.key.group, reply.key.kind) == ("", "Secret") else one_line(match[2] or "")
-    return reply.fail(Reason.REFUSED, f"{who} denied it: {said}" if said else f"{who} denied it")
+    return reply.to_failure(
+        Reason.REFUSED, f"{who} denied the request: {said}" if said else f"{who} denied the request"
+    )
 
 
 def _unauthorized(reply: _Reply) -> ApplyFailure:
-    return reply.fail(Reason.API_UNAVAILABLE, "the API server does not accept the credentials of the controller")
+    return reply.to_failure(Reason.API_UNAVAILABLE, "the API server rejected the credentials of the controller")
 
 
 def _forbidden(reply: _Reply) -> ApplyFailure:
     message = reply.error.message
     if any(cause.reason == "NamespaceTerminating" for cause in reply.error.causes):
-        return reply.fail(Reason.NAMESPACE_TERMINATING, f'namespace "{reply.key.namespace}" is being deleted')
+        return reply.to_failure(Reason.NAMESPACE_TERMINATING, f'namespace "{reply.key.namespace}" is being deleted')
     if "custom resource definition is terminating" in message:
-        return reply.fail(Reason.WAITING_FOR_CRD, "the CustomResourceDefinition of its kind is being deleted")
+        return reply.to_failure(Reason.WAITING_FOR_CRD, "the CustomResourceDefinition of its kind is being deleted")
     if "not yet ready to handle request" in message:
-        return reply.fail(Reason.API_UNAVAILABLE, "the API server is not ready yet")
+        return reply.to_failure(Reason.API_UNAVAILABLE, "the API server is not ready yet")
     return _lacking_rights(reply) or _refused_by_plugin(reply)
 
 
 def _lacking_rights(reply: _Reply) -> ApplyFailure | None:
     user, missing = parse_denial(reply.error.message)
     if missing:
-        return reply.lack(user, f"may not {describe_rights(missing)}; grant it that", missing)
+        return reply.to_denial(user, f"may not {describe_rights(missing)}; grant it this permission", missing)
     user, missing = parse_escalation(reply.error.message, reply.key.namespace)
     if user:
-        text = f"may not grant rights that it lacks: {describe_rights(missing)}; grant it these"
-        return reply.lack(user, text, missing)
+        text = f"may not grant permissions that it lacks: {describe_rights(missing)}; grant them to it first"
+        return reply.to_denial(user, text, missing)
     if _NOT_ALLOWED.search(reply.error.message):
-        return reply.fail(Reason.FORBIDDEN, "the account may not set owner references; grant it update on finalizers")
+        return reply.to_failure(
+            Reason.FORBIDDEN, "the account may not set owner references; grant it update on finalizers"
+        )
     return None
 
 
 def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
-    """Quota, PodSecurity and other admission of the server's own: they count and name fields, and quote nothing."""
+    """Translate a refusal of built-in admission (quota, PodSecurity): its text names fields and quotes no values."""
     match = _PLUGIN_REFUSAL.match(reply.error.message)
     if match is None:
-        return reply.fail(Reason.FORBIDDEN, "the request is forbidden")
+        return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden")
     said = one_line(match[1])
     if said.startswith("exceeded quota"):
-        # The amounts in use change with every pod that comes or goes.
+        # The amounts in use change with every pod.
         said = re.sub(r", used: .*?, limited: ", ", limited: ", said)
-    return reply.fail(Reason.REFUSED, said)
+    return reply.to_failure(Reason.REFUSED, said)
 
 
 def _not_found(reply: _Reply) -> ApplyFailure:
@@ -195,64 +200,66 @@ def _not_found(reply: _Reply) -> ApplyFailure:
     if namespace:
         text = f'namespace "{namespace[1]}" does not exist; create it, or add it to the bundle'
         created = bool(namespace[1]) and namespace[1] == reply.install_namespace
-        return reply.fail(
+        return reply.to_failure(
             Reason.NAMESPACE_NOT_FOUND, text, recovery=Recovery.CREATE_NAMESPACE if created else Recovery.NONE
         )
-    # The reply about a path that is not served is plain text, so that no reason is known.
+    # The reply for a path that is not served is plain text without a reason.
     if not reply.error.reason or _NOT_SERVED.match(reply.error.message):
-        text = "the cluster does not serve its kind; install what serves it"
-        return reply.fail(Reason.KIND_NOT_SERVED, text, recovery=Recovery.REFRESH_DISCOVERY)
+        text = "the cluster does not serve its kind; install its API"
+        return reply.to_failure(Reason.KIND_NOT_SERVED, text, recovery=Recovery.REFRESH_DISCOVERY)
     missing = _REFERENCE_MISSING.match(reply.error.message)
-    what = f'"{missing[2]}"' if missing else "what"
-    return reply.fail(Reason.REFUSED, f"{what} that it refers to does not exist; create it")
+    what = f'{missing[1]} "{missing[2]}"' if missing else "an object"
+    return reply.to_failure(Reason.REFUSED, f"refers to {what} that does not exist; create it")
 
 
 def _conflict(reply: _Reply) -> ApplyFailure:
     fields = sorted({cause.field.lstrip(".") for cause in reply.error.causes if cause.reason == "FieldManagerConflict"})
     if fields:
-        text = f"exists already, and others hold {enumerate_some(fields)}"
-        return reply.fail(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
-    return reply.fail(Reason.API_UNAVAILABLE, "was changed meanwhile; it is tried again", recovery=Recovery.JUDGE_AGAIN)
+        text = f"already exists, and other managers own {enumerate_some(fields)}"
+        return reply.to_failure(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
+    return reply.to_failure(
+        Reason.API_UNAVAILABLE, "modified during the request; will be retried", recovery=Recovery.JUDGE_AGAIN
+    )
 
 
 def _too_large(reply: _Reply) -> ApplyFailure:
-    return reply.fail(Reason.TOO_LARGE, "is larger than the API server takes; split it")
+    return reply.to_failure(Reason.TOO_LARGE, "too large for the API server; split it")
 
 
 def _invalid(reply: _Reply) -> ApplyFailure:
-    # That rules were skipped since the object is invalid is said of the field <nil>, and says nothing by itself.
+    # The field <nil> only means that rules were skipped because the object is invalid.
     causes = tuple(cause for cause in reply.error.causes if cause.field != "<nil>")
     texts = [text_of(cause) for cause in causes]
-    said = describe(causes) or "is invalid"
+    said = describe(causes) or "invalid"
     if any(_SECOND_CONTROLLER.match(text) for text in texts):
-        return reply.fail(Reason.COLLISION, "is controlled by another object", recovery=Recovery.JUDGE_AGAIN)
+        return reply.to_failure(Reason.COLLISION, "controlled by another object", recovery=Recovery.JUDGE_AGAIN)
     if any(cause.reason == "FieldValueTooLong" and _SIZE_LIMIT.search(cause.message) for cause in causes):
-        return reply.fail(Reason.TOO_LARGE, f"{said}; split it")
-    # All of them: to recreate an object would lose it if something else were wrong with it, too.
+        return reply.to_failure(Reason.TOO_LARGE, f"{said}; split it")
+    # All causes: if anything else is wrong, the object could be deleted and not created again.
     if texts and not is_custom(reply.key) and all(_IMMUTABLE.fullmatch(text) for text in texts):
         return _immutable(reply, said)
     duplicate = any(cause.reason == "FieldValueDuplicate" for cause in causes)
-    return reply.fail(Reason.REFUSED, said, recovery=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
+    return reply.to_failure(Reason.REFUSED, said, recovery=Recovery.TAKE_OVER_ITEMS if duplicate else Recovery.NONE)
 
 
 def _immutable(reply: _Reply, said: str) -> ApplyFailure:
     if reply.key[:2] in DATA_KINDS:
-        return reply.fail(Reason.IMMUTABLE, f"{said}; revert the change, or delete the object")
+        return reply.to_failure(Reason.IMMUTABLE, f"{said}; revert the change, or delete the object")
     text = f'{said}; delete the object, or set the annotation {names.RECREATE} to "true" on it in the bundle'
-    return reply.fail(Reason.IMMUTABLE, text, recovery=Recovery.RECREATE)
+    return reply.to_failure(Reason.IMMUTABLE, text, recovery=Recovery.RECREATE)
 
 
 def _server_error(reply: _Reply) -> ApplyFailure:
     message = reply.error.message
     not_typed = _NOT_TYPED.match(message)
     if not_typed:
-        return reply.fail(Reason.REFUSED, describe_typed_errors(not_typed[1]))
+        return reply.to_failure(Reason.REFUSED, describe_typed_errors(not_typed[1]))
     not_converted = _NOT_CONVERTED.match(message)
     if not_converted:
-        return reply.fail(Reason.REFUSED, describe_conversion_error(not_converted[1]))
+        return reply.to_failure(Reason.REFUSED, describe_conversion_error(not_converted[1]))
     if _OLD_ENTRY.search(message):
-        text = "a field manager's entry is of a version that lacks a field; let that manager write the object again"
-        return reply.fail(Reason.REFUSED, text, recovery=Recovery.MIGRATE_ENTRIES)
+        text = "a managedFields entry has an API version that lacks a field; have its manager write the object again"
+        return reply.to_failure(Reason.REFUSED, text, recovery=Recovery.MIGRATE_ENTRIES)
     if _TOO_LARGE.search(message):
         return _too_large(reply)
     return _webhook_not_called(reply) or _unavailable(reply)
@@ -269,23 +276,23 @@ def _webhook_not_called(reply: _Reply) -> ApplyFailure | None:
         return None
     why = _CALL_FAILURE.search(message)
     text = f"{who} could not be called" + (f": {why[0]}" if why else "")
-    return reply.fail(Reason.WEBHOOK_UNAVAILABLE, f"{text}; see the workload that serves it")
+    return reply.to_failure(Reason.WEBHOOK_UNAVAILABLE, f"{text}; check the workload that serves it")
 
 
 def _unavailable(reply: _Reply) -> ApplyFailure:
     if "mvcc: database space exceeded" in reply.error.message:
-        text = "the database of the API server is full; compact, defragment and disarm etcd"
+        text = "the database of the API server is full; compact and defragment etcd, and disarm its alarm"
         retry_after = max(reply.error.retry_after or 0, DATABASE_FULL_SECONDS)
         return ApplyFailure(reason=Reason.API_UNAVAILABLE, message=f"{reply.key}: {text}", retry_after=retry_after)
     if reply.error.status == 0:
-        return reply.fail(Reason.API_UNAVAILABLE, "the API server did not answer")
-    return reply.fail(Reason.API_UNAVAILABLE, f"the API server answered {_name(reply.error)}")
+        return reply.to_failure(Reason.API_UNAVAILABLE, "the API server did not answer")
+    return reply.to_failure(Reason.API_UNAVAILABLE, f"the API server answered {_name(reply.error)}")
 
 
 def _other(reply: _Reply) -> ApplyFailure:
     if reply.error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return _server_error(reply)
-    return reply.fail(Reason.REFUSED, f"the API server answered {_name(reply.error)}")
+    return reply.to_failure(Reason.REFUSED, f"the API server answered {_name(reply.error)}")
 
 
 _BY_STATUS: dict[int, Callable[[_Reply], ApplyFailure]] = {

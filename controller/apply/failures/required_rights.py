@@ -1,7 +1,7 @@
-"""Which rights an account needs to apply objects, those that it would grant by them included. Pure.
+"""Which rights an account needs to apply objects, including those that the objects grant. Pure.
 
-Whoever writes a Role or a binding has to hold every right in it, or `escalate` on the Role, or `bind` on the Role that
-is bound (Kubernetes, RBAC good practices). Whether an account has a right is asked by access_review.py.
+A client that writes a Role or a binding must hold every right in it, or `escalate` on the Role, or `bind` on the bound
+Role (Kubernetes, RBAC good practices). Not here: whether an account has a right (access_review.py).
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from controller.apply.failures.missing_rights import RbacRight
 from controller.apply.targets import Target
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 
-# Read to be judged, made and changed, and taken away again.
+# For judging, applying and deleting an object.
 _VERBS = ("create", "delete", "get", "patch")
 _PLURALS = {each.kind: each.plural for each in (ROLES, CLUSTER_ROLES)}
 
 Rules = Iterable[Mapping[str, Any]]
 FindRules = Callable[[str, str, str], Rules]
-"""Returns the rules of a Role or ClusterRole by kind, namespace and name; none if it is not known."""
+"""Returns the rules of a Role or ClusterRole by kind, namespace and name; none if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What somebody has to hold who grants it."""
+    """The rights that a client must hold to grant them."""
 
     instead: RbacRight
-    """The one right that does as well."""
+    """One right that suffices as well."""
     rights: tuple[RbacRight, ...]
 
 
 def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[RbacRight]:
-    """Yield the rights that objects need, each with one verb and once for each resource and namespace."""
+    """Yield the rights that objects require, each with one verb and once per resource and namespace."""
     places = dict.fromkeys((target.key.namespace, resource.group, resource.plural) for target, resource in items)
     for (namespace, group, plural), verb in product(places, _VERBS):
         yield RbacRight(namespace=namespace, groups=(group,), resources=(plural,), verbs=(verb,))
 
 
 def grants_in(targets: Iterable[Target], find_rules: FindRules) -> Iterator[Grant]:
-    """Yield what objects of RBAC grant."""
+    """Yield what RBAC objects grant."""
     for target in targets:
         key, manifest = target.key, target.manifest
         if key.group == RBAC and key.kind in _PLURALS:
@@ -68,14 +68,19 @@ def _rights(rules: Any, namespace: str) -> tuple[RbacRight, ...]:
 
 
 def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
-    """Take a rule apart: the API server is asked about one thing at a time. What is malformed it refuses itself."""
+    """Split a rule, since a review is about one right. Malformed rules are left for the API server to refuse."""
     verbs = _texts(rule, "verbs")
     for path, verb in product(_texts(rule, "nonResourceURLs"), verbs):
         yield RbacRight(paths=(path,), verbs=(verb,))
     names = _texts(rule, "resourceNames") or [""]
     for group, plural, name, verb in product(_texts(rule, "apiGroups"), _texts(rule, "resources"), names, verbs):
-        called = (name,) if name else ()
-        yield RbacRight(namespace=namespace, groups=(group,), resources=(plural,), resource_names=called, verbs=(verb,))
+        yield RbacRight(
+            namespace=namespace,
+            groups=(group,),
+            resources=(plural,),
+            resource_names=(name,) if name else (),
+            verbs=(verb,),
+        )
 
 
 def _texts(rule: Mapping[str, Any], field: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""Hooks: what is run before and after a revision is applied or taken away. Pure; runner.py makes the requests.
+"""Hooks: objects that run before and after a revision is applied or deleted. Pure; runner.py sends the requests.
 
-A hook is not a managed object: it is never repaired, pruned or counted. It carries the owner label all the same, so
-that the watches tell how it goes, and says of which run it is. The rules are Helm's: in order of weight and name, each
-waited for; a Job and a Pod are done when they have succeeded, everything else when it is there.
+A hook is not a managed object: it is never repaired, pruned or counted. It has the owner label, so that the watches
+report its progress, and an annotation that names its run. The rules are Helm's: in order of weight and name, one after
+the other; a Job or Pod is done when it has succeeded, any other object when it exists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HookEvent(Enum):
 
     @property
     def is_of_teardown(self) -> bool:
-        """Whether it comes with the end of a BundleDeployment."""
+        """Whether it belongs to the deletion of a BundleDeployment."""
         return self in (HookEvent.PRE_DELETE, HookEvent.POST_DELETE)
 
 
@@ -46,17 +46,17 @@ class PlannedHook:
     manifest: Mapping[str, Any]
     event: HookEvent
     run: str
-    """Which run it is of: a live object that says the same is this one, and no older one."""
+    """Identifies the run: a live object with the same value is from this run, and not from an older one."""
     weight: int
     delete_policies: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return it as messages begin: the object, and what it is."""
+        """Return it in the form in which messages start."""
         return f"{self.key}: {self.event.value} hook"
 
 
 class HookState(Enum):
-    """How a hook stands."""
+    """The state of a hook."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -65,14 +65,14 @@ class HookState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HookStatus:
-    """How a hook stands, and why."""
+    """The state of a hook, and why."""
 
     state: HookState
     message: str = ""
 
 
 def hooks_of(revision: Revision, event: HookEvent) -> list[PlannedHook]:
-    """Return the hooks of an event in the order in which they are run."""
+    """Return the hooks of an event in run order."""
     hooks = [_hook(each, revision, event) for each in revision.hooks if event.value in each["events"]]
     return sorted(hooks, key=lambda hook: (hook.weight, hook.key.name))
 
@@ -98,7 +98,7 @@ def _hook(fields: Mapping[str, Any], revision: Revision, event: HookEvent) -> Pl
 def make_hook_body(hook: PlannedHook, owner: str) -> dict[str, Any]:
     """Return a hook as it is sent: with the owner label and its run, and without an owner reference.
 
-    The applied digest lets a later revision take the object over that has it as an ordinary one.
+    With the applied digest, a later revision can take over the object as an ordinary one.
     """
     metadata = dict(hook.manifest["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner}
@@ -109,12 +109,12 @@ def make_hook_body(hook: PlannedHook, owner: str) -> dict[str, Any]:
 
 
 def is_of_run(live: Mapping[str, Any], hook: PlannedHook, owner: str) -> bool:
-    """Whether a live object is what this very run has made."""
+    """Whether this run has created a live object."""
     return is_a_hook(live, owner) and _annotations(live)[names.HOOK_RUN] == hook.run
 
 
 def is_a_hook(live: Mapping[str, Any], owner: str) -> bool:
-    """Whether a live object was made as a hook of this BundleDeployment."""
+    """Whether a live object was created as a hook of this BundleDeployment."""
     labels = live["metadata"].get("labels") or {}
     return labels.get(names.OWNER_LABEL) == owner and names.HOOK_RUN in _annotations(live)
 
@@ -124,12 +124,12 @@ def _annotations(live: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def runs_once(key: ObjectKey) -> bool:
-    """Whether a hook does something when it is made, and cannot be made to do it again."""
+    """Whether a hook runs when it is created and cannot run again."""
     return (key.group, key.kind) in (("batch", "Job"), ("", "Pod"))
 
 
 def assess(live: Mapping[str, Any], key: ObjectKey) -> HookStatus:
-    """Say how a hook stands (Helm: pkg/kube/client.go, watchUntilReady)."""
+    """Return the state of a hook (Helm: pkg/kube/client.go, watchUntilReady)."""
     status = live.get("status") or {}
     match (key.group, key.kind):
         case ("batch", "Job"):

@@ -1,7 +1,7 @@
-"""Running hooks: one after the other, each waited for, and removed as its delete policies say.
+"""Run hooks one after the other, and delete them according to their delete policies.
 
-Nothing waits here: a hook that runs ends the attempt, and the watches bring the next one. How a hook stands is read
-from the object itself, so that a restart in the middle neither forgets nor repeats one that is still there.
+Nothing blocks here: a running hook ends the attempt, and its watch event starts the next one. The state of a hook is
+read from its object, so that a restart neither forgets nor repeats a hook that still exists.
 """
 
 from __future__ import annotations
@@ -39,74 +39,74 @@ from controller.retries import Retries
 
 log = logging.getLogger(__name__)
 
-_WAY_OUT = "with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
-# At teardown: where the place of a hook is gone, there is nothing left that it could do.
+_WAY_OUT = "to delete without hooks and keep all objects, set spec.deletionPolicy to Orphan"
+# At teardown, a hook whose namespace or kind is gone has nothing left to do.
 _NOTHING_LEFT = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING, Reason.KIND_NOT_SERVED})
 
 
 @dataclass(slots=True)
-class HookMemory:
-    """What this process knows of the hooks of one BundleDeployment."""
+class HookProgress:
+    """The progress of the hooks of one BundleDeployment, in memory."""
 
     done: set[str] = field(default_factory=set)
-    """Runs of which all hooks have succeeded, and hooks of one that goes on: their objects may be gone."""
+    """Completed runs, and completed hooks of the current run: their objects may be deleted."""
     running: dict[str, str] = field(default_factory=dict)
-    """UID to resourceVersion of what was seen to run: its failure is news, and unchanged it is not read again."""
+    """By UID, the resourceVersion of running hooks: only a new version is read, and its failure is news."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
-    """For whom hooks are run, and under which rules."""
+    """The BundleDeployment that hooks are run for, and its rules."""
 
     owner: str
     """The name of the BundleDeployment."""
-    wish: str
-    """Generation and annotation: another one lets what failed be tried again at once."""
+    spec_version: str
+    """Generation and reconcile-requested-at: a new one retries every failure immediately."""
     user: User | None
-    """As whom they are made, read and removed; None: as the controller."""
+    """The account that creates, reads and deletes them; None: the controller."""
     collision_protection: str
     install_namespace: Mapping[str, Any]
-    """As it is made where a hook needs it and it is missing."""
+    """Created if a hook needs it and it does not exist."""
     proceed: Callable[[], bool]
-    """False as soon as the BundleDeployment is paused or changed: then nothing more is sent."""
-    memory: HookMemory
+    """False once the BundleDeployment is paused or changed: then nothing more is sent."""
+    progress: HookProgress
 
 
 class HookRunner:
-    """Runs hooks."""
+    """Runs the hooks of revisions."""
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries) -> None:
         self._client, self._discovery, self._watches, self._retries = client, discovery, watches, retries
 
     def run(self, revision: Revision, event: HookEvent, options: HookOptions) -> BundleError | None:
-        """Bring the hooks of an event as far as they go now; returns why they are not done, None if they are.
+        """Advance the hooks of an event; returns why they are not done, None if they are.
 
         Raises: ApiError if discovery does not answer.
         """
         hooks = hooks_of(revision, event)
-        if not hooks or hooks[0].run in options.memory.done:
+        if not hooks or hooks[0].run in options.progress.done:
             return None
         for hook in hooks:
-            if f"{hook.run} {hook.key}" in options.memory.done:
+            if f"{hook.run} {hook.key}" in options.progress.done:
                 continue
             if error := self._attempt(hook, options):
                 return error
-            options.memory.done.add(f"{hook.run} {hook.key}")
-        # Not before all have succeeded: a later one may need an earlier one's account.
+            options.progress.done.add(f"{hook.run} {hook.key}")
+        # Only after all have succeeded: a later one may need the account of an earlier one.
         for hook in reversed(hooks):
             if SUCCEEDED in hook.delete_policies:
                 self._remove(hook, options)
-        options.memory.done.add(hooks[0].run)
+        options.progress.done.add(hooks[0].run)
         return None
 
-    def has_run(self, revision: Revision, event: HookEvent, memory: HookMemory) -> bool:
-        """Whether all hooks of an event are known to have succeeded; so they are where there is none."""
-        return all(hook.run in memory.done for hook in hooks_of(revision, event))
+    def has_run(self, revision: Revision, event: HookEvent, progress: HookProgress) -> bool:
+        """Whether all hooks of an event are known to have succeeded; true without hooks."""
+        return all(hook.run in progress.done for hook in hooks_of(revision, event))
 
     def _attempt(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
-        key, attempt = (hook.key, hook.event), f"{hook.run} {options.wish}"
+        key, attempt = (hook.key, hook.event), f"{hook.run} {options.spec_version}"
         if not options.proceed():
-            return BundleError(Reason.APPLYING, f"{hook} waits until the changed spec was looked at")
+            return BundleError(Reason.APPLYING, f"{hook}: spec changed; waiting for the next reconcile")
         if held := self._retries.holding(options.owner, key, attempt):
             return held
         try:
@@ -124,16 +124,16 @@ class HookRunner:
         return error
 
     def _advance(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
-        """Make the hook, or see how it goes.
+        """Create the hook, or read its state.
 
         Raises: ApiError.
         """
         resource = self._discovery.resource(hook.kind)
         if resource is None:
-            message = f"{hook} is of a kind that the cluster does not serve; install what serves it"
+            message = f"{hook}: the cluster does not serve {hook.kind}; install its API"
             return BundleError(Reason.KIND_NOT_SERVED, message)
         seen = self._watches.managed(options.owner).get(hook.key)
-        if seen and options.memory.running.get(seen.uid) == seen.resource_version:
+        if seen and options.progress.running.get(seen.uid) == seen.resource_version:
             return _running(hook)
         live = self._read(hook, resource, options)
         if live is not None and not _stands(live, hook, options):
@@ -147,15 +147,17 @@ class HookRunner:
     def _judge(self, hook: PlannedHook, live: dict[str, Any], options: HookOptions) -> BundleError | None:
         status, about = assess(live, hook.key), live["metadata"]
         if status.state is HookState.RUNNING:
-            options.memory.running[about["uid"]] = about["resourceVersion"]
+            options.progress.running[about["uid"]] = about["resourceVersion"]
             return _running(hook)
-        options.memory.running.pop(about["uid"], None)
+        options.progress.running.pop(about["uid"], None)
         if status.state is HookState.SUCCEEDED:
             return None
-        remedy = "see the logs of its pods"
+        remedy = "check the logs of its pods"
         if FAILED in hook.delete_policies:
             self._remove(hook, options)
-            remedy = "its hook-delete-policy had it removed: take hook-failed out of that to see the logs of its pods"
+            remedy = (
+                "it was deleted by its hook-delete-policy; remove hook-failed from that to keep the logs of its pods"
+            )
         if hook.event.is_of_teardown:
             remedy += f"; {_WAY_OUT}"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({status.message}); {remedy}")
@@ -163,10 +165,10 @@ class HookRunner:
     def _make_way(
         self, hook: PlannedHook, resource: Resource, live: dict[str, Any], options: HookOptions
     ) -> BundleError | None:
-        """Take away an older run of the hook, as its policies say, or what somebody else has there."""
+        """Delete the object of an older run, or of another owner, as the policies allow."""
         if not is_a_hook(live, options.owner) and options.collision_protection == "Prevent":
             message = (
-                f"{hook} cannot be made: the object exists already and is not of this bundle; delete it, or set "
+                f"{hook}: the object already exists and is not from this bundle; delete it, or set "
                 "spec.collisionProtection to None"
             )
             return BundleError(Reason.COLLISION, message)
@@ -176,12 +178,14 @@ class HookRunner:
             client.delete(_path(hook, resource), uid=live["metadata"]["uid"])
             is_deleting = self._read(hook, resource, options) is not None
         if is_deleting:
-            return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} waits until that of an earlier run is gone")
+            return BundleError(
+                Reason.WAITING_FOR_HOOK, f"{hook}: waiting for the object of an earlier run to be deleted"
+            )
         is_earlier = is_a_hook(live, options.owner) and not is_of_run(live, hook, options.owner)
         if is_earlier and BEFORE_CREATION not in hook.delete_policies and runs_once(hook.key):
             message = (
-                f"{hook} cannot be made: that of an earlier run is still there, and its hook-delete-policy lacks "
-                "before-hook-creation; delete it"
+                f"{hook}: the object of an earlier run still exists; delete it, or add before-hook-creation to its "
+                "hook-delete-policy"
             )
             return BundleError(Reason.COLLISION, message)
         return None
@@ -222,26 +226,26 @@ class HookRunner:
         self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
     def _remove(self, hook: PlannedHook, options: HookOptions) -> None:
-        """Delete a hook that is done with; that it stays is no failure of what it was for."""
+        """Delete a hook that is done; a failure to do so is no failure of the hook."""
         resource = self._discovery.resource(hook.kind)
         try:
             if resource:
                 self._client.acting_as(options.user).delete(_path(hook, resource))
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                log.warning("hook not removed", extra={"object": str(hook.key), "reply": str(error)})
+                log.warning("hook not deleted", extra={"object": str(hook.key), "reply": str(error)})
 
 
 def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bool:
-    """Whether a live object is this run of the hook, and not one that is to be run again since it failed."""
+    """Whether a live object is this run of the hook, and not a failed one that is to be run again."""
     if live["metadata"].get("deletionTimestamp") or not is_of_run(live, hook, options.owner):
         return False
     is_failed = assess(live, hook.key).state is HookState.FAILED
-    return not is_failed or live["metadata"]["uid"] in options.memory.running
+    return not is_failed or live["metadata"]["uid"] in options.progress.running
 
 
 def _running(hook: PlannedHook) -> BundleError:
-    return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} has not finished yet")
+    return BundleError(Reason.WAITING_FOR_HOOK, f"{hook} is still running")
 
 
 def _path(hook: PlannedHook, resource: Resource) -> str:

@@ -1,13 +1,13 @@
-"""The requests about one object.
+"""The requests for one object.
 
-In: a `Task`. Out: an `Outcome`. What is to be done is decided in `plan`, what a refusal means in `failures`.
+In: a `Task`. Out: an `Outcome`. Not here: what to do (`plan`), and what a refusal means (`failures`).
 START HERE: `sender`, in reading order:
 
-    sender          sends an apply, and recovers at once from a refusal where that is possible
-    lookup          reads objects that the watches do not show
-    managed_fields  corrects entries of managedFields, ours and those of others
+    sender          sends an apply, and recovers from a refusal where possible
+    lookup          reads objects that the watches do not know
+    managed_fields  corrects managedFields entries, ours and those of others
     deletion        deletes an object that was judged
-    release         gives an object up without deleting it
-    pool            the threads that requests are sent on, in fair shares
-    concurrency     how many requests may be under way
+    release         releases an object without deleting it
+    pool            threads that send requests, in fair shares
+    concurrency     how many requests may run
 """

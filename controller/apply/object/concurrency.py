@@ -1,8 +1,8 @@
-"""How many requests may be under way at the same time: fewer when the API server is busy, more again when it recovers.
+"""How many requests may run at the same time: fewer while the API server is busy, more again when it recovers.
 
-Additive increase, multiplicative decrease. What is in flight tells of the same load more than once, so that one second
-changes it once. The API server has fair queues, so each tenant has a limit of its own: what one has filled up
-slows no other down. Not here: the requests that wait meanwhile (pool.py), and when one that failed is tried again.
+Additive increase, multiplicative decrease, at most one change per second, since requests in flight report the same load
+several times. The API server has fair queues, so each tenant has its own limit. Not here: queued requests (pool.py),
+and when a failed request is retried.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Reply = TypeVar("Reply")
 REFUSED_FACTOR = 0.5
 SLOW_FACTOR = 0.75
 SLOW_SECONDS = 2.0
-"""A reply that takes longer, where milliseconds are usual, tells of a server that has too much to do."""
+"""A slower reply means that the server is overloaded: milliseconds are usual."""
 HOLD_SECONDS = 1.0
-"""How long a change stays before the next one, either way: each second one request more."""
+"""The least time between two changes: the limit grows by one request per second."""
 
 
 class ConcurrencyLimit:
-    """Thread-safe.
+    """The limit of one tenant. Thread-safe.
 
     Args:
-        most: requests at the same time, where the API server is not busy.
+        most: concurrent requests while the API server is not busy.
         clock: monotonic seconds.
     """
 
@@ -40,11 +40,11 @@ class ConcurrencyLimit:
 
     @property
     def limit(self) -> int:
-        """How many requests may be under way now; at least one."""
+        """How many requests may run now; at least one."""
         return self._limit
 
     def watch(self, send: Callable[[], Reply]) -> Reply:
-        """Send a request, and take its reply into account.
+        """Send a request and adapt the limit to its reply.
 
         Raises: what sending it raises.
         """
@@ -52,7 +52,7 @@ class ConcurrencyLimit:
         try:
             reply = send()
         except ApiError as error:
-            # A webhook may say no with this status, too: that is no load.
+            # A webhook may also deny with this status: that is no load.
             busy = error.status == HTTPStatus.TOO_MANY_REQUESTS and error.transient
             self.learn(seconds=self._clock() - started, refused=busy)
             raise
@@ -60,7 +60,7 @@ class ConcurrencyLimit:
         return reply
 
     def learn(self, *, seconds: float, refused: bool) -> None:
-        """Take a reply into account that came after so many seconds, or said that there are too many requests."""
+        """Adapt the limit to a reply; `refused`: the server has too many requests."""
         with self._lock:
             now = self._clock()
             if now - self._changed < HOLD_SECONDS:
@@ -78,10 +78,10 @@ class ConcurrencyLimit:
 
 
 class ConcurrencyLimits:
-    """That of each tenant, and of the controller itself. Thread-safe.
+    """The limits of all tenants and of the controller itself. Thread-safe.
 
     Args:
-        most: requests of one at the same time, where the API server is not busy.
+        most: concurrent requests of one tenant while the API server is not busy.
         clock: monotonic seconds.
     """
 
@@ -91,7 +91,7 @@ class ConcurrencyLimits:
         self._lock = threading.Lock()
 
     def of(self, user: User | None) -> ConcurrencyLimit:
-        """Return the limit for who acts as a ServiceAccount, one for all of a namespace; None: as the controller."""
+        """Return the limit of a ServiceAccount, one per namespace; None: of the controller."""
         tenant = user.name.rpartition(":")[0] if user else ""
         with self._lock:
             return self._known.setdefault(tenant, ConcurrencyLimit(self._most, self._clock))

@@ -1,4 +1,4 @@
-"""Deleting an object that was judged, and no other."""
+"""Delete an object that was judged, and no other."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from controller.observe.records import Record, project
 
 
 def delete(client: Client, resource: Resource, record: Record, *, propagation: str = "Background") -> None:
-    """Delete the object that was judged, even if what changed since then has nothing to do with the judgement.
+    """Delete the object of a record, also if it has changed since then, except in ownership.
 
-    An object that is gone, or was replaced by another of its name, is deleted.
+    An object that no longer exists, or was replaced by another one with its name, counts as deleted.
 
-    Raises: ApiError: 409 if its ownership has changed.
+    Raises: ApiError; a 409 if its ownership has changed.
     """
     path = resource.path(record.key.namespace, record.key.name)
     try:

@@ -1,8 +1,8 @@
-"""Reading what the watches do not say: objects without our label, and entries whose hash this process never saw.
+"""Read what the watches do not know: objects without our label, and entries whose hash this process never saw.
 
-The requests are few: one LIST where a namespace gets many objects of a kind, else a GET each, all of metadata only.
-What a request says no to is left as the error of those objects. Objects are read as the account that applies them, so
-that nobody learns of what it may not read; what carries our label is listed as the controller, which watches it.
+Requests are few: one LIST for many objects of a kind in a namespace, else one GET each, metadata only. A failed request
+is the result of its objects. Objects are read as the account that applies them, so that no user learns about objects
+that the account may not read; objects with our label are listed as the controller, which watches them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,13 @@ ComparedObjects = Mapping[ObjectKey, bool | ApiError]
 
 
 class ObjectReader:
-    """Reads metadata of objects.
-
-    Args:
-        pool: for requests at the same time.
-    """
+    """Reads metadata of objects; `pool` sends concurrent requests."""
 
     def __init__(self, client: Client, pool: Pool) -> None:
         self._client, self._pool = client, pool
 
     def read_all(self, items: Iterable[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
-        """Return what is there: None for what is not, an ApiError for what could not be read.
+        """Read objects: None for one that does not exist, an ApiError for one that could not be read.
 
         Raises: CancelledError if the pool was stopped.
         """
@@ -64,7 +60,7 @@ class ObjectReader:
     def _list(
         self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
     ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
-        """Return what one page says of the items, and whether it is the whole collection."""
+        """Return the items that one page contains, and whether it is the whole collection."""
         try:
             manifests, more = self._client.acting_as(user).list_page(path, metadata=True)
         except ApiError:
@@ -76,7 +72,7 @@ class ObjectReader:
         return (listed, False) if more else ({key: listed.get(key) for key in keys}, True)
 
     def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
-        """Read one object, on the caller's thread; None if it is gone, an ApiError if it cannot be read."""
+        """Read one object on the caller's thread; None if it does not exist, an ApiError if it cannot be read."""
         key, resource = item
         try:
             value = self._client.acting_as(user).get(resource.path(key.namespace, key.name), metadata=True).value
@@ -85,9 +81,9 @@ class ObjectReader:
         return project(value, key.group, key.kind)
 
     def compare(self, tasks: Sequence[tuple[Task, Resource]], options: ApplyOptions) -> ComparedObjects:
-        """Say which objects are as this revision has them, although no hash is known (README.md, Drift).
+        """Return which objects are as this revision has them, without a known hash (README.md, Drift).
 
-        An ApiError stands for what could not be read now: that is no reason to apply everything again.
+        An ApiError means that an object could not be read: that is no reason to apply it again.
         """
         collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
         for task, resource in tasks:
@@ -109,10 +105,7 @@ class ObjectReader:
         return same
 
     def explain_drift(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
-        """Say what has become of an object that is not repaired; None: it has our values, whoever holds them.
-
-        It is read once for each of its versions.
-        """
+        """Explain the drift of an object that is not repaired, reading each version once; None: its values are ours."""
         key, ledger = task.target.key, options.ledger
         if task.record is None:
             return DriftedObject(key=key, state="gone")
@@ -134,7 +127,7 @@ class ObjectReader:
         return explain(key, live, body, names.field_manager(options.owner.name))
 
     def _owned(self, items: Sequence[tuple[Task, Resource]], owner: Owner) -> Mapping[ObjectKey, dict[str, Any]]:
-        """Return the metadata, managedFields included, of one owner's objects of a kind."""
+        """Return the metadata of one owner's objects of a kind, including managedFields."""
         key, resource = items[0][0].target.key, items[0][1]
         selector = f"{names.OWNER_LABEL}={owner.name}"
         manifests = self._client.list(resource.path(), metadata=True, label_selector=selector)
@@ -152,7 +145,7 @@ def _is_same(
 
 
 def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> bool | ApiError:
-    """Compare an object whose managedFields were wiped by its values: that is no drift by itself."""
+    """Compare an object by its values, since its managedFields were wiped, which alone is no drift."""
     metadata = body["metadata"]
     try:
         live = client.get(resource.path(metadata.get("namespace", ""), metadata["name"])).value
@@ -162,5 +155,5 @@ def _has_values(client: Client, body: Mapping[str, Any], resource: Resource) -> 
 
 
 def _compared(body: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields that an object is to have: of one that an autoscaler scales without the replicas."""
+    """Return the fields to compare: without spec.replicas if an autoscaler scales the object."""
     return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body

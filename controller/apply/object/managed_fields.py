@@ -1,7 +1,7 @@
-"""Correcting the managedFields entries of an object that make our apply fail, or leave behind what we do not want.
+"""Correct managedFields entries that make our apply fail or keep fields that we do not want.
 
-Entries are rewritten by a merge patch that names the resourceVersion that was read, so that no newer one is lost
- (README.md, Drift, Ownership, Replies). Which entries become which is pure; the functions that take a client send.
+Entries are rewritten with a merge patch at the resourceVersion that was read, so that no newer entry is lost
+(README.md, Drift, Ownership, Replies). Functions that take a client send; the others are pure.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Entry = Mapping[str, Any]
 Tree = dict[str, Any]
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# The server makes this one for what has no entries when it is applied first, such as after all were wiped.
+# The server creates this one when an object without entries is applied, for example after all were wiped.
 _BEFORE_FIRST_APPLY = "before-first-apply"
 _REPLACED = frozenset({"kubectl-client-side-apply", "helm", _BEFORE_FIRST_APPLY})
 
 
 def migrate_entries(client: Client, path: str, api_version: str) -> None:
-    """Set the apiVersion of all entries to ours: one of an older version may lack a field that a newer one defaults.
+    """Set the apiVersion of all entries to ours: an older version may lack a field that a newer one defaults.
 
     Raises: ApiError.
     """
@@ -35,7 +35,7 @@ def migrate_entries(client: Client, path: str, api_version: str) -> None:
 
 
 def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -> None:
-    """Give fields of ours up to the manager of what is only set at creation: an apply without them leaves them alone.
+    """Move fields from our entry to that of the initial manager, so that an apply without them does not remove them.
 
     Args:
         client: sends.
@@ -43,7 +43,7 @@ def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -
         paths: of the fields.
         owner: name of the BundleDeployment.
 
-    Raises: ApiError; ValueError for a part of a field that is replaced as a whole.
+    Raises: ApiError; ValueError for a part of an atomic field.
     """
     metadata = _read(client, path)
     entries = left_fields({"metadata": metadata}, paths, owner)
@@ -52,7 +52,7 @@ def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -
 
 
 def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager: str) -> bool:
-    """Move the list items that others put in place of ours into our entry, so that our next apply removes them.
+    """Move list items that replaced ours into our entry, so that our next apply removes them.
 
     Args:
         client: sends.
@@ -60,7 +60,7 @@ def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager:
         body: the object as it is applied.
         manager: our field manager.
 
-    Returns: whether there were any.
+    Returns: whether there are any.
     Raises: ApiError.
     """
     metadata = _read(client, path)
@@ -78,15 +78,15 @@ def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager:
 def drop_replaced_entries(
     client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
 ) -> Any:
-    """Take away the entries that would keep for ever what we drop later; returns the metadata after that.
+    """Remove entries that would keep fields which we drop later; returns the metadata after that.
 
     Args:
         client: sends.
         path: of the object.
         metadata: of the reply to our apply.
         owner: name of the BundleDeployment.
-        adopted: the object was somebody else's: what it was applied with before is replaced.
-        leaves: fields of it are set at creation and then left alone.
+        adopted: whether the object had another owner, whose entries are replaced.
+        leaves: whether it has ignored fields, which the initial manager keeps.
 
     Raises: ApiError.
     """
@@ -99,16 +99,16 @@ def drop_replaced_entries(
 
 
 def has_keyed_items(value: Any) -> bool:
-    """Whether an object has a list of objects at all: only items of such can be renamed."""
+    """Whether an object contains a list of objects, whose items can be renamed."""
     if isinstance(value, dict):
         return any(has_keyed_items(item) for name, item in value.items() if name != "ownerReferences")
     return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
-    """Return the entries with the items that replaced ours moved into ours; None if there are none. Pure.
+    """Return the entries with the items that replaced ours moved into our entry; None if there are none. Pure.
 
-    Such an item is one that an Update entry holds, that we do not want, in a list that lost one that we do want.
+    Such an item belongs to an Update entry, is unwanted, and is in a list that lacks an item that we want.
     """
     ours = entry_of(manifest, manager)
     if ours is None or ours.get("apiVersion") != body["apiVersion"]:
@@ -129,9 +129,9 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
 
 
 def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) -> list[Entry] | None:
-    """Return the entries with fields moved from ours to the initial manager's; None if ours has none of them. Pure.
+    """Return the entries with fields moved from our entry to the initial manager's; None if ours has none. Pure.
 
-    Raises: ValueError for a part of a field that is replaced as a whole.
+    Raises: ValueError for a part of an atomic field.
     """
     ours = entry_of(manifest, names.field_manager(owner))
     claimed: Tree = (ours or {}).get("fieldsV1") or {}
@@ -148,10 +148,9 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
 
 
 def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> list[Entry] | None:
-    """Return the entries with one of ours that claims the items in place of ours; None if there are none. Pure.
+    """Return the entries and one of ours that claims the items that replaced ours; None if there are none. Pure.
 
-    For an object whose entries were wiped: such an item is one that we do not want, in a list that lost one that we do
-    want. Without our entry, and without a schema, lists are told by what Kubernetes' own kinds have.
+    For an object with wiped entries: without our entry and a schema, only keyed lists of built-in kinds are known.
     """
     strays = _strays_by_value(body, live, ())
     if not strays:
@@ -189,18 +188,18 @@ def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Se
 
 
 def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Return how a tree of fields names a list item."""
+    """Return the name of a list item in a tree of fields."""
     found = {key: item[key] for key in keys if key in item}
     return f"k:{json.dumps(found, sort_keys=True, separators=(',', ':'))}"
 
 
 def _claimed(tree: Tree, path: Path) -> Tree:
-    """Return the part of a tree that stands for a field and all that is below it; nothing if it is not claimed."""
+    """Return the part of a tree that stands for a field and everything below it; empty if it is not claimed."""
     found: Any = tree
     for depth, step in enumerate(path):
         if depth and not found:
             whole, part = ".".join(path[:depth]), ".".join(path)
-            raise ValueError(f"{part} cannot be ignored by itself, since {whole} is replaced as a whole; ignore that")
+            raise ValueError(f"{part} cannot be ignored, since {whole} is atomic; ignore {whole}")
         if f"f:{step}" not in found:
             return {}
         found = found[f"f:{step}"]
@@ -227,7 +226,7 @@ def _is_replaced(entry: Entry, owner: str, *, adopted: bool, leaves: bool) -> bo
 
 
 def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
-    """Return the part of their tree that stands for items in place of ours."""
+    """Return the part of their tree that stands for items that replaced ours."""
     if isinstance(value, dict):
         below = {
             f"f:{name}": _strays(ours.get(f"f:{name}", {}), theirs[f"f:{name}"], item)
@@ -255,7 +254,7 @@ def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -
 
 
 def _stands_for(name: str, item: Mapping[str, Any]) -> bool:
-    """Whether the keys of a list item in a tree are those of an item; one that it lacks is the server's default."""
+    """Whether the keys of a list item in a tree match an item; a key that it lacks is defaulted by the server."""
     keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
     return any(key in item for key in keys) and all(key not in item or item[key] == of for key, of in keys.items())
 
@@ -265,7 +264,7 @@ def _united(left: Tree, right: Tree) -> Tree:
 
 
 def _without(tree: Tree, taken: Tree) -> Tree:
-    """Return a tree without a part of it; nodes that held nothing else go, too, since an empty one claims a field."""
+    """Return a tree without a part of it and without nodes that become empty, since an empty one claims a field."""
     rest: Tree = {}
     for name, child in tree.items():
         if name not in taken:

@@ -1,7 +1,7 @@
-"""The threads that requests to the API server are sent on, in fair shares: a bundle of many objects holds up no other.
+"""Threads that send requests to the API server, in fair shares: a large bundle delays no other.
 
-Who has much to send and who has little take turns, one request each. How many are under way concurrency.py says; and a
-tenant whose requests are slow gets another thread only while more are free than it has, so that some are left.
+Batches take turns, one request each. concurrency.py limits how many run. A tenant gets another thread only while more
+threads are free than it uses, so that slow requests of one tenant leave some for the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class _Batch:
-    """What one caller has to send; its items are begun in order."""
+    """The requests of one caller, which start in order."""
 
     def __init__(
         self, function: Callable[[Any], Any], items: Sequence[Any], concurrency: ConcurrencyLimit, *, shares: bool
@@ -31,19 +31,19 @@ class _Batch:
         self.concurrency, self.shares = concurrency, shares
         self.results: list[Any] = [None] * len(items)
         self.errors: dict[int, BaseException] = {}
-        self.begun = self.ended = 0
+        self.started = self.finished = 0
         self.cancelled = False
-        self.over = threading.Event()
+        self.done = threading.Event()
         self._context: Context = copy_context()
 
     def release_caller(self) -> None:
-        """Let the caller go on if all is over that was, or will be, begun."""
-        if self.ended == len(self.items) or (self.cancelled and self.ended == self.begun):
-            self.over.set()
+        """Wake the caller once every item that was started, or will be, has finished."""
+        if self.finished == len(self.items) or (self.cancelled and self.finished == self.started):
+            self.done.set()
 
     def run(self, index: int) -> None:
+        """Run one item in the context of the caller, which its log messages need."""
         try:
-            # What is logged is logged for the caller.
             self.results[index] = self._context.copy().run(self.function, self.items[index])
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             self.errors[index] = error
@@ -54,7 +54,7 @@ class Pool:
 
     Args:
         workers: threads.
-        limits: say how many of them may be busy for whom.
+        limits: of the requests of each tenant.
         supervisor: keeps the threads alive.
     """
 
@@ -72,10 +72,10 @@ class Pool:
 
         Args:
             function: sends requests as `user`.
-            items: in the order in which they are begun.
-            user: whose share of the threads is used; None: the controller's, which may have all.
+            items: start in this order.
+            user: whose share of the threads is used; None: the controller's, which may use all.
 
-        Raises: the first error by that order; CancelledError if the pool was stopped.
+        Raises: the error of the first item that failed; CancelledError if the pool was stopped.
         """
         batch = _Batch(function, items, self._limits.of(user), shares=user is not None)
         with self._changed:
@@ -84,15 +84,15 @@ class Pool:
                 self._batches.append(batch)
                 self._changed.notify_all()
             batch.release_caller()
-        batch.over.wait()
+        batch.done.wait()
         if batch.errors:
             raise batch.errors[min(batch.errors)]
-        if batch.ended < len(items):
+        if batch.finished < len(items):
             raise CancelledError
         return batch.results
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more requests."""
         with self._changed:
             self._stopped = True
             while self._batches:
@@ -106,9 +106,9 @@ class Pool:
             pass
 
     def _take_turn(self) -> bool:
-        """Wait for a turn, and run it; returns whether there are more to come.
+        """Wait for a turn and run it; returns False once the pool is stopped.
 
-        A function of its own, so that nothing of a batch is kept alive while a thread waits for the next one.
+        A separate function, so that no batch is kept alive while a thread waits for the next one.
         """
         turn = self._next()
         if turn is None:
@@ -119,28 +119,28 @@ class Pool:
         finally:
             with self._changed:
                 self._busy[batch.concurrency] -= 1
-                self._busy += Counter()  # forgets who has nothing under way
-                batch.ended += 1
+                self._busy += Counter()  # removes zeros
+                batch.finished += 1
                 batch.release_caller()
                 self._changed.notify()
         return True
 
     def _next(self) -> tuple[_Batch, int] | None:
-        """Wait for a turn, and return whose it is; None if the pool was stopped."""
+        """Wait for a turn and return it; None if the pool was stopped."""
         with self._changed:
-            batch = self._changed.wait_for(lambda: self._stopped or self._first_that_may())
+            batch = self._changed.wait_for(lambda: self._stopped or self._first_startable())
             if self._stopped or not isinstance(batch, _Batch):
                 return None
             self._batches.remove(batch)
-            index, batch.begun = batch.begun, batch.begun + 1
-            if batch.begun < len(batch.items):
+            index, batch.started = batch.started, batch.started + 1
+            if batch.started < len(batch.items):
                 self._batches.append(batch)
             self._busy[batch.concurrency] += 1
             return batch, index
 
-    def _first_that_may(self) -> _Batch | None:
-        return next((batch for batch in self._batches if self._may_begin(batch)), None)
+    def _first_startable(self) -> _Batch | None:
+        return next((batch for batch in self._batches if self._may_start(batch)), None)
 
-    def _may_begin(self, batch: _Batch) -> bool:
+    def _may_start(self, batch: _Batch) -> bool:
         busy, free = self._busy[batch.concurrency], self._workers - self._busy.total()
         return busy < batch.concurrency.limit and (busy < free or not batch.shares)

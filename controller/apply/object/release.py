@@ -1,6 +1,6 @@
-"""Giving an object up without deleting it, and making way for taking one back.
+"""Release an object without deleting it, and prepare one to be taken back.
 
-Never by an empty apply: that would delete all fields we own (README.md, Ownership).
+Never with an empty apply, which would delete all fields that we own (README.md, Ownership).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
 
 
 def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
-    """Take our marks and our managedFields entry off an object; its data stays, and it says whose it was.
+    """Remove our marks and our managedFields entry from an object, keep its data, and set `released-from`.
 
-    An object that is gone is released. One that changes meanwhile is tried again once.
+    A conflict is retried once; an object that does not exist is ignored.
 
     Raises: ApiError.
     """
@@ -28,9 +28,9 @@ def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> N
 
 
 def withdraw(client: Client, path: str, owner: str) -> None:
-    """Take them off an object that was never ours: somebody else made it just before our first apply.
+    """Remove them from an object that was never ours: another client created it just before our first apply.
 
-    What that apply added to it stays, as nobody's.
+    Fields that the apply added are kept, without an owner.
 
     Raises: ApiError.
     """
@@ -38,7 +38,7 @@ def withdraw(client: Client, path: str, owner: str) -> None:
 
 
 def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
-    """Whether anybody else has set fields of an object itself, not only of a subresource."""
+    """Whether another manager has set fields of the object, not only of a subresource."""
     ours = _managers(owner)
     entries = manifest["metadata"].get("managedFields") or []
     return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries)
@@ -70,14 +70,14 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
         "labels": {names.OWNER_LABEL: None},
         "annotations": {**dict.fromkeys(_MARKS), **annotations},
         "ownerReferences": _without_ours(metadata, owner),
-        # An empty list is ignored by the server, a list with one empty entry clears it (Kubernetes, server-side apply).
+        # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
         "managedFields": entries or [{}],
     }
     client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
 
 
 def _without_ours(metadata: Mapping[str, Any], owner: str) -> list[dict[str, Any]] | None:
-    """Return the owner references of everybody else: to give an object up takes it from nobody."""
+    """Return the owner references of others."""
     references = metadata.get("ownerReferences") or []
     return [each for each in references if not _is_ours(each, owner)] or None
 
@@ -88,12 +88,10 @@ def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
 
 
 def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:
-    """Take off what hinders taking an object back: another controller reference, and the mark of its release.
+    """Remove what prevents taking an object back: another controller reference, and `released-from`.
 
-    The object must still have the resourceVersion that was judged: 409 otherwise.
-
-    Returns: the resourceVersion after that.
-    Raises: ApiError.
+    Returns: the new resourceVersion.
+    Raises: ApiError; a 409 if the object has changed since it was judged.
     """
     path = resource.path(key.namespace, key.name)
     metadata = client.get(path, metadata=True).value["metadata"]

@@ -1,7 +1,7 @@
-"""Sending one object, and recovering at once from a refusal: judge again, correct managed fields, make its namespace.
+"""Send one object, and recover from a refusal: judge again, correct managedFields, create its namespace, delete it.
 
-Each of these is done once for an object and pass; what still fails then has its reason, and is tried again by the class
-of that (README.md, Replies). Runs on the threads of the pool, and asks nothing of it.
+Each recovery is tried once per object and pass; the class of its reason says when a failure is retried (README.md,
+Replies). Runs on the threads of the pool, and must not use the pool itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ApplyRequest:
-    """One object on its way."""
+    """One object that is being applied."""
 
     task: Task
     resource: Resource
@@ -57,24 +57,25 @@ class _ApplyRequest:
     client: Client
     """Acts as the account of the BundleDeployment."""
     recoveries: frozenset[Recovery] = frozenset()
-    """What was done about refusals already."""
+    """The recoveries that were already tried."""
 
     @property
     def path(self) -> str:
+        """Path of the object."""
         key = self.task.target.key
         return self.resource.path(key.namespace, key.name)
 
     @property
     def manager(self) -> str:
+        """Our field manager."""
         return names.field_manager(self.options.owner.name)
 
     def body(self) -> dict[str, Any]:
-        target = self.task.target
-        return (
-            dict(target.manifest)
-            if target.bare
-            else make_body(target.manifest, self.options.owner, orphan=self.options.orphan)
-        )
+        """Return the object as it is sent."""
+        manifest = self.task.target.manifest
+        if self.task.target.bare:
+            return dict(manifest)
+        return make_body(manifest, self.options.owner, orphan=self.options.orphan)
 
 
 class Sender:
@@ -94,27 +95,27 @@ class Sender:
         self._reader, self._limits = reader, limits
 
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
-        """Do what a task says, now that nothing hinders it; no exception but a bug."""
+        """Execute a task that is ready. Raises nothing but bugs."""
         client = self._client.acting_as(options.user)
         return self._carry_out(_ApplyRequest(task=task, resource=resource, options=options, client=client))
 
     def decide(self, task: Task, found: Record | ApiError | None, options: ApplyOptions) -> Task:
-        """Settle what a task means for an object that was looked at."""
+        """Decide about an object that was read: None if it does not exist, an ApiError if reading it failed."""
         if isinstance(found, ApiError):
             return self.refuse(task, found, options)
         return decide_about(task.target, found, options)
 
     def refuse(self, task: Task, error: ApiError, options: ApplyOptions) -> Task:
-        """Leave an object alone that could not be read."""
+        """Return a task that refuses an object, since it could not be read."""
         failure = classify(error, task.target.key, install_namespace=options.install_namespace)
         return replace(task, action=Action.REFUSE, record=None, refusal=self._error(failure, task, options))
 
     def fail(self, task: Task, error: BundleError, options: ApplyOptions) -> Outcome:
-        """Note a failure, and return it."""
+        """Remember and log a failure, and return it as an outcome."""
         self._retries.failed(options.owner.name, task.target.key, options.attempt(task.target), error)
-        about = {"BundleDeployment": options.owner.name, "object": str(task.target.key)}
-        log.warning("object not applied", extra={**about, "reason": error.reason.value, "problem": error.message})
-        if error.reason in _NAMESPACE_GONE:  # so that it is looked at before the next try
+        extra = {**_about(task, options), "reason": error.reason.value, "problem": error.message}
+        log.warning("object not applied", extra=extra)
+        if error.reason in _NAMESPACE_GONE:  # so that it is read before the next try
             options.ledger.used.pop(_namespace_of(task), None)
         return Outcome(task=task, error=error, tried=True)
 
@@ -151,16 +152,16 @@ class Sender:
             return self.fail(task, self._error(failure, task, options), options)
         return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
 
-    # what a refusal asks for
+    # recovering from a refusal
 
     def _recover(self, request: _ApplyRequest, failure: ApplyFailure) -> _ApplyRequest | None:
-        """Do what may help against a refusal; returns what to send after that, None if there is nothing to be done.
+        """Try to recover from a refusal; returns the request to continue with, None if no recovery is possible.
 
         Raises: ApiError.
         """
         match failure.recovery:
             case Recovery.JUDGE_AGAIN:
-                # Not by the pool, of which this thread is one: all of them might wait for each other.
+                # Not through the pool: its threads might all wait for each other.
                 found = self._reader.read((request.task.target.key, request.resource), request.options.user)
                 return replace(request, task=self.decide(request.task, found, request.options))
             case Recovery.MIGRATE_ENTRIES:
@@ -177,7 +178,7 @@ class Sender:
                 return None
 
     def _delete_to_recreate(self, request: _ApplyRequest) -> _ApplyRequest | None:
-        """Delete an object of ours; the event that it is gone has it created again. None if that is not allowed.
+        """Delete an object of ours, which is created again after its DELETED event; None if it may not be deleted.
 
         Raises: ApiError.
         """
@@ -185,20 +186,20 @@ class Sender:
         key, record = task.target.key, task.record
         if not options.proceed():
             return request
-        # What was not ours is never deleted; and of a kind that is not watched nothing would say that it is gone.
+        # An object that was not ours is never deleted; and a kind that is not watched has no DELETED event.
         is_ours = task.action in (Action.APPLY, Action.REPAIR)
         if not (task.target.recreate and is_ours and record) or self._watches.is_forbidden(key.group, key.kind):
             return None
-        propagation = "Orphan" if key[:2] == _STATEFUL_SET else "Background"  # its pods, and so their volumes, stay
+        propagation = "Orphan" if key[:2] == _STATEFUL_SET else "Background"  # the new one adopts its pods
         delete(request.client, request.resource, record, propagation=propagation)
-        log.info("object deleted to be recreated", extra={"BundleDeployment": options.owner.name, "object": str(key)})
+        log.info("object deleted to be recreated", extra=_about(task, options))
         options.ledger.recreated[key] = record.uid
         if task.action is Action.APPLY:
-            options.ledger.forget([key])  # its absence is no drift
+            options.ledger.forget([key])  # so that its absence is no drift
         return replace(request, task=replace(task, action=Action.AWAIT))
 
     def _create_namespace(self, request: _ApplyRequest) -> bool:
-        """Make the install namespace anew, which went since it was looked at, unless the bundle brings it."""
+        """Create the install namespace, which was deleted in the meantime, unless the bundle contains it."""
         target = request.options.wanted.by_key.get(_namespace_of(request.task))
         if target is None or not target.bare:
             return False
@@ -214,9 +215,9 @@ class Sender:
         return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
 
     def _not_served(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
-        """Tell a kind that is gone from one that is not served everywhere yet: with one server for under 0.3 s."""
+        """Distinguish a kind that was removed from one that is not served yet: a single server needs under 0.3 s."""
         self._discovery.invalidate()
-        message = f"{task.target.key}: waits until its kind is served"
+        message = f"{task.target.key}: waiting for its kind to be served"
         if task.target.kind[::2] in options.wanted.resources:
             return BundleError(Reason.WAITING_FOR_CRD, message, retry_after=NOT_SERVED_YET_SECONDS)
         try:
@@ -233,10 +234,10 @@ class Sender:
         task, options = request.task, request.options
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
-            # From now on it is there, and ours: what is left to do is to be without what was only set at creation.
+            # It exists now and is ours: the ignored fields are left to do.
             return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
         warnings = self._inspect(request)
-        if not options.proceed():  # to look at many objects takes its time
+        if not options.proceed():  # surveying many objects takes a while
             return Outcome(task=task, error=out_of_date(task))
         body = self._prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
@@ -244,9 +245,8 @@ class Sender:
         warnings = (*reply.warnings, *warnings)
         if task.target.bare:
             return Outcome(task=task, tried=True, warnings=warnings)
-        about = {"BundleDeployment": options.owner.name, "object": str(task.target.key)}
-        log.info("object applied", extra={**about, "action": task.action.value})
-        record = self._watches.learn(self._project(self._tidied(request, reply.value), task.target.key))
+        log.info("object applied", extra={**_about(task, options), "action": task.action.value})
+        record = self._watches.learn(_project(self._tidied(request, reply.value), task.target.key))
         repaired = _is_repair(task, options) and not _was_idle(task, record)
         if repaired:
             options.ledger.repaired(task.target.key)
@@ -254,9 +254,7 @@ class Sender:
         return Outcome(task=task, error=error, tried=True, repaired=repaired, record=record, warnings=warnings)
 
     def _inspect(self, request: _ApplyRequest) -> tuple[str, ...]:
-        """Ask whether a CustomResourceDefinition may be changed to what it is to be; returns warnings.
-
-        Not where somebody's change is put right: what we applied was looked at then.
+        """Check whether a CustomResourceDefinition may be upgraded; returns warnings. Repairs are not checked again.
 
         Raises: BundleError (UnsafeCRDUpgrade), ApiError.
         """
@@ -266,9 +264,9 @@ class Sender:
         return Inspector(request.client).inspect(request.path, task.target.manifest, request.options.crd_upgrade_safety)
 
     def _create_with_initial(self, request: _ApplyRequest) -> None:
-        """Create an object with the fields that are then left alone, and give these up.
+        """Create an object with its ignored fields.
 
-        Its digest is that of what is sent: should the next apply not come, the object is not as it is wanted.
+        Its digest covers them, so that it counts as outdated if the next apply does not happen.
         """
         target, owner = request.task.target, request.options.owner
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
@@ -281,13 +279,13 @@ class Sender:
         owner = request.options.owner.name
         existed = not force and reply.status == HTTPStatus.OK
         if existed and not request.task.target.bare and is_shared(reply.value, owner):
-            # Equal values are no conflict, and would make us owners of what was not judged (README.md, The request).
+            # Equal values are no conflict, and we would own an object that was not judged (README.md, The request).
             withdraw(request.client, request.path, owner)
-            raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "exists already, since somebody was faster")
+            raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "already exists: another client was faster")
         return reply
 
     def _prepare(self, request: _ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
-        """Remove what stands in the way of an apply; returns the body, bound to the object that was judged."""
+        """Remove what prevents an apply; returns the body, bound to the object that was judged."""
         task, record = request.task, request.task.record
         if _is_repair(task, request.options) and request.options.ledger.is_fought_over(task.target.key):
             request.options.ledger.fights[task.target.key] = self._explain(request, body)
@@ -301,7 +299,7 @@ class Sender:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            raise ApiError(HTTPStatus.CONFLICT, "Gone", "is gone since it was looked at") from error
+            raise ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read") from error
         is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
         return without(body, [REPLICAS]) if is_scaled else body
 
@@ -319,22 +317,22 @@ class Sender:
         try:
             live = request.client.get(request.path, metadata=True).value
         except ApiError:
-            return DriftedObject(key=key)  # it is put right, whoever changed it
+            return DriftedObject(key=key)  # it is repaired, whoever modified it
         return explain(key, live, body, request.manager)
 
     def _take_strays(self, request: _ApplyRequest, body: dict[str, Any]) -> None:
-        # Before the apply, not when it fails: beside a container that was renamed ours would run, too.
+        # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
         if managed_fields.has_keyed_items(body):
             managed_fields.take_over_items(request.client, request.path, body, request.manager)
 
     def _make_way(self, request: _ApplyRequest, record: Record) -> str:
-        """Return the version to take an object back at."""
+        """Return the resourceVersion at which to take an object back."""
         if not (request.task.evicts or record.released_from):
             return record.resource_version
         return make_way(request.client, request.resource, record.key, record.resource_version)
 
     def _tidied(self, request: _ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Drop the entries that our apply has left beside ours; to fail in that is no failure of the apply."""
+        """Remove the entries that our apply replaces; a failure to do so is no failure of the apply."""
         adopted = request.task.action is Action.TAKE_BACK
         try:
             metadata = managed_fields.drop_replaced_entries(
@@ -346,24 +344,29 @@ class Sender:
                 leaves=bool(request.task.target.ignored.paths),
             )
         except ApiError as error:
-            about = {"BundleDeployment": request.options.owner.name, "object": str(request.task.target.key)}
-            log.warning("entries of other field managers stay", extra={**about, "reply": str(error)})
+            extra = {**_about(request.task, request.options), "reply": str(error)}
+            log.warning("replaced field managers not removed", extra=extra)
             return value
         return {**value, "metadata": metadata}
 
-    def _project(self, value: Mapping[str, Any], key: ObjectKey) -> Record:
-        verdict = NOT_OBSERVED if needs_full_object(key.group, key.kind) else None
-        return project(value, key.group, key.kind, verdict)
+
+def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:
+    verdict = NOT_OBSERVED if needs_full_object(key.group, key.kind) else None
+    return project(value, key.group, key.kind, verdict)
+
+
+def _about(task: Task, options: ApplyOptions) -> dict[str, str]:
+    return {"BundleDeployment": options.owner.name, "object": str(task.target.key)}
 
 
 def _is_repair(task: Task, options: ApplyOptions) -> bool:
-    """Whether an apply puts right what somebody has changed or taken away."""
+    """Whether an apply repairs an object that another client has modified or deleted."""
     is_lost = task.action in (Action.CREATE, Action.TAKE_BACK) and task.target.key in options.ledger.left
     return task.action is Action.REPAIR or is_lost
 
 
 def _was_idle(task: Task, record: Record) -> bool:
-    """Whether an apply has changed nothing: only the entry was rewritten, as another schema of the kind has it done."""
+    """Whether an apply has changed nothing but our entry, as after a change of the schema."""
     return task.record is not None and task.record.resource_version == record.resource_version
 
 
@@ -374,4 +377,4 @@ def _namespace_of(task: Task) -> ObjectKey:
 def _terminating(task: Task) -> BundleError:
     is_namespace = task.target.key[:2] == ("", "Namespace")
     reason = Reason.NAMESPACE_TERMINATING if is_namespace else Reason.APPLYING
-    return BundleError(reason, f"{task.target.key}: is being deleted; it is applied again when it is gone")
+    return BundleError(reason, f"{task.target.key}: being deleted; will be applied again once it is gone")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.possession import Named
+from controller.apply.possession import RevisionObject
 from controller.kube.client import User
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
@@ -31,7 +31,7 @@ class Mandate:
 
     user: User | None
     """None: as the controller."""
-    named: Mapping[ObjectKey, Named] | None
+    named: Mapping[ObjectKey, RevisionObject] | None
     """What revisions name; None: none can be read, and only the marks identify objects."""
     hindrance: BundleError | None = None
     """Why the account may not act."""

@@ -10,10 +10,9 @@ import json
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
-from controller.apply.optional import leave_out_missing
 from controller.apply.options import ApplyOptions
 from controller.apply.plan import Plan, make_plan
-from controller.apply.targets import Target, TargetSet, find_dropped_replicas, make_targets
+from controller.apply.targets import Target, TargetSet, find_dropped_replicas, leave_out_missing, make_targets
 from controller.build.revision import Revision
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -130,7 +129,7 @@ class Planner:
             orphan=context.orphan,
             collision_protection=context.spec.collision_protection,
             install_namespace=revision.terms.install_namespace,
-            wish=context.spec_version,
+            spec_version=context.spec_version,
             wanted=targets,
             warnings=warnings,
             repairs=(revision.terms.drift or {}).get("mode", "Repair") == "Repair",

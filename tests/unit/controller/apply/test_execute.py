@@ -77,7 +77,7 @@ class Bench:
             self.cluster.client, self.cluster.discovery, self.watches.watches, self.retries, workers=2
         )
         self.proceed: Callable[[], bool] = lambda: True
-        self.protection, self.wish = "Prevent", "1"
+        self.protection, self.spec_version = "Prevent", "1"
         self.safety = CrdUpgradeSafety()
         self.user: User | None = None
         self.cluster.put(NAMESPACE)
@@ -93,7 +93,7 @@ class Bench:
             orphan=False,
             collision_protection=self.protection,
             install_namespace="shop",
-            wish=self.wish,
+            spec_version=self.spec_version,
             wanted=targets,
             installed=False,
             ledger=self.ledger,
@@ -334,10 +334,10 @@ def test_what_failed_is_tried_again_in_time_and_then_forgotten(bench: Bench) -> 
     assert bench.retries.seconds_to_next("foo") is None
 
 
-def test_what_failed_is_tried_at_once_when_the_wish_has_changed(bench: Bench) -> None:
+def test_what_failed_is_tried_at_once_when_the_spec_version_has_changed(bench: Bench) -> None:
     bench.cluster.faults[f"TRY {MAP_PATH}"] = [ApiError(422, "Invalid", "no")]
     bench.run(config_map())
-    bench.wish = "2"
+    bench.spec_version = "2"
     assert reasons(bench.run(config_map()))["a"] is None
 
 
@@ -370,9 +370,7 @@ def test_a_kind_that_is_not_served_says_what_to_do(bench: Bench) -> None:
     outcome = bench.run(gadget)["g"]
     assert outcome.error is not None
     assert outcome.error.reason is Reason.KIND_NOT_SERVED
-    assert outcome.error.message == (
-        "Gadget shop/g: the cluster does not serve example.org/v1/Gadget; install what serves it"
-    )
+    assert outcome.error.message == ("Gadget shop/g: the cluster does not serve example.org/v1/Gadget; install its API")
 
 
 def test_a_kind_that_came_after_its_namespace_was_to_be_decided_is_left_for_the_next_pass(bench: Bench) -> None:
@@ -414,7 +412,7 @@ def test_an_instance_of_a_definition_that_was_refused_says_so(bench: Bench) -> N
     assert reasons(outcomes)["w"] is Reason.WAITING_FOR_CRD
     error = outcomes["w"].error
     assert error is not None
-    assert error.message.startswith("Widget shop/w: waits for its CustomResourceDefinition: ")
+    assert error.message.startswith("Widget shop/w: waiting for its CustomResourceDefinition: ")
 
 
 def enumerating(*colors: str) -> Any:
@@ -441,7 +439,7 @@ def test_an_unsafe_change_is_tried_again_when_the_spec_changes_and_not_before(be
     bench.now += 1e6
     assert reasons(bench.run(enumerating("blue")))["widgets.example.com"] is Reason.UNSAFE_CRD_UPGRADE
     assert f"GET {DEFINITION_PATH}" not in bench.cluster.taken()
-    bench.safety, bench.wish = CrdUpgradeSafety(enforcement="Warn"), "2"
+    bench.safety, bench.spec_version = CrdUpgradeSafety(enforcement="Warn"), "2"
     outcome = bench.run(enumerating("blue"))["widgets.example.com"]
     assert outcome.error is None
     assert "allowed enum values removed" in outcome.warnings[0]
@@ -565,7 +563,7 @@ def test_an_immutable_object_is_deleted_and_created_again_when_it_is_gone(fixed_
     assert outcome.error is not None
     assert (outcome.error.reason, outcome.error.message) == (
         Reason.APPLYING,
-        "ConfigMap shop/a: is being deleted; it is applied again when it is gone",
+        "ConfigMap shop/a: being deleted; will be applied again once it is gone",
     )
     assert bench.cluster.taken() == [f"APPLY {MAP_PATH}", f"DELETE {MAP_PATH}"]
     outcome = bench.run(fixed("2"))["a"]

@@ -153,12 +153,12 @@ def test_another_controller_reference_has_to_go_before_ours_is_applied() -> None
 
 def test_a_collision_says_whose_the_object_is_and_what_to_do() -> None:
     assert _judge(CONTROLLED).message == (
-        'ConfigMap shop/settings: exists already and belongs to ReplicaSet "web"; '
+        'ConfigMap shop/settings: already exists and belongs to ReplicaSet "web"; '
         "remove it there, or set spec.collisionProtection to None"
     )
     assert _judge(NOBODYS).message == (
-        "ConfigMap shop/settings: exists already and is not of this bundle; "
-        "delete it, or set spec.collisionProtection to IfNoController"
+        "ConfigMap shop/settings: already exists; "
+        "delete it, or set spec.collisionProtection to IfNoController to adopt it"
     )
 
 

@@ -10,7 +10,7 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.drift.ledger import Ledger, Left
 from controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan
-from controller.apply.possession import Named
+from controller.apply.possession import RevisionObject
 from controller.apply.targets import Target
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -94,7 +94,7 @@ def test_a_refusal_says_whose_it_is_and_what_to_do() -> None:
     refusal = decided(record, target(), Ledger()).refusal
     assert refusal is not None
     assert refusal.reason is Reason.COLLISION
-    assert refusal.message.startswith('ConfigMap shop/a: exists already and belongs to Helm release "x"')
+    assert refusal.message.startswith('ConfigMap shop/a: already exists and belongs to Helm release "x"')
 
 
 def test_under_another_collision_protection_it_is_taken() -> None:
@@ -130,7 +130,7 @@ def test_a_namespace_that_was_seen_is_not_looked_at_again() -> None:
 
 # plans
 
-NAMED = Named(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)
+NAMED = RevisionObject(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)
 
 
 def plan(

@@ -7,7 +7,7 @@ import pytest
 
 from api import names
 from controller.apply.ownership import Owner
-from controller.apply.possession import MORE, Named, describe_left, find_strays, find_surplus, name_objects
+from controller.apply.possession import MORE, RevisionObject, describe_left, find_strays, find_surplus, name_objects
 from controller.build.revision import Revision, Terms
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -27,7 +27,7 @@ def manifest(kind: str, name: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **metadata}}
 
 
-def name(*revisions: Revision, orphan: bool = False) -> dict[ObjectKey, Named]:
+def name(*revisions: Revision, orphan: bool = False) -> dict[ObjectKey, RevisionObject]:
     return name_objects(revisions, lambda kind: kind.kind != "Namespace", orphan=orphan)
 
 
@@ -55,13 +55,14 @@ def test_whether_the_collector_takes(case: str) -> None:
 def test_what_older_revisions_left_is_named_again() -> None:
     kinds = {KEY: "v1/ConfigMap", CLAIM: "v1/PersistentVolumeClaim", ROLE: "rbac.authorization.k8s.io/v1/Role"}
     left = {
-        key: Named(kind=GroupVersionKind.parse(kind), carries_reference=key != CLAIM) for key, kind in kinds.items()
+        key: RevisionObject(kind=GroupVersionKind.parse(kind), carries_reference=key != CLAIM)
+        for key, kind in kinds.items()
     }
     assert name(revision(left=describe_left(left))) == left
 
 
 def test_very_many_names_are_left_to_the_revisions_that_have_them() -> None:
-    left = {KEY: Named(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)}
+    left = {KEY: RevisionObject(kind=GroupVersionKind("", "v1", "ConfigMap"), carries_reference=True)}
     text = "v1/ConfigMap shop a"
     assert describe_left(left, len(text) + 4) == (text,)
     assert describe_left(left, len(text) + 3) == (MORE,)

@@ -126,7 +126,7 @@ def test_what_is_being_deleted_already_is_left_to_it(cluster: FakeCluster) -> No
 
 def test_what_is_kept_is_released_and_says_why(cluster: FakeCluster) -> None:
     (removal,) = remove(cluster, ours("PersistentVolumeClaim", "data"))
-    assert removal.kept == "kept, as its kind, an annotation or the deletionPolicy says"
+    assert removal.kept == "kept because of its kind, its annotations or the deletionPolicy"
     metadata = cluster.objects["/api/v1/namespaces/shop/persistentvolumeclaims/data"]["metadata"]
     assert names.OWNER_LABEL not in metadata["labels"]
     assert metadata["annotations"] == {names.RELEASED_FROM: "foo"}
@@ -219,11 +219,11 @@ NAMESPACES = [
          (manifest("ConfigMap", "kube-root-ca.crt"), manifest("Event", "web.17")), ""),
     Use("what goes anyway does not hold it", (manifest("Secret", "s", deletionTimestamp="2026-01-01T00:00:00Z"),), ""),
     Use("what its owner in it takes along does not", (manifest("Secret", "s", ownerReferences=[{"name": "x"}]),), ""),
-    Use("somebody's object keeps it", (manifest("Secret", "s"),), "kept, since Secret shop/s is left"),
+    Use("somebody's object keeps it", (manifest("Secret", "s"),), "kept because Secret shop/s still exists"),
     Use("a claim that was released keeps it", (manifest("PersistentVolumeClaim", "data"),), "PersistentVolumeClaim"),
-    Use("an object of another BundleDeployment keeps it", (SHARED,), "kept, since ConfigMap shop/b is left"),
+    Use("an object of another BundleDeployment keeps it", (SHARED,), "kept because ConfigMap shop/b still exists"),
     Use("objects elsewhere do not", (manifest("Secret", "s", "elsewhere"),), ""),
-    Use("a custom resource keeps it", (manifest("Widget", "w", group="example.com"),), "Widget shop/w is left"),
+    Use("a custom resource keeps it", (manifest("Widget", "w", group="example.com"),), "Widget shop/w still exists"),
 ]
 # fmt: on
 
@@ -241,7 +241,11 @@ def test_a_namespace_goes_if_nothing_of_others_is_left_in_it(case: Use, cluster:
 DEFINITIONS = [
     Use("an unused one goes", (), ""),
     Use("our own custom resources go with it", (ours("Widget", "w", group="example.com"),), ""),
-    Use("somebody's keeps it", (manifest("Widget", "w", "x", group="example.com"),), "kept, since Widget x/w is left"),
+    Use(
+        "somebody's keeps it",
+        (manifest("Widget", "w", "x", group="example.com"),),
+        "kept because Widget x/w still exists",
+    ),
 ]
 
 

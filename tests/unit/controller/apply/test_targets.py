@@ -171,7 +171,7 @@ def test_labels_that_a_used_namespace_lacks_are_warned_of(case: Used) -> None:
     labelled = {**NAMESPACE, "metadata": {"name": "shop", "labels": {"b": "2", "a": "1"}}}
     key = ObjectKey("", "Namespace", "", "shop")
     seen = None if case.seen is None else Record(key=key, labels=tuple(case.seen.items()))
-    text = f"Namespace shop: is not of this bundle and lacks the labels {case.missing}; set them yourself"
+    text = f"Namespace shop: not managed by this bundle, and lacks the labels {case.missing}; add them"
     expect = (text,) if case.missing else ()
     assert find_missing_labels(targets(labelled, CONFIG_MAP), {key: seen}) == expect
     assert find_missing_labels(targets(labelled, CONFIG_MAP), {}) == ()

@@ -209,7 +209,7 @@ def test_a_hook_may_be_removed_when_it_fails(world: World) -> None:
     finish(world, status=FAILED)
     assert not world.exists(MIGRATE)
     assert installed(world) == "False HookFailed"
-    assert "take hook-failed out of that to see the logs of its pods" in world.message("Installed")
+    assert "remove hook-failed from that to keep the logs of its pods" in world.message("Installed")
 
 
 def test_one_that_has_succeeded_goes_when_all_have(world: World) -> None:
@@ -238,7 +238,9 @@ def test_an_earlier_run_that_stays_is_in_the_way_until_somebody_deletes_it(world
     uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
     install(world, migration, tag="v2", name="b")
     assert installed(world) == "False Collision"
-    assert world.message("Installed").endswith("its hook-delete-policy lacks before-hook-creation; delete it")
+    assert world.message("Installed").endswith(
+        "still exists; delete it, or add before-hook-creation to its hook-delete-policy"
+    )
     assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
     world.cluster.remove(MIGRATE)
     world.seconds += 400
@@ -259,7 +261,7 @@ def test_while_an_upgrade_waits_for_its_hook_what_is_installed_is_repaired(world
     install(world)
     install(world, hook("pre-upgrade"), tag="v2", name="b")
     assert installed(world) == "False WaitingForHook"
-    assert "is installed; Job shop/migrate: pre-upgrade hook has not finished yet" in world.message("Installed")
+    assert "is installed; Job shop/migrate: pre-upgrade hook is still running" in world.message("Installed")
     world.cluster.edit(A, data={"a": "x"})
     world.settle()
     assert world.cluster.objects[A]["data"] == {"a": "1"}
@@ -343,7 +345,7 @@ def test_a_teardown_whose_hook_fails_says_how_to_go_without_it(world: World) -> 
     assert world.exists(A)
     assert world.conditions["Ready"] == "False HookFailed"
     assert world.message("Ready").endswith(
-        "with spec.deletionPolicy Orphan it is deleted without hooks, and its objects stay"
+        "to delete without hooks and keep all objects, set spec.deletionPolicy to Orphan"
     )
 
 

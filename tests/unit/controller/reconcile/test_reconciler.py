@@ -470,7 +470,7 @@ def test_a_claim_that_the_new_revision_lacks_is_kept_and_said(world: World) -> N
     world.settle()
     assert names.OWNER_LABEL not in world.cluster.objects[CLAIM]["metadata"]["labels"]
     assert [note.text for note in world.events.notes if note.reason == "Retained"] == [
-        "PersistentVolumeClaim shop/data: kept, as its kind, an annotation or the deletionPolicy says"
+        "PersistentVolumeClaim shop/data: kept because of its kind, its annotations or the deletionPolicy"
     ]
 
 

@@ -242,7 +242,7 @@ TEXTS = [
         "drift is told with the field and who holds it",
         replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="gone"))),
         "Drifted",
-        'ConfigMap shop/a (data.color, held by "kubectl-edit"), Deployment shop/web (gone): '
+        'ConfigMap shop/a (data.color, owned by "kubectl-edit"), Deployment shop/web (gone): '
         "modified; not repaired (spec.drift.mode is Report)",
         spec={"drift": {"mode": "Report"}},
     ),

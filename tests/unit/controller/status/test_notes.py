@@ -90,5 +90,6 @@ def test_pausing_and_resuming_are_told_with_what_is_put_right() -> None:
 
 
 def test_what_is_kept_is_told() -> None:
-    removals = [Removal(record=Record(key=KEY), kept="kept, since a Pod is left"), Removal(record=Record(key=WEB))]
-    assert [note.text for note in notes_on_removals(removals)] == ["ConfigMap shop/a: kept, since a Pod is left"]
+    kept = Removal(record=Record(key=KEY), kept="kept because a Pod still exists")
+    removals = [kept, Removal(record=Record(key=WEB))]
+    assert [note.text for note in notes_on_removals(removals)] == ["ConfigMap shop/a: kept because a Pod still exists"]

@@ -27,15 +27,15 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("somebody has changed a field", [OURS, entry("kubectl-edit", "two")], '(data.two, held by "kubectl-edit")'),
+    Case("somebody has changed a field", [OURS, entry("kubectl-edit", "two")], '(data.two, owned by "kubectl-edit")'),
     Case("somebody has removed a field", [OURS, entry("kubectl-edit", "other")], "(data.two)"),
     Case(
         "the latest of those who hold it is named",
         [OURS, entry("old", "two"), entry("new", "two", time="2026-01-02T00:00:00Z")],
-        '(data.two, held by "new")',
+        '(data.two, owned by "new")',
     ),
     Case("what a status has does not count", [OURS, entry("x", "two", subresource="status")], "(data.two)"),
-    Case("our entry is gone, and somebody holds a field", [entry("x", "two")], '(data.two, held by "x")'),
+    Case("our entry is gone, and somebody holds a field", [entry("x", "two")], '(data.two, owned by "x")'),
     Case("our entry is gone, and nobody holds anything", [], ""),
     Case("our own entry says nothing of who holds it", [OURS], "(data.two)"),
 ]

@@ -102,7 +102,7 @@ def test_replicas_that_an_autoscaler_of_the_bundle_sets_are_left_to_it(manifest:
     assert found.paths == (REPLICAS,)
     kind = manifest["kind"]
     assert found.warnings == (
-        f"Deployment shop/web: spec.replicas is left to {kind} shop/auto; remove it from the bundle",
+        f"Deployment shop/web: spec.replicas is ignored, since {kind} shop/auto scales it; remove it from the bundle",
     )
 
 

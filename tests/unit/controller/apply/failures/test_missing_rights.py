@@ -27,7 +27,7 @@ def test_all_rights_of_a_pass_are_in_one_message_in_any_order() -> None:
     assert listed is not None
     assert listed.reason is Reason.FORBIDDEN
     assert listed.message == (
-        f'"{ACCOUNT}" lacks rights; grant it a Role in namespace "shop" with rules: '
+        f'"{ACCOUNT}" lacks permissions; grant it a Role in namespace "shop" with rules: '
         '[{apiGroups: [""], resources: [configmaps], verbs: [create]}, '
         '{apiGroups: [""], resources: [services], verbs: [get, patch]}]'
     )

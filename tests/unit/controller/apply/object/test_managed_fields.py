@@ -147,7 +147,7 @@ def test_a_field_that_we_do_not_hold_is_left_already(path: tuple[str, ...]) -> N
 
 def test_a_part_of_what_is_replaced_as_a_whole_cannot_be_left() -> None:
     entries = [entry("rukpak/shop", {"f:spec": {"f:selector": {}}}, "Apply")]
-    with pytest.raises(ValueError, match=r"spec\.selector\.app cannot be ignored by itself, since spec\.selector is"):
+    with pytest.raises(ValueError, match=r"spec\.selector\.app cannot be ignored, since spec\.selector is atomic"):
         left_fields({"metadata": {"managedFields": entries}}, [("spec", "selector", "app")], "shop")
 
 

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.apply.optional import leave_out_missing
 from controller.apply.ownership import Owner
-from controller.apply.targets import TargetSet, make_targets
+from controller.apply.targets import TargetSet, leave_out_missing, make_targets
 from controller.build.revision import Revision, Terms
 
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
