@@ -219,7 +219,7 @@ CLAIMS = [
     Claim("by one that nobody verified", asked("a", insecureSkipTLSVerify=True), asked("a"), ["fetch a"]),
     Claim("by one that an own authority vouches for", asked("a", certificateData="own"), asked("a"), ["fetch a"]),
     Claim("to another Secret", asked("a", **SECRET), asked("a"), ["fetch a"]),
-    Claim("and is asked as somebody else now", asked("a"), asked("a", **SECRET), ["fetch a"]),
+    Claim("and is asked as another user now", asked("a"), asked("a", **SECRET), ["fetch a"]),
 ]
 
 

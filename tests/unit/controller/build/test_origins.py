@@ -135,7 +135,7 @@ OUT_OF_TREE = [
     OutOfTree("one that says who it asks shares more", Outspoken(), BUCKET | {"object": "p"}, same=True),
     OutOfTree("but not what another gave", Outspoken(), BUCKET | {"bucket": "c"}, same=False),
     OutOfTree("nor with whom it trusts otherwise", Outspoken(), BUCKET | {"insecureSkipTLSVerify": True}, same=False),
-    OutOfTree("or as somebody else", Outspoken(), BUCKET | {"auth": secret("login")}, same=False),
+    OutOfTree("or as another server", Outspoken(), BUCKET | {"auth": secret("login")}, same=False),
 ]
 
 

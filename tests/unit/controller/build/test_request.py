@@ -29,7 +29,7 @@ INPUTS = [
     Inputs("another format", request(spec(format="example.com/x")), same=False),
     Inputs("another config", request(spec(config={"a": 1})), same=False),
     Inputs("another install namespace", request(spec(installNamespace="other")), same=False),
-    Inputs("being asked for anew", replace(BASE, requested_at="now"), same=False),
+    Inputs("being asked for again", replace(BASE, requested_at="now"), same=False),
     Inputs("one source more", request(spec(image(), image())), same=False),
 ]
 
