@@ -65,7 +65,7 @@ class Bad:
     name: str
     reason: Reason
     saying: str
-    """Where, and the rule or the budget."""
+    """Where, and the rule or the limit."""
     layers: Sequence[Sequence[Layer]]
     """Of each source: an image."""
     compression: Compression = "gzip"
@@ -101,13 +101,13 @@ BAD = [
     Bad(name="an absolute path", layers=[[tarball(GOOD, ("/tmp/escaped.yaml", C.encode()))]],
          reason=Reason.CONTENT_REJECTED, saying='entry "/tmp/escaped.yaml" has an absolute path'),
     Bad(name="a bomb by ratio", layers=[[tarball(("zeros", bytes(64 * MIB)))]], reason=Reason.CONTENT_REJECTED,
-         saying="budget"),
+         saying="unpacks to more than the limit of 200 times its size"),
     Bad(name="a bomb by bytes", layers=[[claim(300 * MIB)]], reason=Reason.CONTENT_REJECTED,
          saying=f'entry "{A}" exceeds the limit of 256 MiB per file'),
     Bad(name="a bomb by entries", layers=[[member("folder", None).tobuf(tarfile.GNU_FORMAT) * 50_001]],
          compression="none", reason=Reason.CONTENT_REJECTED, saying="more entries than the limit of 50000"),
     Bad(name="a bomb by the size of a header", layers=[[extended(b"x", bytes(9 * MIB))]], compression="none",
-         reason=Reason.CONTENT_REJECTED, saying="budget"),
+         reason=Reason.CONTENT_REJECTED, saying="a header of the archive exceeds the limit of 1 MiB"),
     Bad(name="YAML that does not parse", layers=[[manifest("apiVersion: v1\nkind: [ConfigMap\n")]],
          reason=Reason.INVALID_BUNDLE, saying=f"{A}:3: "),
     Bad(name="duplicate keys",
