@@ -90,7 +90,7 @@ def _survey(old: CustomResourceDefinition, new: CustomResourceDefinition, object
     for trials in plan_trials(old, new, compare(old, new)).values():
         for item in objects:
             if not find_identity_problem(item):
-                survey.look_at(item, trials)
+                survey.add(item, trials)
     return survey.findings()
 
 

@@ -1,4 +1,4 @@
-"""An object as the API server would take it at a schema: unknown fields and needless nulls dropped, defaults set.
+"""Prune and default an object as the API server would: drop unknown fields and needless nulls, set defaults.
 
 The source of the rules: `pruning` and `defaulting` of k8s.io/apiextensions-apiserver. Inputs are never changed.
 """
@@ -51,5 +51,5 @@ def _admit_fields(value: Mapping[str, Any], schema: Schema, *, is_resource: bool
 
 
 def _keeps_null(schema: Any) -> bool:
-    """Whether null is a value of its own: otherwise it stands for nothing, and a default takes its place."""
+    """Whether null is a value: otherwise it is dropped, and a default takes its place."""
     return mapping(schema).get("nullable") is True

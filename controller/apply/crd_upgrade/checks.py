@@ -1,7 +1,7 @@
-"""What may not change in one node of a schema: a rule for each field, with the texts of the reference, section 3.
+"""What may not change in one node of a schema: one rule per field, with the texts of crdify.
 
-A rule compares one field of two nodes and says what has become narrower. Wider is fine, but for three fields that
-clients rely on, which warn. A field without a rule is `unhandled`. Not here: what is below a node (schema.py).
+A rule compares one field of two nodes and reports what is narrower. A wider field is allowed, but some warn since
+clients rely on them. A field without a rule is `unhandled`. Not here: the nodes below (schema.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.apply.crd_upgrade.definition import Schema, mapping, number, seq
 from controller.apply.crd_upgrade.finding import canonical, compact, listed, same
 
 WALKED = frozenset({"properties", "items", "additionalProperties", "allOf", "anyOf"})
-"""What is compared by nodes of its own."""
+"""Fields that are compared as nodes of their own."""
 _DOCUMENTATION = ("description", "title", "example", "externalDocs")
 INT_OR_STRING = "x-kubernetes-int-or-string"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -24,7 +24,7 @@ PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What a rule has found in one node."""
+    """The finding of a rule in one node."""
 
     check: CrdCheck
     text: str
@@ -35,7 +35,7 @@ Rule = Callable[[Schema, Schema], Iterator[SchemaChange]]
 
 
 def compare_fields(old: Schema, new: Schema) -> Iterator[SchemaChange]:
-    """Compare the fields of two nodes, what is below them aside."""
+    """Compare the fields of two nodes, without the nodes below."""
     unhandled = []
     for name in dict.fromkeys((*old, *new)):
         if name in WALKED:
@@ -49,14 +49,14 @@ def compare_fields(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 
 def meaning(schema: Any) -> Any:
-    """Return a schema without its documentation, to see whether two mean the same."""
+    """Return a schema without its documentation, to compare the meaning of two."""
     if not isinstance(schema, dict):
         return schema
     return {name: _meaning_of(name, value) for name, value in schema.items() if name not in _DOCUMENTATION}
 
 
 def without_equal(schemas: Iterable[Any], others: Iterable[Any]) -> list[Any]:
-    """Return the schemas that mean something else than each of the others."""
+    """Return the schemas whose meaning differs from that of each other schema."""
     meanings = {canonical(meaning(other)) for other in others}
     return [schema for schema in schemas if canonical(meaning(schema)) not in meanings]
 
@@ -124,25 +124,20 @@ def _enum(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 
 def _at_most(check: CrdCheck) -> Rule:
-    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is not None and before is None:
             yield SchemaChange(check, _added(check, after))
         elif after is not None and before is not None and after < before:
             yield SchemaChange(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
 
-    return rule
+    return _rule
 
 
 def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
-    """Make the rule of a lower bound.
+    """Return the rule of a lower bound; bounds up to `floor` have no effect."""
 
-    Args:
-        check: its name, in schemas, too.
-        floor: what every value reaches anyway.
-    """
-
-    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
             return
@@ -151,7 +146,7 @@ def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
         elif after > before:
             yield SchemaChange(check, f"{check} increased : {compact(before)} -> {compact(after)}")
 
-    return rule
+    return _rule
 
 
 def _added(check: str, value: Any) -> str:
@@ -167,17 +162,17 @@ def _multiple_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 
 def _exact(value: float) -> Fraction:
-    return Fraction(str(value))  # 0.1 as it is written, not as it is stored
+    return Fraction(str(value))  # 0.1 as written, not as stored
 
 
 def _added_flag(check: CrdCheck, field: str = "") -> Rule:
-    """Make the rule of a field that narrows what is allowed when it is true."""
+    """Return the rule of a field that narrows the schema when it is true."""
 
-    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         if not old.get(field or check) and new.get(field or check):
             yield SchemaChange(check, f"{check} added : false -> true")
 
-    return rule
+    return _rule
 
 
 def _pattern(old: Schema, new: Schema) -> Iterator[SchemaChange]:
@@ -196,23 +191,23 @@ def _nullable(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 def _any_change(
     check: CrdCheck, field: str, absent: Any = "", normal: Callable[[Any], Any] = lambda value: value
 ) -> Rule:
-    """Make the rule of a field that may not change at all.
+    """Return the rule of a field that may not change.
 
     Args:
         check: its name.
         field: its name in schemas.
-        absent: what it means that the field is not there.
-        normal: makes values equal that mean the same.
+        absent: the value that a missing field stands for.
+        normal: makes values with the same meaning equal.
     """
 
-    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         before, after = old.get(field) or absent, new.get(field) or absent
         if same(normal(before), normal(after)):
             return
         verb = "added" if field not in old else "removed" if field not in new else "changed"
         yield SchemaChange(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
 
-    return rule
+    return _rule
 
 
 def _one_of(old: Schema, new: Schema) -> Iterator[SchemaChange]:
@@ -247,7 +242,7 @@ def _validations(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 
 def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
-    """Return what a rule of `x-kubernetes-validations` is known by: a new message makes no new rule."""
+    """Return the identity of each rule of `x-kubernetes-validations`: a new message makes no new rule."""
     rules = map(mapping, sequence(schema.get("x-kubernetes-validations")))
     return [
         (str(r.get("rule", "")), str(r.get("reason") or "FieldValueInvalid"), r.get("optionalOldSelf") is True)
@@ -261,12 +256,12 @@ def _preserve(old: Schema, new: Schema) -> Iterator[SchemaChange]:
 
 
 def _documentation(field: str) -> Rule:
-    def rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
+    def _rule(old: Schema, new: Schema) -> Iterator[SchemaChange]:
         if not same(old.get(field), new.get(field)):
             text = f"{field} changed : {compact(old.get(field, ''))} -> {compact(new.get(field, ''))}"
             yield SchemaChange("description", text, "None")
 
-    return rule
+    return _rule
 
 
 def _sorted(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What is compared with what in an upgrade (README.md).
+"""What is compared in an upgrade (README.md).
 
 A, the whole definition; B, each version with itself; C, the served versions of the new definition with each other,
-unless a webhook converts between them. What C finds in the definition on the cluster, too, is no news and is dropped.
+unless a webhook converts between them. Findings of C that the definition on the cluster also has are dropped.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from controller.apply.crd_upgrade.schema import Difference, compare_schemas
 
 
 def compare(old: CustomResourceDefinition, new: CustomResourceDefinition) -> list[CheckFinding]:
-    """Return what the upgrade of a definition changes for those who use it, whatever the spec says about that.
-
-    Args:
-        old: as it is on the cluster.
-        new: as it is going to be applied.
-    """
+    """Return what an upgrade changes for users, from the definition on the cluster to the one to be applied."""
     return [*_compare_whole(old, new), *_compare_versions(old, new), *_compare_served(old, new)]
 
 

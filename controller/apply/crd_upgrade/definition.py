@@ -1,6 +1,6 @@
-"""A CustomResourceDefinition as a value, read from an object of the cluster or of a bundle.
+"""A CustomResourceDefinition as a value, read from an object of the cluster or a bundle.
 
-What is malformed reads as if it were not there: the API server refuses such a definition, and nothing here fails on it.
+Malformed fields read as missing: the API server refuses such a definition, and nothing here fails on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomResourceDefinition:
-    """What of a CustomResourceDefinition counts in an upgrade."""
+    """The part of a CustomResourceDefinition that matters in an upgrade."""
 
     name: str
     group: str
@@ -45,9 +45,9 @@ class CustomResourceDefinition:
     converts: bool = False
     """Whether a webhook converts between the versions."""
     established: bool = False
-    """Whether it was ever served, so that there may be objects."""
+    """Whether it was ever served, so that objects may exist."""
     exempt: bool = False
-    """Whether its annotation asks for no check."""
+    """Whether its annotation turns off all checks."""
 
     @property
     def served(self) -> tuple[Version, ...]:
@@ -55,12 +55,12 @@ class CustomResourceDefinition:
         return tuple(sorted((v for v in self.versions.values() if v.served), key=lambda v: priority(v.name)))
 
     def resource(self, version: str) -> Resource:
-        """Return under which path its objects are served at a version."""
+        """Return the resource of its objects at a version."""
         return Resource(self.group, version, self.kind, self.plural, namespaced=self.scope == "Namespaced")
 
 
 def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
-    """Return what counts of a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
+    """Read a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
     metadata, spec, status = (mapping(manifest.get(name)) for name in ("metadata", "spec", "status"))
     versions = (_read_version(mapping(value)) for value in sequence(spec.get("versions")))
     called = mapping(spec.get("names"))
@@ -82,7 +82,7 @@ def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
 
 
 def priority(version: str) -> tuple[int, ...]:
-    """Return what version names are sorted by: v10, v2, v1, v1beta1, v1alpha1, then others; the highest is the last.
+    """Return the sort key of a version name: v10 > v2 > v1 > v1beta1 > v1alpha1 > others.
 
     The source of the rule: `CompareKubeAwareVersionStrings` of k8s.io/apimachinery.
     """
@@ -93,22 +93,22 @@ def priority(version: str) -> tuple[int, ...]:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value that has to be an object; an empty one for anything else."""
+    """Return a value if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: Any) -> list[Any]:
-    """Return a value that has to be a list; an empty one for anything else."""
+    """Return a value if it is a list, otherwise an empty one."""
     return value if isinstance(value, list) else []
 
 
 def number(value: Any) -> float | None:
-    """Return a value that has to be a number; None for anything else."""
+    """Return a value if it is a number, otherwise None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def text(value: Any) -> str:
-    """Return a value that has to be a text; an empty one for anything else."""
+    """Return a value if it is a string, otherwise an empty one."""
     return value if isinstance(value, str) else ""
 
 

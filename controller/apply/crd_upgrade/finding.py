@@ -1,4 +1,4 @@
-"""What a check has found, and how it is told: one line each, sorted, so that an equal failure reads equal."""
+"""The findings of checks and their texts: one line each, sorted, so that equal failures have equal messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from api.v1alpha2.policies import CrdCheck, Enforcement
 
 LINES = 10
-# These tell in their texts where it is.
+# The texts of these checks contain the location.
 _UNPLACED = frozenset(
     {"scope", "existingFieldRemoval", "storedVersionRemoval", "servedVersionRemoval", "existingResources"}
 )
@@ -18,32 +18,28 @@ _UNPLACED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """One thing that a check says."""
+    """One finding of a check."""
 
     check: CrdCheck
     text: str
     version: str = ""
-    """`v1`, `v1 -> v2` between two versions, nothing for the whole definition."""
+    """`v1`, or `v1 -> v2` between two versions; empty for the whole definition."""
     path: str = ""
-    """Of the node in the schema, such as `^.spec.color`; nothing where there is none."""
+    """Of the node in the schema, such as `^.spec.color`; may be empty."""
     level: Enforcement = "Error"
-    """What it deserves unless a rule names its check."""
+    """Unless a rule names its check."""
 
     @property
     def line(self) -> str:
-        """How it is told."""
+        """The line of a message."""
         where = f"{self.version}: {self.path}: " if self.check not in _UNPLACED else ""
         return f"{where}{self.check}: {self.text}"
 
 
 def tell(findings: Iterable[CheckFinding], characters: int) -> list[str]:
-    """Return the lines of findings, sorted by version, path and check; as many as fit, and how many more there are.
+    """Return the lines of findings, sorted by version, path and check, existing objects last.
 
-    Existing objects come last.
-
-    Args:
-        findings: in any order.
-        characters: that there is room for.
+    At most `LINES` lines and about so many characters; the last line counts the others.
     """
     lines = list(dict.fromkeys(finding.line for finding in sorted(findings, key=_order)))
     shown: list[str] = []
@@ -64,17 +60,17 @@ def compact(value: Any) -> str:
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Return values as lists are shown: `["a" "b"]`, sorted."""
+    """Return values in the form of lists in messages: `["a" "b"]`, sorted."""
     return f"[{' '.join(sorted(map(compact, values)))}]"
 
 
 def canonical(value: Any) -> str:
-    """Return a text that is equal for values that are the same as JSON, to look one up among thousands."""
+    """Return a text that is equal for equal JSON values, for fast lookups."""
     return json.dumps(_plain(value), sort_keys=True)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are the same as JSON: 1 is 1.0, and not true, as Python has it."""
+    """Whether two JSON values are equal: 1 equals 1.0, but not true as in Python."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
     if isinstance(left, list) and isinstance(right, list):

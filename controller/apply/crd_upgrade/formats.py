@@ -1,7 +1,7 @@
-"""Formats and patterns, as the API server knows them: any other format is ignored, and patterns are RE2.
+"""Formats and patterns of the API server: any other format is ignored, and patterns are RE2.
 
 The source of the formats: `strfmt` of k8s.io/kube-openapi, and `supportedVersionedFormats` of k8s.io/apiextensions.
-RE2 itself matches, since its dialect is not Python's, and since its time is linear in a text that anybody may write.
+RE2 matches, since its dialect is not Python's, and since its time is linear in a text that any user may write.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _RANGES: Mapping[tuple[str, str], tuple[float, float]] = {
 
 
 def has_format(text: str, name: str) -> bool:
-    """Whether a text has a format; true for a format that the API server does not know."""
+    """Whether a text has a format; true if the API server does not know the format."""
     known = name.replace("-", "")
     if known in _PATTERNS:
         return matches(text, _PATTERNS[known])
@@ -71,13 +71,13 @@ def has_format(text: str, name: str) -> bool:
 
 
 def has_range(value: float, type_: str, name: str) -> bool:
-    """Whether a number is within the range of its format; true where the API server does not look."""
+    """Whether a number is in the range of its format; true if the API server does not check that."""
     least, most = _RANGES.get((type_, name), (value, value))
     return least <= value <= most
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a pattern is somewhere in a text; true for what is no pattern: no such schema gets into the cluster."""
+    """Whether a pattern matches anywhere in a text; true for a malformed one, which the API server refuses."""
     compiled = _compiled(pattern)
     return compiled is None or compiled.search(text) is not None
 
@@ -91,14 +91,14 @@ def _compiled(pattern: str) -> Any:
 
 
 def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    def rule(text: str) -> bool:
+    def _rule(text: str) -> bool:
         try:
             parse(text)
         except ValueError:
             return False
         return True
 
-    return rule
+    return _rule
 
 
 def _cidr(text: str) -> None:

@@ -1,7 +1,6 @@
-"""The edge: reads the CustomResourceDefinition that is on the cluster, and existing objects where they have to be seen.
+"""The edge: reads the CustomResourceDefinition on the cluster, and existing objects if necessary.
 
-One GET for a definition that changes; a LIST in small pages only where a schema has become narrower. What is decided
-from that is decided in the pure modules beside.
+One GET for a definition that changes; a LIST in small pages only if a schema is narrower. The other modules decide.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ from controller.apply.crd_upgrade.survey import Survey, Trial, plan_trials
 from controller.kube.client import ApiError, Client
 
 PAGE_ITEMS = 50
-"""Objects may be of 1.5 MiB each, and a page of them is in memory at a time."""
+"""Each object may have 1.5 MiB, and one page at a time is in memory."""
 WARNING_CHARACTERS = 3000
 REFUSAL_CHARACTERS = 930
-"""So that a condition holds it with its remedy, behind the words about what is installed."""
+"""So that it fits into a condition with its remedy and the text about the installed revision."""
 LEAST_CHARACTERS = 300
 
 
 class Inspector:
-    """Says whether a CustomResourceDefinition may be applied."""
+    """Checks whether a CustomResourceDefinition may be applied."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def inspect(self, path: str, manifest: Mapping[str, Any], safety: CrdUpgradeSafety) -> tuple[str, ...]:
-        """Compare a definition with the one on the cluster; one that is not there may be applied.
+        """Compare a definition with the one on the cluster; a new one may be applied.
 
         Args:
             path: of the definition.
-            manifest: as it is going to be applied.
+            manifest: as it will be applied.
             safety: spec.crdUpgradeSafety.
 
         Returns: warnings.
-        Raises: BundleError (UnsafeCRDUpgrade); ApiError if the cluster cannot be asked.
+        Raises: BundleError (UnsafeCRDUpgrade); ApiError if the cluster cannot be read.
         """
         new = read_definition(manifest)
         if is_off(new.name, safety):
@@ -55,12 +54,10 @@ class Inspector:
         old = read_definition(live)
         if old.exempt or new.exempt:
             annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
-            return (
-                f'CRD "{new.name}": whether its upgrade is safe was not checked, as the annotation {annotation} asks',
-            )
+            return (f'CRD "{new.name}": upgrade not checked, since it has the annotation {annotation}',)
         findings = compare(old, new)
-        looked_at, failure = self._survey(old, new, findings, safety)
-        return _judge(new.name, [*findings, *looked_at], failure, safety)
+        existing, failure = self._survey(old, new, findings, safety)
+        return _judge(new.name, [*findings, *existing], failure, safety)
 
     def _read(self, path: str) -> Mapping[str, Any] | None:
         try:
@@ -80,31 +77,31 @@ class Inspector:
         findings: Sequence[CheckFinding],
         safety: CrdUpgradeSafety,
     ) -> tuple[list[CheckFinding], ApiError | None]:
-        """Return what existing objects say to the new schemas, and why not all of them could be asked."""
+        """Return the findings of existing objects, and why not all of them could be checked."""
         trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
         survey = Survey(new.name, safety)
         found = _unevaluated(findings, trials)
         for version, tried in trials.items():
             try:
-                self._look_at_all(old.resource(version).path(), tried, survey)
+                self._validate_all(old.resource(version).path(), tried, survey)
             except ApiError as error:
                 text = f"existing custom objects of version {version} could not be listed: {error}"
                 unlisted = CheckFinding(check="existingResources", text=text, version=version)
                 return [*found, *survey.findings(), unlisted], error
         return [*found, *survey.findings()], None
 
-    def _look_at_all(self, path: str, trials: Sequence[Trial], survey: Survey) -> None:
+    def _validate_all(self, path: str, trials: Sequence[Trial], survey: Survey) -> None:
         for page in self._client.pages(path, limit=PAGE_ITEMS):
             for item in page.items:
                 if survey.has_enough:
                     return
-                survey.look_at(item, trials)
+                survey.add(item, trials)
 
 
 def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:
-    """Say which rules nobody has tried on existing objects."""
+    """Return warnings about rules that were not evaluated for existing objects."""
     added = {f.version for f in findings if (f.check, f.level) == ("xvalidations", "Error") and f.version in versions}
-    text = "the rules that were added to x-kubernetes-validations of version {} were not tried on existing objects"
+    text = "rules added to x-kubernetes-validations of version {} were not evaluated for existing objects"
     return [
         CheckFinding(check="existingResources", text=text.format(version), version=version, level="Warn")
         for version in sorted(added)
@@ -116,7 +113,7 @@ def _judge(
 ) -> tuple[str, ...]:
     """Return warnings, or raise.
 
-    Raises: BundleError (UnsafeCRDUpgrade); ApiError if nothing speaks against it but a failure that may end by itself.
+    Raises: BundleError (UnsafeCRDUpgrade); ApiError if the only error is a transient failure.
     """
     levels = [(level_of(finding, crd, safety), finding) for finding in findings]
     errors = [finding for level, finding in levels if level == "Error"]

@@ -1,7 +1,7 @@
-"""Whether what was found holds a definition back, as spec.crdUpgradeSafety says.
+"""Whether a finding blocks an upgrade, according to spec.crdUpgradeSafety.
 
-The last rule that matches counts, else the default. Where a check only warns by itself, or says nothing, the default
-does not raise it; a rule that names the check sets its level as it stands.
+The last matching rule counts, else the default. The default never raises the level of a check that only warns or is
+silent; a rule that names the check sets its level.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def level_of(finding: CheckFinding, crd: str, safety: CrdUpgradeSafety) -> Enfor
 
 
 def is_off(crd: str, safety: CrdUpgradeSafety, check: CrdCheck | None = None) -> bool:
-    """Whether nothing that could be found about a definition, or by one check, would be told."""
+    """Whether no finding about a definition, or by one check, would be reported."""
     levels = {safety.enforcement}
     for rule in safety.rules:
         if rule.crd in ("*", crd) and (check is None or not rule.checks or check in rule.checks):
@@ -50,5 +50,5 @@ def _matches(rule: CrdUpgradeRule, finding: CheckFinding, crd: str) -> bool:
 
 
 def _is_below(path: str, beginning: str) -> bool:
-    """Whether a path is that of a node, or of one below it: `^.status` is not the beginning of `^.statusText`."""
+    """Whether a path is that of a node or of one below it: `^.statusText` is not below `^.status`."""
     return path == beginning or path.startswith((f"{beginning}.", f"{beginning}["))

@@ -1,9 +1,9 @@
-"""Two schemas side by side: every node of the old one with the node at its path in the new one.
+"""Compare two schemas: every node of the old one with the node at its path in the new one.
 
-A node that only the new schema has is never a change, and one that is gone is one change, its subtree left out. Inside
-`allOf` and `anyOf`, where every node is a constraint and none a field, it is the other way round: a node that is new
-narrows, and one that is gone does not. `oneOf` and `not`, where wider and narrower change places, are compared as a
-whole by their rules, and so is `additionalProperties` where it is true or false.
+A node that only the new schema has is never a change, and a removed one is a single change, without its subtree. Inside
+`allOf` and `anyOf`, where every node is a constraint, it is the other way round: a new node narrows, and a removed one
+does not. `oneOf` and `not`, where wider and narrower swap, are compared as a whole by their rules, and so is
+`additionalProperties` if it is true or false.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _INT_OR_STRING_ALTERNATIVES = [{"type": "integer"}, {"type": "string"}]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One change, and at which path of the schema."""
+    """One change, and its path in the schema."""
 
     path: str
     change: SchemaChange
     gone: bool = False
-    """The node is not in the new schema; the change is what comparing it with an empty schema says."""
+    """Whether the new schema lacks the node: the change is that to an empty schema."""
 
 
 def compare_schemas(old: Schema, new: Schema) -> list[Difference]:
-    """Return what is narrower, or else not the same, in the new schema."""
+    """Return what is narrower, or otherwise different, in the new schema."""
     return list(_compare(old, new, ROOT))
 
 
 def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
-    """Whether there are new nodes where the old schema took anything: stored values may not fit them."""
+    """Whether there are new nodes where the old schema allowed anything: stored values may not match them."""
     took_anything = bool(old.get(PRESERVE)) or old.get("additionalProperties") is True
     before, after = _children(old), _children(new)
     if took_anything and after.keys() - before.keys():
@@ -59,7 +59,7 @@ def _compare(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
 
 
 def _children(schema: Schema) -> dict[str, Schema]:
-    """Return the nodes right below a node, by what they add to its path."""
+    """Return the nodes directly below a node, by their suffix to its path."""
     children = {f".{name}": mapping(value) for name, value in mapping(schema.get("properties")).items()}
     if isinstance(schema.get("items"), dict):
         children[".items"] = schema["items"]
@@ -75,7 +75,7 @@ def _removal(schema: Schema) -> SchemaChange:
 
 
 def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[Difference]:
-    """Compare additionalProperties where it allowed everything, and so has no node."""
+    """Compare additionalProperties if it allowed everything and so has no node."""
     before, after = old.get("additionalProperties"), new.get("additionalProperties")
     if before is True and after is not True:
         text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
@@ -93,7 +93,7 @@ def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[Diffe
 
 
 def _any_of(schema: Schema) -> list[Any]:
-    """Return anyOf, without what says again that integers and strings are allowed, as some generators do."""
+    """Return anyOf, except where it only repeats int-or-string, as some generators do."""
     alternatives = sequence(schema.get("anyOf"))
     return [] if schema.get(INT_OR_STRING) and alternatives == _INT_OR_STRING_ALTERNATIVES else alternatives
 
@@ -124,7 +124,7 @@ def _compare_demands(old: list[Any], new: list[Any], path: str) -> Iterator[Diff
 def _compare_paired(
     lost: list[Any], gained: list[Any], old: list[Any], path: str, check: CrdCheck
 ) -> Iterator[Difference]:
-    """Compare what was changed in place, as far as that can be told: the first that is gone with the first new one."""
+    """Compare schemas that were probably changed in place: the first removed one with the first new one."""
     places = {id(schema): index for index, schema in enumerate(old)}
     for before, after in zip(lost, gained, strict=False):
         yield from _compare_constraints(mapping(before), mapping(after), f"{path}.{check}[{places[id(before)]}]")

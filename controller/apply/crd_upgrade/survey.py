@@ -21,14 +21,14 @@ from controller.apply.crd_upgrade.schema import compare_schemas, narrows_unknown
 from controller.apply.crd_upgrade.validation import Violation, validate
 
 MOST_REFUSED = 20
-"""After so many objects that hold the definition back nothing more is looked at."""
+"""After so many objects that block the upgrade, the survey ends."""
 MOST_VIOLATIONS = 20
 """Of one object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What the objects of one version have to fit."""
+    """The schema that the objects of one version must match."""
 
     version: str
     """Of the new definition."""
@@ -40,11 +40,11 @@ class Trial:
 def plan_trials(
     old: CustomResourceDefinition, new: CustomResourceDefinition, findings: Sequence[CheckFinding]
 ) -> dict[str, list[Trial]]:
-    """Return the trials by the version at which objects are to be listed; none where every object fits anyway.
+    """Return the trials by the version at which objects are listed; none if every object matches anyway.
 
     Args:
-        old: as it is on the cluster.
-        new: as it is going to be applied.
+        old: as on the cluster.
+        new: as it will be applied.
         findings: of comparing the two.
     """
     trials: dict[str, list[Trial]] = defaultdict(list)
@@ -65,13 +65,13 @@ def plan_trials(
 
 
 def _may_refuse(old: Schema, new: Schema) -> bool:
-    """Whether there may be an object that fits one schema and not the other."""
+    """Whether an object may match the old schema and not the new one."""
     differences = compare_schemas(old, new)
     return any(each.change.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
 
 
 class Survey:
-    """Looks at the objects of one definition.
+    """Validates the objects of one definition.
 
     Args:
         crd: its name.
@@ -80,36 +80,36 @@ class Survey:
 
     def __init__(self, crd: str, safety: CrdUpgradeSafety) -> None:
         self._crd, self._safety = crd, safety
-        self._told: dict[Enforcement, list[CheckFinding]] = {"Error": [], "Warn": []}
+        self._kept: dict[Enforcement, list[CheckFinding]] = {"Error": [], "Warn": []}
         self._counts: dict[Enforcement, int] = {"Error": 0, "Warn": 0}
-        self._looked_at = 0
+        self._checked = 0
 
     @property
     def has_enough(self) -> bool:
-        """Whether to look at more would say nothing new."""
+        """Whether further objects would add nothing."""
         return self._counts["Error"] >= MOST_REFUSED
 
-    def look_at(self, manifest: Mapping[str, Any], trials: Sequence[Trial]) -> None:
-        """Look at one object."""
-        self._looked_at += 1
+    def add(self, manifest: Mapping[str, Any], trials: Sequence[Trial]) -> None:
+        """Validate one object."""
+        self._checked += 1
         found = [finding for trial in trials for finding in self._try(manifest, trial)]
         for level in ("Error", "Warn"):
             if first := next((finding for finding in found if self._level(finding) == level), None):
                 self._counts[level] += 1
-                if len(self._told[level]) < LINES:
-                    self._told[level].append(first)
+                if len(self._kept[level]) < LINES:
+                    self._kept[level].append(first)
                 return
 
     def findings(self) -> list[CheckFinding]:
-        """Return some objects by name, and with the first of each level how many there are."""
-        return [*self._told_of("Error"), *self._told_of("Warn")]
+        """Return some objects by name; the first one of each level has the counts."""
+        return [*self._findings_at("Error"), *self._findings_at("Warn")]
 
-    def _told_of(self, level: Enforcement) -> list[CheckFinding]:
-        told = sorted(self._told[level], key=lambda finding: finding.text)
+    def _findings_at(self, level: Enforcement) -> list[CheckFinding]:
+        told = sorted(self._kept[level], key=lambda finding: finding.text)
         if not told:
             return []
-        rest = "; the others were not looked at" if self.has_enough else ""
-        count = f"({self._looked_at} looked at, {self._counts[level]} do not fit{rest})"
+        rest = "; the others were not checked" if self.has_enough else ""
+        count = f"({self._checked} checked, {self._counts[level]} invalid{rest})"
         return [replace(told[0], text=f"{told[0].text} {count}"), *told[1:]]
 
     def _try(self, manifest: Mapping[str, Any], trial: Trial) -> list[CheckFinding]:

@@ -1,7 +1,7 @@
-"""What a schema of a CustomResourceDefinition finds wrong with an object that was pruned and defaulted (admission.py).
+"""Validate a custom resource that was pruned and defaulted (admission.py) against a schema.
 
 The dialect is Kubernetes' own, not JSON Schema's: `nullable`, `x-kubernetes-int-or-string`, embedded resources, lists
-that are sets or maps, `exclusiveMaximum` as a flag, RE2. `metadata` counts only where the schema constrains its name.
+that are sets or maps, `exclusiveMaximum` as a flag, RE2. `metadata` counts only if the schema constrains its name.
 Not here: `x-kubernetes-validations`, which are not evaluated.
 
 No reason quotes a value of the object, which may be a secret; what the schema says is quoted.
@@ -24,10 +24,10 @@ from controller.apply.crd_upgrade.schema import ROOT
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that a schema finds wrong."""
+    """One violation of a schema."""
 
     field: str
-    """In the object, such as `spec.ports[0].name`; nothing for the object itself."""
+    """In the object, such as `spec.ports[0].name`; empty for the object itself."""
     path: str
     """In the schema, such as `^.spec.ports.items.name`."""
     reason: str
@@ -35,18 +35,21 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    """Where in an object, and where in its schema."""
+    """A place in an object and in its schema."""
 
     field: str
     path: str
 
     def at(self, name: str, step: str = "") -> _Location:
+        """Return the location of a field; `step` is its name in the schema, if different."""
         return _Location(f"{self.field}.{name}" if self.field else name, f"{self.path}.{step or name}")
 
     def item(self, index: int) -> _Location:
+        """Return the location of a list item."""
         return _Location(f"{self.field}[{index}]", f"{self.path}.items")
 
     def found(self, reason: str) -> Violation:
+        """Return a violation here."""
         return Violation(self.field, self.path, reason)
 
 
@@ -54,7 +57,7 @@ Checks = Callable[[Any, Schema, _Location], Iterator[Violation]]
 
 
 def validate(manifest: Mapping[str, Any], schema: Schema) -> Iterator[Violation]:
-    """Yield what is wrong with a custom resource."""
+    """Yield the violations of a custom resource."""
     return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT))
 
 
@@ -64,7 +67,7 @@ def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_metadata(schema: Schema) -> Schema:
-    """Return a schema of a resource that takes any metadata but for the name."""
+    """Return a schema of a resource that allows any metadata, except for the name."""
     properties = mapping(schema.get("properties"))
     metadata = mapping(mapping(properties.get("metadata")).get("properties"))
     named = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
@@ -78,7 +81,7 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
         return
     # Null is never among enumerated values, even if it is enumerated.
     if (allowed := sequence(schema.get("enum"))) and (is_null or not any(same(value, each) for each in allowed)):
-        yield place.found(f"is none of {listed(allowed)}")
+        yield place.found(f"must be one of {listed(allowed)}")
     if is_null:
         return
     for kind, checks in _CHECKS:
@@ -89,9 +92,9 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
 
 def _wrong_type(value: Any, schema: Schema) -> str:
     if schema.get(INT_OR_STRING) is True:
-        return "" if isinstance(value, str) or _is_integer(value) else "has to be an integer or a string"
+        return "" if isinstance(value, str) or _is_integer(value) else "must be an integer or a string"
     type_ = text(schema.get("type"))
-    return "" if _TYPES.get(type_, lambda _: True)(value) else f"has to be of type {type_}"
+    return "" if _TYPES.get(type_, lambda _: True)(value) else f"must be of type {type_}"
 
 
 def _is_number(value: Any) -> bool:
@@ -134,13 +137,13 @@ def _numeric(value: float, schema: Schema, place: _Location) -> Iterator[Violati
     if not has_range(value, text(schema.get("type")), text(schema.get("format"))):
         yield place.found(f"does not have the format {schema['format']}")
     if step and Fraction(str(value)) % Fraction(str(step)):
-        yield place.found(f"is no multiple of {compact(step)}")
+        yield place.found(f"must be a multiple of {compact(step)}")
 
 
 def _array(value: list[Any], schema: Schema, place: _Location) -> Iterator[Violation]:
     yield from _sized(len(value), schema, place, "Items", "items")
     if (schema.get("uniqueItems") or schema.get("x-kubernetes-list-type") == "set") and _has_duplicates(value):
-        yield place.found("has an item twice")
+        yield place.found("has duplicate items")
     if schema.get("x-kubernetes-list-type") == "map":
         keys = list(map(text, sequence(schema.get("x-kubernetes-list-map-keys"))))
         if _has_duplicates([{key: mapping(item).get(key) for key in keys} for item in value]):
@@ -171,7 +174,7 @@ def _sized(size: int, schema: Schema, place: _Location, suffix: str, unit: str) 
     if most is not None and size > most:
         yield place.found(f"has more than {compact(most)} {unit}")
     if least is not None and size < least:
-        yield place.found(f"has less than {compact(least)} {unit}")
+        yield place.found(f"has fewer than {compact(least)} {unit}")
 
 
 def _has_duplicates(items: list[Any]) -> bool:
@@ -188,11 +191,11 @@ def _combined(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
     for part in sequence(schema.get("allOf")):
         yield from _validate(value, mapping(part), place)
     if (parts := sequence(schema.get("anyOf"))) and not _count_fitting(value, parts, place):
-        yield place.found("fits none of anyOf")
+        yield place.found("matches none of anyOf")
     if (parts := sequence(schema.get("oneOf"))) and (count := _count_fitting(value, parts, place)) != 1:
-        yield place.found(f"fits {count or 'none'} of oneOf")
+        yield place.found(f"matches {count or 'none'} of oneOf")
     if (part := schema.get("not")) is not None and _count_fitting(value, [part], place):
-        yield place.found("fits what not excludes")
+        yield place.found("matches a schema that not excludes")
 
 
 def _count_fitting(value: Any, schemas: list[Any], place: _Location) -> int:

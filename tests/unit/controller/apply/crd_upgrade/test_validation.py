@@ -65,4 +65,4 @@ def test_what_cannot_be_a_pattern_matches_everything() -> None:
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1.5])
 def test_what_is_no_whole_number_is_no_integer(value: float) -> None:
     of = schema(value={"type": "integer"})
-    assert said({"metadata": {"name": "x"}, "spec": {"value": value}}, of) == ["spec.value: has to be of type integer"]
+    assert said({"metadata": {"name": "x"}, "spec": {"value": value}}, of) == ["spec.value: must be of type integer"]
