@@ -1,7 +1,7 @@
 """Whether an object is as we left it, where no hash of our entry is known (rule 6; README.md).
 
 By coverage: our managedFields entry still claims every field that we would apply. The tree itself shows what is atomic,
-so no schema is needed. By value: where the server lost all managedFields, which is no drift by itself.
+so no schema is needed. By value: if the server lost all managedFields, which alone is no drift.
 
 Not here: the test by hash (observe/records.py makes it, the plan compares it), and what is done about drift.
 """
@@ -25,7 +25,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 _PORT_KEYS = ("port", "protocol")
 _CONTAINER_PORT_KEYS = ("containerPort", "protocol")
-# Lists that are maps by these keys wherever a pod template stands. Lists that are not known are atomic.
+# Lists that are maps by these keys in every pod template. Unknown lists are atomic.
 _MERGE_KEYS = {
     "containers": ("name",),
     "initContainers": ("name",),
