@@ -129,7 +129,7 @@ def test_a_part_of_what_is_replaced_as_a_whole_cannot_be_ignored(world: World) -
     path = "spec.template.spec.nodeSelector.a"
     deployed = world.deploy(manifest, drift={"ignore": [{**REPLICAS, "paths": [path]}]})
     message = deployed.wait_for("Installed", "False", "InvalidConfig")["message"]
-    assert f"{path} cannot be ignored by itself, since spec.template.spec.nodeSelector is replaced" in message
+    assert f"{path} cannot be ignored, since spec.template.spec.nodeSelector is atomic" in message
     deployed.change(drift={"ignore": [{**REPLICAS, "paths": ["spec.template.spec.nodeSelector"]}]})
     deployed.wait_ready()
 

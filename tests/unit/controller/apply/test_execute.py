@@ -258,7 +258,7 @@ def test_an_object_that_somebody_creates_meanwhile_is_judged_again_and_refused(b
 
 
 def equal(manager: str) -> Any:
-    """Return the object that is about to be applied, as somebody else has made it."""
+    """Return the object that is about to be applied, as another client has created it."""
     entry = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:data": {"f:a": {}}}}
     made = config_map()
     return {**made, "metadata": {**made["metadata"], "managedFields": [entry]}}

@@ -79,7 +79,7 @@ def test_objects_are_applied_step_by_step() -> None:
     assert steps == sorted(set(steps))
 
 
-# As it is taken away: what serves custom resources outlives them.
+# In deletion: what serves custom resources outlives them.
 TEARDOWN = [
     "gateway.networking.k8s.io/v1/Gateway",
     "cert-manager.io/v1/Certificate",

@@ -60,7 +60,7 @@ SITUATIONS = [
          {KEY: Left("old", "h0")}),
     Case("one of which somebody took a field is repaired", replace(OURS, entry_hash="h2"), Action.REPAIR, AS_LEFT),
     Case("one that lost our entry is repaired", replace(OURS, entry_hash=""), Action.REPAIR, AS_LEFT),
-    Case("one that lost all entries is compared: that is no drift by itself", replace(OURS, entry_hash="", wiped=True),
+    Case("one that lost all entries is compared: that alone is not drift", replace(OURS, entry_hash="", wiped=True),
          Action.COMPARE, AS_LEFT),
     Case("one that lost all entries and was found to be as wanted is left alone",
          replace(OURS, entry_hash="generation 2", wiped=True), Action.NONE, {KEY: Left("new", "generation 2")}),
@@ -70,7 +70,7 @@ SITUATIONS = [
     Case("one that lost our reference is taken back", replace(OURS, controller_uid=""), Action.TAKE_BACK, AS_LEFT),
     Case("one that we released is taken back", replace(NOBODYS, released_from="foo"), Action.TAKE_BACK),
     Case("one that is nobody's is refused", NOBODYS, Action.REFUSE),
-    Case("one of somebody else's is refused, also while it is being deleted",
+    Case("one of another owner is refused, also while it is being deleted",
          replace(NOBODYS, controller_uid="rs", controller_kind="ReplicaSet", controller_name="web", deleting=True),
          Action.REFUSE),
 ]
@@ -203,7 +203,7 @@ SURPLUS = [
     Case("one that was kept by a mark goes", replace(OURS, controller_uid="", prune="false"), Action.NONE),
     Case("a child that got our label from its operator stays", replace(OURS, owner_uid=""), Action.REFUSE),
     Case("one that copied label and UID, too", replace(OURS, controller_uid="rs"), Action.REFUSE),
-    Case("one that is being deleted goes by itself", replace(OURS, deleting=True), Action.REFUSE),
+    Case("one that is already being deleted", replace(OURS, deleting=True), Action.REFUSE),
 ]
 # fmt: on
 

@@ -203,7 +203,7 @@ def test_what_is_narrower_is_found(chance: Random) -> None:
 
 
 def loosen(node: Node, chance: Random) -> None:
-    """Take away a field of a node, or raise a bound, whether that is safe or not."""
+    """Remove a field of a node, or raise a bound, whether that is safe or not."""
     name = chance.choice(sorted(node))
     if isinstance(node[name], int) and not isinstance(node[name], bool):
         node[name] += chance.randint(-2, 2)

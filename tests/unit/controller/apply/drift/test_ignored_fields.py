@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("nothing is left to others by itself", workload(), [], ()),
+    Case("nothing is ignored by default", workload(), [], ()),
     Case("a rule for the kind", workload(), [rule("spec.replicas")], (REPLICAS,)),
     Case("a rule for the object", workload(), [rule("spec.replicas", name="web")], (REPLICAS,)),
     Case("a rule for another object", workload(), [rule("spec.replicas", name="api")], ()),

@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 CASES = [
     Case("an object as it was left", RECORD, drifted=False),
-    Case("one that somebody else's fields were added to", replace(RECORD, resource_version="9"), drifted=False),
+    Case("one with added fields of another client", replace(RECORD, resource_version="9"), drifted=False),
     Case("one that is gone", None, drifted=True),
     Case("one that is being deleted", replace(RECORD, deleting=True), drifted=True),
     Case("one of which somebody took a field", replace(RECORD, entry_hash="h2"), drifted=True),

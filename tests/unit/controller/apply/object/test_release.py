@@ -20,7 +20,7 @@ OWNER = Owner("foo", "uid-foo")
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    """A cluster with one object of ours, which somebody else has written to, too."""
+    """A cluster with one object of ours, which another client has written to, too."""
     cluster = FakeCluster()
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"}, "data": {}}
     cluster.client.apply(PATH, make_body(manifest, OWNER, orphan=False), manager="rukpak/foo", force=True)
