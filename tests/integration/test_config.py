@@ -167,7 +167,7 @@ def test_restricted_grants_what_is_needed_and_nothing_else(
         kubectl("apply", f"--namespace={TENANT}", "-f", str(ROOT / "config/restricted/tenant/controller.yaml"))
         deployed.wait_for("Ready", "False", "ServiceAccountNotFound")
         kubectl("create", "serviceaccount", "installer", f"--namespace={TENANT}")
-        deployed.wait_for("Ready", "False", "Forbidden", saying="lacks rights")
+        deployed.wait_for("Ready", "False", "Forbidden", saying="lacks permissions")
         ask_for_too_much(world)
         kubectl("apply", "-k", str(ROOT / "config/restricted/tenant"))
         live_through(world, deployed, objects)

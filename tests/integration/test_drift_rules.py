@@ -142,7 +142,7 @@ def test_replicas_are_left_to_an_autoscaler_of_the_bundle_with_a_warning(world: 
     deployed.wait_for("Installed")
     [warning] = deployed.status()["warnings"]
     assert f"Deployment {deployed.namespace}/web: spec.replicas is ignored, since HorizontalPodAutoscaler" in warning
-    deployed.wait(lambda: "is left to" in deployed.events().get("Warnings", ""), "an Event")
+    deployed.wait(lambda: "is ignored, since" in deployed.events().get("Warnings", ""), "an Event")
     scale(world, deployed, 2)
     world.wait_until_looked_at()
     assert replicas(world, deployed) == 2

@@ -182,7 +182,7 @@ REFUSED = [
     Refused("annotations over 256 KiB", _config_map(metadata={"annotations": {"a": BIG[: 300 << 10]}}),
          Reason.TOO_LARGE, "metadata.annotations: may not be more than 262144 bytes; split it"),
     Refused("a request over 3 MiB", _config_map(data={"a": BIG * 3 + "y" * 200}), Reason.TOO_LARGE,
-         "is larger than the API server takes"),
+         "too large for the API server"),
     Refused("a required field", _workload(image=""), Reason.REFUSED,
          "spec.template.spec.containers[0].image: required value"),
     Refused("a number out of range", _workload(ports=[{"containerPort": 99999}]), Reason.REFUSED,
