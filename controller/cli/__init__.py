@@ -45,17 +45,19 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] in VERBS:
-        return _run_verb(words[0], words[1:])
-    is_help = words[:1] in (["--help"], ["-h"])
-    print(_usage(), file=sys.stdout if is_help else sys.stderr)
-    return 0 if is_help else MISUSE
+    try:
+        try:
+            return _run_verb(words[0], words[1:]) if words and words[0] in VERBS else _help(words)
+        finally:
+            sys.stdout.flush()  # also after the help of a verb, which exits
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
+        return BROKEN_PIPE
 
 
 def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     try:
-        status = VERBS[verb][0](arguments)
-        sys.stdout.flush()
+        return VERBS[verb][0](arguments)
     except BundleError as error:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
@@ -63,12 +65,14 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     except (ApiError, ConfigurationError, MisuseError) as error:
         tell(f"rukpak {verb}: {error}")
         return MISUSE if isinstance(error, MisuseError) else FAILED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
-        return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
-    return status
+
+
+def _help(words: Sequence[str]) -> int:
+    is_asked = words[:1] in (["--help"], ["-h"])
+    print(_usage(), file=sys.stdout if is_asked else sys.stderr)
+    return 0 if is_asked else MISUSE
 
 
 def _usage() -> str:

@@ -102,3 +102,19 @@ def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path)
         rest = process.communicate(timeout=20)[1]
     assert (first["msg"], process.returncode) == ("starting", 0)
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("words", [["--help"], ["render", "--help"], ["crd"]], ids=" ".join)
+def test_a_reader_that_stops_reading_causes_no_traceback(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = "import sys; from controller.cli import main; sys.exit(main())"
+    result = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        check=False,
+    )
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (cli.BROKEN_PIPE, b"")
