@@ -25,7 +25,7 @@ from controller.formats.helm.child import scratch_of
 from controller.formats.objects import describe_type
 from controller.formats.yaml.composer import NodeBudget
 from controller.formats.yaml.manifests import read_documents
-from controller.formats.yaml.scalars import write_key
+from controller.formats.yaml.scalars import write_number
 
 VALUES_BYTES = MEBIBYTE
 """Of one file, which this process reads."""
@@ -123,7 +123,7 @@ def scalars_of(value: Any) -> Iterator[str]:
 def _forms_of_number(number: float) -> Iterator[str]:
     with suppress(ValueError, OverflowError):  # more digits than Python writes, or too large for a float64
         yield str(number)
-        yield write_key(float(number))
+        yield write_number(float(number))
 
 
 def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:

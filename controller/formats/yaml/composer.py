@@ -35,7 +35,7 @@ ALIAS_ALLOWANCE = 10_000
 _Event: TypeAlias = Any  # the stubs have no common type with the fields of events
 _CACHED_LENGTH = 64
 _MISSING: Any = object()
-_MERGE = "<<"
+_MERGE, _MERGE_TAG = "<<", "tag:yaml.org,2002:merge"
 _TOO_DEEP = f"nested more than {LEVELS} levels deep"
 
 if not yaml.__with_libyaml__:  # pragma: no cover - the pure Python parser is 20 times slower
@@ -102,6 +102,7 @@ class Composer:
         text: UTF-8.
         strict: refuse duplicate keys and directives; otherwise the last key wins, as in Helm.
         budget: charged while reading.
+        colon: a character that stands for a colon (`flow_colons`); '' if none does.
     """
 
     __slots__ = (
@@ -116,8 +117,9 @@ class Composer:
         "_strict",
     )
 
-    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget) -> None:
-        self._next_event: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
+    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget, colon: str = "") -> None:
+        next_event: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
+        self._next_event = _with_colons(next_event, colon) if colon else next_event
         self._strict = strict
         self._budget = budget
         self._keys: dict[str, str] = {}
@@ -172,7 +174,7 @@ class Composer:
         merged: set[str] = set()
         next_event = self._next_event
         while (event := next_event()).__class__ is not MappingEndEvent:
-            if event.__class__ is ScalarEvent and event.value == _MERGE and event.implicit[0]:
+            if event.__class__ is ScalarEvent and event.value == _MERGE and _may_merge(event):
                 self._merge(result, merged, next_event(), depth)
                 continue
             key = self._key(event, depth)
@@ -192,7 +194,7 @@ class Composer:
             merged.update(source)
 
     def _key(self, event: _Event, depth: int) -> str:
-        if event.__class__ is ScalarEvent and event.anchor is None and event.implicit[0]:
+        if event.__class__ is ScalarEvent and event.anchor is None and event.tag is None and event.implicit[0]:
             key = self._plain_key(event)
             self._characters += len(key)
             return key
@@ -252,6 +254,20 @@ class Composer:
             return function(*arguments)
         except ValueError as error:
             raise CompositionError(_line(event), str(error)) from error
+
+
+def _with_colons(next_event: Callable[[], _Event], colon: str) -> Callable[[], _Event]:
+    def _next() -> _Event:
+        event = next_event()
+        if event.__class__ is ScalarEvent:
+            event.value = event.value.replace(colon, ":")
+        return event
+
+    return _next
+
+
+def _may_merge(event: _Event) -> bool:
+    return bool(event.implicit[0]) or event.tag == _MERGE_TAG
 
 
 def _copy(value: Any, levels: int) -> Any:

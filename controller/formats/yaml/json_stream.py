@@ -7,6 +7,7 @@ as JSON first, as in Kubernetes.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -89,16 +90,15 @@ class _Stream:
 
     def _integer(self, literal: str) -> Any:
         value = scalars.read_integer(literal)
-        return value if isinstance(value, int) else self._finite(value, literal)
+        return value if isinstance(value, int) else self._finite(value)
 
     def _float(self, literal: str) -> Any:
-        return self._finite(float(literal), literal)
+        return self._finite(float(literal))
 
-    def _finite(self, value: float, literal: str) -> Any:
-        result = scalars.to_json(value, literal)
-        if isinstance(result, str):
+    def _finite(self, value: float) -> Any:
+        if not math.isfinite(value):
             raise CompositionError(self._line, "number does not fit a float64; put it in quotes")
-        return result
+        return scalars.to_json(value)
 
     def _refuse_constant(self, name: str) -> NoReturn:
         raise CompositionError(self._line, f'JSON has no "{name}"; put it in quotes')

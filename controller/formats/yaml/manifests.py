@@ -1,5 +1,6 @@
-"""Manifests: the documents of one YAML or JSON file, read exactly as Kubernetes reads them (sigs.k8s.io/yaml).
+"""Manifests: the documents of one YAML or JSON file, read as Kubernetes reads them (sigs.k8s.io/yaml).
 
+`../README.md` lists the differences.
 Every problem of a file is a BundleError that names file and line. Messages never show a value: it may be a secret.
 """
 
@@ -16,9 +17,14 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.formats.yaml import scalars
 from controller.formats.yaml.composer import Composer, CompositionError, NodeBudget, OverBudgetError
+from controller.formats.yaml.flow_colons import hide
 from controller.formats.yaml.json_stream import read_json
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# By the byte order mark of UTF-16.
+_LINE_FEEDS = {b"\xff\xfe": b"\n\0", b"\xfe\xff": b"\0\n"}
+# What libyaml says of colons that `flow_colons` does not hide.
+_UNEXPECTED_COLON = "found unexpected ':'"
 # kubectl splits a stream at lines that start with "---", and allows only a comment after it.
 _CROWDED_SEPARATOR = re.compile(rb"^---(?![ \t\r\v\f]*(?:#|$))", re.MULTILINE)
 # It reads the documents separately, so that "---#" is a separator and each document may start with a byte order mark.
@@ -45,14 +51,15 @@ def read_documents(
     Args:
         data: the whole file.
         file: its name in messages.
-        strict: read as kubectl does: refuse duplicate keys, directives, and a document on the line of its separator,
-            and terminate the last line. Otherwise read as Helm and OLM do: the last of duplicate keys wins.
+        strict: terminate the last line, and refuse directives and a document on the line of its separator, as kubectl
+            does; and duplicate keys, although kubectl takes the last one, since the others would be lost. Otherwise
+            read as Helm and OLM do: the last of duplicate keys wins.
         budget: shared by the files of a bundle; by default, one for this file.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded), also while iterating.
     """
-    data = _normalize(end_last_line(data) if strict else data)
     try:
+        data = _normalize(end_last_line(data) if strict else data)
         for line, value in _read(data, strict=strict, budget=budget or NodeBudget()):
             if value is not None:
                 yield Document(value, file, line)
@@ -73,18 +80,29 @@ def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[in
     if strict and (separator := _CROWDED_SEPARATOR.search(data)):
         problem = 'only a comment may follow "---"; start the document on the next line'
         raise CompositionError(_line_at(data, separator.start()), problem)
-    return Composer(data, strict=strict, budget=budget).documents()
+    text, colon = hide(data)
+    return Composer(text, strict=strict, budget=budget, colon=colon).documents()
 
 
 def end_last_line(data: bytes) -> bytes:
     """Return a file as client-go reads it, with its last line terminated: a block scalar may end there."""
-    return data if data.endswith(b"\n") else data + b"\n"
+    line_feed = _LINE_FEEDS.get(data[:2], b"\n")
+    return data if data.endswith(line_feed) else data + line_feed
 
 
 def _normalize(data: bytes) -> bytes:
     """Return a file so that libyaml splits it like kubectl, with the same line numbers."""
-    text = _MARK_IN_BETWEEN.sub(rb"\1", data.removeprefix(_BYTE_ORDER_MARK))
+    text = _MARK_IN_BETWEEN.sub(rb"\1", _to_utf8(data))
     return _TOUCHED_SEPARATOR.sub(rb"--- ", text)
+
+
+def _to_utf8(data: bytes) -> bytes:
+    if data[:2] not in _LINE_FEEDS:
+        return data.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return data.decode("utf-16").encode()
+    except UnicodeDecodeError as error:
+        raise CompositionError(1, "not UTF-16, although its byte order mark says so; save the file as UTF-8") from error
 
 
 def _decode(data: bytes) -> str:
@@ -99,6 +117,8 @@ def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
     mark = error.problem_mark or error.context_mark
     line: int = mark.line if mark else 0
     problem = ": ".join(part for part in (error.context, error.problem) if part)
+    if error.problem == _UNEXPECTED_COLON:
+        problem = 'value in [] or {} has ":" before ",", "?" or a bracket; put it in quotes'
     lines = data.split(b"\n", line + 1)
     indented_with_tab = line < len(lines) and lines[line].lstrip(b" ").startswith(b"\t")
     templated = any(b"{{" in text for text in lines[max(line - 1, 0) : line + 1])

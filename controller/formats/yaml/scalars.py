@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import struct
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +28,8 @@ _UNDERSCORE_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])_(?=[0-9])").sub
 _NUMERIC = frozenset("+-.0123456789")
 _MISSING: Any = object()
 _LEAST_INT64, _GREATEST_INT64, _GREATEST_UINT64 = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
+_EXACT = 1 << 53  # float64 holds every integer below
+_SINGLE_DIGITS = 9  # that any float32 needs at most
 # Python refuses to convert more digits than sys.get_int_max_str_digits(); such numbers do not fit 64 bits anyway.
 _MOST_DIGITS = 100
 # strconv.FormatFloat(value, 'g', -1, 64) writes other powers of ten with an exponent.
@@ -38,7 +41,7 @@ def read_plain(text: str) -> Any:
 
     Raises: ValueError if JSON cannot express it (`.nan`, `.inf`).
     """
-    return to_json(_resolve(text), text)
+    return to_json(_resolve(text))
 
 
 def read_tagged(tag: str, text: str) -> Any:
@@ -60,33 +63,40 @@ def read_tagged(tag: str, text: str) -> Any:
     value = read_plain(text)
     if not isinstance(value, expected) or (name != "bool" and isinstance(value, bool)):
         raise ValueError(f'value does not match the tag "!!{name}"; correct it')
-    return value
+    return to_json(float(read_plain(text))) if name == "float" else value
 
 
 def read_key(text: str) -> str:
     """Return the JSON key that a plain scalar without a tag becomes.
 
-    Raises: ValueError for null.
+    Raises: ValueError for null, and for integers beyond int64.
     """
     return write_key(_resolve(text))
 
 
 def write_key(value: Any) -> str:
-    """Return the JSON key that Go writes for a value.
+    """Return the JSON key that sigs.k8s.io/yaml writes for a value: a float as the nearest float32.
 
-    Raises: ValueError for null, a mapping or a list.
+    Raises: ValueError for null, a mapping, a list, and an integer beyond int64.
     """
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, float):
-        return _write_float_key(value)
+        return _write_float(value, _shortest_single(value))
+    if isinstance(value, int):
+        if _LEAST_INT64 <= value <= _GREATEST_INT64:
+            return str(value)
+        raise ValueError("an integer beyond 64 bits cannot be a key; put the key in quotes")
     kind = "null" if value is None else "a mapping" if isinstance(value, dict) else "a list"
     template = f", or {TEMPLATE_REMEDY}" if isinstance(value, dict) else ""  # {{ .x }} reads as a mapping
     raise ValueError(f"{kind} cannot be a key; put the key in quotes{template}")
+
+
+def write_number(value: float) -> str:
+    """Return a number as Go writes an integer or a float64."""
+    return str(value) if isinstance(value, int) else _write_float(value, repr(value))
 
 
 def read_integer(text: str) -> int | float:
@@ -96,18 +106,19 @@ def read_integer(text: str) -> int | float:
     return float(text)
 
 
-def to_json(value: Any, text: str) -> Any:
-    """Return a value as Go writes it to JSON: 1.0 becomes 1. A number that overflows a float64 remains text.
+def to_json(value: Any) -> Any:
+    """Return a value as Go writes it to JSON: 1.0 becomes 1, and a large float the digits of its shortest form.
 
     Raises: ValueError if JSON cannot express it.
     """
     if value.__class__ is not float:
         return value
-    if math.isfinite(value):
-        return int(value) if value.is_integer() and _LEAST_INT64 <= value <= _GREATEST_INT64 else value
-    if text in _WORDS:
+    if not math.isfinite(value):
         raise ValueError("JSON has neither infinity nor NaN; put it in quotes")
-    return text
+    if not value.is_integer():
+        return value
+    integer = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))
+    return integer if _LEAST_INT64 <= integer <= _GREATEST_INT64 else value
 
 
 def _resolve(text: str) -> Any:
@@ -124,7 +135,10 @@ def _number(text: str) -> Any:
     match = _INTEGER(plain)
     if match and (integer := _integer(*match.groups())) is not None:
         return integer
-    return float(plain) if _FLOAT(plain) else _MISSING
+    if not _FLOAT(plain):
+        return _MISSING
+    value = float(plain)
+    return value if math.isfinite(value) else _MISSING  # beyond float64: remains text
 
 
 def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
@@ -144,14 +158,29 @@ def _decode_binary(text: str) -> str:
         raise ValueError('value of the tag "!!binary" must be base64 of UTF-8 text') from error
 
 
-def _write_float_key(value: float) -> str:
-    """Return strconv.FormatFloat(value, 'g', -1, 64), and go-yaml's names for infinity and NaN."""
-    if not math.isfinite(value):
+def _write_float(value: float, shortest: str) -> str:
+    """Return strconv.FormatFloat(value, 'g', -1), given its shortest form, and go-yaml's names for infinity and NaN."""
+    if not math.isfinite(value) or shortest.endswith("inf"):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    shortest = Decimal(repr(value)).normalize()
-    exponent = shortest.adjusted()
+    number = Decimal(shortest).normalize()
+    exponent = number.adjusted()
     if exponent in _PLAIN_EXPONENTS:
-        return f"{shortest:f}"
-    sign, digits, _ = shortest.as_tuple()
+        return f"{number:f}"
+    sign, digits, _ = number.as_tuple()
     first, rest = str(digits[0]), "".join(map(str, digits[1:]))
     return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"
+
+
+def _shortest_single(value: float) -> str:
+    """Return the shortest decimal number that is the nearest float32 of a value; 'inf' beyond float32."""
+    try:
+        single = _as_single(value)
+        forms = (f"{single:.{digits}e}" for digits in range(_SINGLE_DIGITS))
+        return next((form for form in forms if _as_single(float(form)) == single), "nan")
+    except OverflowError:
+        return "inf"
+
+
+def _as_single(value: float) -> float:
+    single: float = struct.unpack("f", struct.pack("f", value))[0]
+    return single

@@ -18,7 +18,7 @@ from controller.formats.yaml.composer import NodeBudget
 from controller.formats.yaml.manifests import Document, read_documents
 
 OVER = Reason.RENDER_LIMIT_EXCEEDED
-DATA = Path(__file__).parents[3] / "data" / "yaml"
+DATA = Path(__file__).parents[4] / "data" / "yaml"
 
 
 def read(text: str | bytes, **options: Any) -> list[Any]:
@@ -46,6 +46,28 @@ DOCUMENTS = [
     Case("keys in quotes stay as they are", "'on': 1\n'<<': 2\n", [{"on": 1, "<<": 2}]),
     Case("float keys are written as Go writes them", "1e6: 1\n1e3: 2\n", [{"1e+06": 1, "1000": 2}]),
     Case("small and long float keys, too", "0.00001: 1\n1234567.5: 2\n", [{"1e-05": 1, "1.2345675e+06": 2}]),
+    Case("float keys are written as float32", "3.14159265358979: 1\n16777217.5: 2\n0.1: 3\n1e39: 4\n1e-50: 5\n",
+         [{"3.1415927": 1, "1.6777218e+07": 2, "0.1": 3, ".inf": 4, "0": 5}]),
+    Case("a number beyond float64 is a key as it is written", "1e400: 1\n-1e400: 2\n", [{"1e400": 1, "-1e400": 2}]),
+    Case("a key with the tag ! is text", "! yes: 1\n! 0x10: 2\n", [{"yes": 1, "0x10": 2}]),
+    Case("the tag !!merge merges, as yq writes it", "a: &x {b: 1}\nc:\n  !!merge <<: *x\n  d: 2\n",
+         [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]),
+    Case("the tag !!merge merges in quotes, too", "c: {!!merge '<<': {b: 1}}\n", [{"c": {"b": 1}}]),
+    Case("another tag makes << a key", "c: {!!str <<: {b: 1}}\n", [{"c": {"<<": {"b": 1}}}]),
+    Case("a scalar in a list may end in a colon", "a: [sh, -c, echo a:]\nb: [x:, y:z:, k: v]\n",
+         [{"a": ["sh", "-c", "echo a:"], "b": ["x:", "y:z:", {"k": "v"}]}]),
+    Case("a scalar in a mapping may end in a colon", "a: {b: c:, d:, e: [é:]}\n",
+         [{"a": {"b": "c:", "d:": None, "e": ["é:"]}}]),
+    Case("a scalar that continues may end in a colon", "a: [one\n  two:, three]\n", [{"a": ["one two:", "three"]}]),
+    Case("a colon after an alias or a quote ends a key", "a: &x b\nb: [*x:, 'c':]\nd: {'e':[f:], \"g\":{h: i:}}\n",
+         [{"a": "b", "b": [{"b": None}, {"c": None}], "d": {"e": ["f:"], "g": {"h": "i:"}}}]),
+    Case("a colon before a bracket stays in other text", "a: 'b:]'\nc: d:]\ne: |\n  f:,\ng: [h:] # i:]\n",
+         [{"a": "b:]", "c": "d:]", "e": "f:,\n", "g": ["h:"]}]),
+    Case("characters of the private use area are kept", 'a: "\ue000\\ue001"\nb: [c:, \ue002]\n',
+         [{"a": "\ue000\ue001", "b": ["c:", "\ue002"]}]),
+    Case("UTF-16 with a byte order mark is read", "\ufeffa: é\n---\nb: 😀\n".encode("utf-16-be"),
+         [{"a": "é"}, {"b": "😀"}]),
+    Case("UTF-16 as Windows writes it is read", "\ufeffa: |\r\n  b".encode("utf-16-le"), [{"a": "b\n"}]),
     Case("infinity can be a key", ".inf: 1\n-.inf: 2\n.nan: 3\n", [{".inf": 1, "-.inf": 2, ".nan": 3}]),
     Case("an alias can be a key", "a: &x 1\n*x : 2\n", [{"a": 1, "1": 2}]),
     Case("a merge stands before an explicit key", "a: &x {b: 1}\nc: {<<: *x, b: 2}\n",
@@ -161,6 +183,12 @@ REFUSED = [
         "2: not YAML: while scanning for the next token: found character that cannot start any token; "
         "indent with spaces instead of tabs",
     ),
+    Case("a key beyond int64", "a: 1\n18446744073709551615: 1\n",
+         "2: an integer beyond 64 bits cannot be a key; put the key in quotes"),
+    Case("a colon that cannot be read as text", "a:\n- [echo 'a':]\n",
+         '2: not YAML: value in [] or {} has ":" before ",", "?" or a bracket; put it in quotes'),
+    Case("half of a character of UTF-16", b"\xfe\xff\x00a\x00:\x00",
+         "1: not UTF-16, although its byte order mark says so; save the file as UTF-8"),
     Case("a control character", "a: 1\nb: x\x01\n", "2: control characters are not allowed; remove the characters"),
     Case("text that is not UTF-8", b"a: 1\nv: \xff\n", "2: not UTF-8; save the file as UTF-8"),
 ]
