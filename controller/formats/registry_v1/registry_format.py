@@ -23,7 +23,8 @@ from controller.formats.registry_v1.generators.access import make_cluster_roles,
 from controller.formats.registry_v1.generators.certificates import Provider, choose_provider, provider_of
 from controller.formats.registry_v1.generators.definitions import convert_definitions
 from controller.formats.registry_v1.generators.kinds import place_others
-from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations, make_webhook_services
+from controller.formats.registry_v1.generators.services import find_bundled_services, make_webhook_services
+from controller.formats.registry_v1.generators.webhooks import make_webhook_configurations
 from controller.formats.registry_v1.generators.workloads import check_annotations, make_deployments
 
 
@@ -68,13 +69,15 @@ def _generate(bundle: Bundle, options: Options, provider: Provider, request: Ren
     yield from make_roles(version, namespace, targets)
     yield from make_cluster_roles(version, namespace, targets)
     yield from convert_definitions(bundle.definitions, version.webhooks, namespace, provider)
-    yield from place_others(bundle.others, namespace, request.capabilities.is_namespaced)
+    others = place_others(bundle.others, namespace, request.capabilities.is_namespaced)
+    services = find_bundled_services(version, others)
+    yield from (item for item in others if all(item is not service for service in services.values()))
     for deployment in make_deployments(version, namespace, targets, serving if provider.certifies else frozenset()):
         configured = configure(deployment, options.deployment)
         check_annotations(configured)
         yield configured
     yield from make_webhook_configurations(version, namespace, targets, provider)
-    yield from make_webhook_services(version, namespace, provider)
+    yield from make_webhook_services(version, namespace, provider, services)
     for name in (deployment.name for deployment in version.deployments if deployment.name in serving):
         yield from provider.objects(name, namespace)
 

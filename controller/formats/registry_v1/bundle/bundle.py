@@ -11,31 +11,22 @@ from api.plugins import MEBIBYTE, Limits
 from api.v1alpha2.conditions import Reason
 from controller.formats.budget import TextBudget
 from controller.formats.objects import Object
-from controller.formats.registry_v1.bundle.layout import ANNOTATIONS, DEPENDENCIES, MANIFESTS, PROPERTIES, Layout
+from controller.formats.registry_v1.bundle.layout import MANIFESTS, Layout
+from controller.formats.registry_v1.bundle.metadata import read_dependencies, read_package, read_properties
 from controller.formats.registry_v1.bundle.properties import merge_properties
 from controller.formats.registry_v1.bundle.service_version import ServiceVersion, read_service_version
 from controller.formats.registry_v1.bundle.typed import (
     Reader,
     WrongTypeError,
     kubernetes_types,
-    parse_types,
     write_path,
 )
 from controller.formats.yaml.manifests import Document, end_last_line, read_documents
 
 SERVICE_VERSION, DEFINITION = "ClusterServiceVersion", "CustomResourceDefinition"
-_PACKAGE = "operators.operatorframework.io.bundle.package.v1"
 _OLD_DEFINITION = "apiextensions.k8s.io/v1beta1"
 # No API server accepts a larger ClusterServiceVersion.
 _HINT_LIMITS = Limits(manifest_bytes=2 * MEBIBYTE, text_bytes=4 * MEBIBYTE, nodes=100_000)
-_METADATA_TYPES = parse_types(
-    {
-        "Annotations": {"annotations": "{}string"},
-        "Properties": {"properties": "[]Property"},
-        "Dependencies": {"dependencies": "[]Property"},
-        "Property": {"type": "!string", "value": "any"},
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +56,18 @@ def read_bundle(layout: Layout, budget: TextBudget) -> Bundle:
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded), LargeTextError.
     """
-    annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
-    properties = _read_metadata(layout, PROPERTIES, "Properties", budget).get("properties", ())
+    package = read_package(layout, budget)
+    properties = read_properties(layout, budget)
     found = list(_read_manifests(layout, layout.manifests(), budget))
     version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
     definitions, vanished = _read_definitions([item for item in found if item.manifest["kind"] == DEFINITION])
-    dependencies, unreadable = _read_dependencies(layout, budget)
+    dependencies, unreadable = read_dependencies(layout, budget)
     return Bundle(
-        package=annotations.get(_PACKAGE, ""),
+        package=package,
         service_version=replace(version, annotations=merge_properties(version.annotations, properties)),
         definitions=definitions,
         others=tuple(item.manifest for item in found if item.manifest["kind"] not in (SERVICE_VERSION, DEFINITION)),
-        properties=tuple(properties),
+        properties=properties,
         dependencies=dependencies,
         warnings=(*_warn_of_unknown("ClusterServiceVersion", version.unknown_fields), *vanished, *unreadable),
     )
@@ -88,11 +79,11 @@ def read_namespace_hints(layout: Layout) -> tuple[str, Mapping[str, str]]:
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
     budget = TextBudget(_HINT_LIMITS)
-    annotations = _read_metadata(layout, ANNOTATIONS, "Annotations", budget).get("annotations", {})
+    package = read_package(layout, budget)
     files = (name for name in layout.manifests() if layout.mentions(name, SERVICE_VERSION.encode()))
     found = _read_manifests(layout, files, budget)
     version = _only_service_version([item for item in found if item.manifest["kind"] == SERVICE_VERSION])
-    return annotations.get(_PACKAGE, ""), version.annotations
+    return package, version.annotations
 
 
 def _read_manifests(layout: Layout, files: Iterator[str], budget: TextBudget) -> Iterator[_Found]:
@@ -160,28 +151,6 @@ def _read_definitions(found: Sequence[_Found]) -> tuple[tuple[Object, ...], tupl
 
 def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
     return [f"{name}: {path}: removed unknown field" for path in paths]
-
-
-def _read_metadata(layout: Layout, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
-    data = layout.read_optional(file, budget)
-    values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
-    if not values:
-        return {}
-    try:
-        result: dict[str, Any] = Reader(_METADATA_TYPES).read(values[0], type_)
-    except WrongTypeError as error:
-        place = ": ".join(part for part in (file, write_path(error.path)) if part)
-        raise BundleError(Reason.INVALID_BUNDLE, f"{place}: {error.problem}") from error
-    return result
-
-
-def _read_dependencies(layout: Layout, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """Return the dependencies, and a warning if they cannot be read: they never fail a bundle."""
-    try:
-        read = _read_metadata(layout, DEPENDENCIES, "Dependencies", budget).get("dependencies", ())
-    except BundleError as error:
-        return (), (error.message,)
-    return tuple(read), ()
 
 
 def _read_documents(layout: Layout, file: str, budget: TextBudget) -> Iterator[Document]:

@@ -37,10 +37,11 @@ def _read_annotation(text: str) -> list[str]:
 
 
 def _type_and_value(item: Mapping[str, str]) -> tuple[str, str]:
-    type_ = json.loads(item.get("type", "null")) or ""
+    members = {key.casefold(): value for key, value in item.items()}  # encoding/json ignores case
+    type_ = json.loads(members.get("type", "null")) or ""
     if type_.__class__ is not str:
         raise ValueError(type_)
-    return type_, item.get("value", "null")
+    return type_, members.get("value", "null")
 
 
 def _join(type_: str, value: str) -> str:

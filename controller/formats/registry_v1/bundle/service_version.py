@@ -39,7 +39,7 @@ _TYPES: Types = parse_types(
         },
         "ClusterServiceVersionSpec": {
             "install": "!NamedInstallStrategy",
-            "version": "string",
+            "version": "version",
             "maturity": "string",
             "customresourcedefinitions": "!CustomResourceDefinitions",
             "apiservicedefinitions": "!APIServiceDefinitions",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from controller.formats.objects import describe_type
+from controller.formats.registry_v1.bundle.versions import is_version
+from controller.formats.yaml.scalars import write_number
 
 FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
 """The location of a value: its parent and the last key, which is cheap to create for each value."""
@@ -25,7 +27,7 @@ FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
 _TABLE = Path(__file__).with_name("kubernetes_types.json")
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z").match
 _ZEROS: Mapping[str, Any] = {
-    "string": "", "bool": False, "int32": 0, "int64": 0, "float": 0, "quantity": "0", "intOrString": 0,
+    "string": "", "text": "", "bool": False, "int32": 0, "int64": 0, "float": 0, "quantity": "0", "intOrString": 0,
 }  # fmt: skip
 _EMPTY: tuple[Any, ...] = ("", False, 0, [], {}, None)
 # Left out if they are empty, as in OLM's output after the API server's defaulting.
@@ -75,12 +77,20 @@ def write_path(path: FieldPath) -> str:
 
 
 class Reader:
-    """Decodes values into types and encodes them as plain JSON; `types` are structures by name."""
+    """Decodes values into types and encodes them as plain JSON.
 
-    __slots__ = ("_always", "_types", "unknown")
+    Args:
+        types: structures by name.
+        folds_case: ignore the case of keys, as encoding/json does. Structures of an API server do not.
+    """
 
-    def __init__(self, types: Types) -> None:
+    __slots__ = ("_always", "_folded", "_types", "unknown")
+
+    def __init__(self, types: Types, *, folds_case: bool = False) -> None:
         self._types = types
+        self._folded = (
+            {name: {key.casefold(): key for key in fields} for name, fields in types.items()} if folds_case else {}
+        )
         self._always = {
             name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
         }
@@ -121,7 +131,7 @@ class Reader:
             raise _wrong(value, "a mapping", path)
         fields = self._types[type_]
         result: dict[str, Any] = {}
-        for key, item in (value or {}).items():
+        for key, item in self._members(value or {}, type_):
             field = fields.get(key)
             if field is None:
                 self.unknown.append((path, key))
@@ -133,6 +143,13 @@ class Reader:
             if key not in result and not field.pointer:
                 self._write_zero(key, field, result, path)
         return result
+
+    def _members(self, value: Mapping[str, Any], type_: str) -> Iterable[tuple[str, Any]]:
+        """Return the members of a structure, their keys in the case of its fields; of several, the last one wins."""
+        if not self._folded:
+            return value.items()
+        names = self._folded[type_]
+        return [(names.get(key.casefold(), key), value[key]) for key in sorted(value)]
 
     def _is_written(self, key: str, field: Field, value: Any) -> bool:
         if key in _SILENT and field.type in self._types:
@@ -162,6 +179,8 @@ _UNIONS: Mapping[str, tuple[str, ...]] = {
 }
 _SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "a string"),
+    "text": ((str, bool, int, float), "a string"),
+    "version": ((str,), "a string"),
     "bytes": ((str,), "a string"),
     "time": ((str,), "a string"),
     "bool": ((bool,), "a boolean"),
@@ -186,15 +205,39 @@ def _read_scalar(value: Any, type_: str, path: FieldPath) -> Any:
     allowed, name = _SCALARS[type_]
     if type(value) not in allowed:
         raise _wrong(value, name, path)
-    if type_ == "quantity" and not is_quantity(value):
-        raise WrongTypeError(path, "must be a quantity such as 100m or 64Mi")
-    return _as_float(value) if type_ == "float" else value
+    value = _CONVERSIONS[type_](value) if type_ in _CONVERSIONS else value
+    if type_ in _CHECKS and not _CHECKS[type_][0](value):
+        raise WrongTypeError(path, _CHECKS[type_][1])
+    return value
+
+
+def _write_text(value: str | float) -> str:
+    """Return a scalar as sigs.k8s.io/yaml writes it where Go expects a string."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else write_number(value)
 
 
 def _as_float(value: float) -> float:
     """Return a number as Go writes the nearest float64: 9223372036854775807 becomes 9223372036854776000."""
     nearest = float(value)
     return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "text": _write_text,
+    "float": _as_float,
+    "quantity": lambda value: value.strip(" ") if isinstance(value, str) else value,  # like Quantity.UnmarshalJSON
+}
+_INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
+_BEYOND_INT32 = f"must be at least {_INT32[0]} and at most {_INT32[-1]}"
+_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "quantity": (is_quantity, "must be a quantity such as 100m or 64Mi"),
+    "version": (is_version, "must be a version such as 1.2.3"),
+    "int32": (_INT32.__contains__, _BEYOND_INT32),
+    "intOrString": (lambda value: isinstance(value, str) or value in _INT32, _BEYOND_INT32),
+    "int64": (_INT64.__contains__, f"must be at least {_INT64[0]} and at most {_INT64[-1]}"),
+}
 
 
 def _wrong(value: Any, wanted: str, path: FieldPath) -> WrongTypeError:

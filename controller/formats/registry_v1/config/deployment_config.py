@@ -1,6 +1,6 @@
 """`deploymentConfig`: the user's additions to every Deployment of a bundle (upstream's `generators.go`).
 
-Additions are compared with the original lists: two additions with the same new name are both appended.
+Named additions are compared with the original lists: two with the same new name are both appended.
 """
 
 from __future__ import annotations
@@ -128,7 +128,11 @@ def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], 
 
 
 def _append_new(items: _Items, additions: _Items) -> list[Any]:
-    return [*items, *(item for item in additions if item not in items)]
+    result = list(items)
+    for item in additions:
+        if item not in result:
+            result.append(item)
+    return result
 
 
 def _merge_affinity(affinity: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _convert(definition: Object, webhook: Webhook, namespace: str, provider: Pro
     service = {
         "namespace": namespace,
         "name": names.service_name(webhook.deployment),
-        "path": webhook.path or "/",
+        "path": "/" if webhook.path is None else webhook.path,
         "port": webhook.port,
     }
     versions = webhook.definition.get("admissionReviewVersions")

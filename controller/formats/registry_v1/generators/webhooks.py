@@ -1,4 +1,4 @@
-"""Admission webhook configurations, and the Services that they call (generators 7 to 9)."""
+"""Admission webhook configurations (generators 7 and 8). `services` makes the Services that they call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from controller.formats.registry_v1.bundle.service_version import (
     MUTATING,
     VALIDATING,
     ServiceVersion,
-    StrategyDeployment,
     Webhook,
 )
 from controller.formats.registry_v1.generators import names
@@ -48,17 +47,6 @@ def make_webhook_configurations(
     ]
 
 
-def make_webhook_services(version: ServiceVersion, namespace: str, provider: Provider) -> list[Object]:
-    """Return a Service for each Deployment that webhooks name, including conversion webhooks."""
-    services = []
-    for deployment in version.deployments:
-        webhooks = [webhook for webhook in version.webhooks if webhook.deployment == deployment.name]
-        if webhooks:
-            service = _make_service(deployment, webhooks, namespace)
-            services.append(annotate(service, provider.service_annotations(deployment.name)))
-    return services
-
-
 def _make_configuration(webhook: Webhook, namespace: str, targets: Sequence[str]) -> Object:
     path = {} if webhook.path is None else {"path": webhook.path}
     service = {"namespace": namespace, "name": names.service_name(webhook.deployment), **path, "port": webhook.port}
@@ -81,22 +69,3 @@ def _select_namespaces(targets: Sequence[str]) -> dict[str, Any]:
         return {}
     expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(targets)}
     return {"namespaceSelector": {"matchExpressions": [expression]}}
-
-
-def _make_service(deployment: StrategyDeployment, webhooks: Sequence[Webhook], namespace: str) -> Object:
-    ports = sorted({(webhook.port, webhook.target_port) for webhook in webhooks}, key=_order_port)
-    selector = (deployment.spec.get("selector") or {}).get("matchLabels")
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": names.service_name(deployment.name), "namespace": namespace},
-        "spec": {
-            "ports": [{"name": str(port), "port": port, "targetPort": target} for port, target in ports],
-            **({"selector": selector} if selector else {}),
-        },
-    }
-
-
-def _order_port(port: tuple[int, int | str]) -> tuple[int, int, str]:
-    number, target = port
-    return number, target if isinstance(target, int) else 0, str(target)

@@ -70,6 +70,8 @@ UNREADABLE = [
         'error parsing objects in "manifests/csv.yaml": spec.install.spec.deployments[0].spec.replicas: must be an'
         " integer, not a string",
     ),
+    Unreadable("a version that is none", {"manifests/csv.yaml": CSV + MODES + "  version: foo\n"},
+         'error parsing objects in "manifests/csv.yaml": spec.version: must be a version such as 1.2.3'),
     Unreadable("a CRD with a value of the wrong type", {"manifests/a.json": json.dumps(definition(group=1))},
          'error parsing objects in "manifests/a.json": spec.group: must be a string, not a number'),
     Unreadable(
@@ -78,9 +80,10 @@ UNREADABLE = [
         '"manifests/a.json", "manifests/b.json": apiextensions.k8s.io/v1beta1 is no longer served by Kubernetes; use'
         " apiextensions.k8s.io/v1",
     ),
-    Unreadable("annotations.yaml with a value that is no string",
-         {"metadata/annotations.yaml": "annotations: {a: 1}\n"},
-         "metadata/annotations.yaml: annotations.a: must be a string, not a number"),
+    Unreadable("annotations.yaml with a package that is no scalar",
+         {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.package.v1: [a]}\n"},
+         "metadata/annotations.yaml: annotations.operators.operatorframework.io.bundle.package.v1: must be a string,"
+         " not a list"),
     Unreadable("annotations.yaml that is a list", {"metadata/annotations.yaml": "- a\n"},
          "metadata/annotations.yaml: must be a mapping, not a list"),
     Unreadable("properties.yaml that is none", {"metadata/properties.yaml": "properties: {}\n"},
@@ -214,6 +217,9 @@ PROPERTIES = [
     Properties("an empty list", "no JSON", "properties: []", "no JSON"),
     Properties("a file alone", None, "properties: [{type: a, value: {c: 1, b: '<'}, x: 1}]",
          r'[{"type":"a","value":{"b":"\u003c","c":1}}]'),
+    Properties("keys in other case and a type that is a number", None,
+         "Properties: [{Type: 1, VALUE: a}, {type: true}]",
+         r'[{"type":"1","value":"a"},{"type":"true","value":null}]'),
     Properties("those of the annotation come first and as they stand",
          '[ {"value": {"z": 1.0, "a": ">"}, "type": "t", "more": 1} ]',
          "properties: [{type: a, value: 1.0}, {type: b}]",
@@ -229,6 +235,31 @@ def test_properties(case: Properties, tmp_path: Path) -> None:
     csv = service_version(deployments=[deployment()], annotations=annotations)
     made = only(render(write_bundle(tmp_path, csv, files=files)), "Deployment")
     assert made["spec"]["template"]["metadata"]["annotations"].get("olm.properties") == case.expect
+
+
+PACKAGE = "operators.operatorframework.io.bundle.package.v1"
+# fmt: off
+ANNOTATIONS_FILES = [
+    ("a key of others with a boolean", f"{PACKAGE}: op, com.redhat.delivery.operator.bundle: true", "op"),
+    ("keys of others with anything", f"a: 1, b: {{c: [1]}}, {PACKAGE}: op, d: null", "op"),
+    ("a package that is a number", f"{PACKAGE}: 12", "12"),
+    ("a package that is a float", f"{PACKAGE}: 1.50", "1.5"),
+    ("a package that is a boolean", f"{PACKAGE}: yes", "true"),
+    ("a package in other case", f"{PACKAGE.upper()}: op", "op"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("text", "package"), [case[1:] for case in ANNOTATIONS_FILES], ids=[c[0] for c in ANNOTATIONS_FILES]
+)
+@pytest.mark.parametrize("key", ["annotations", "Annotations"])
+def test_annotations_are_read_as_go_reads_them(key: str, text: str, package: str, tmp_path: Path) -> None:
+    files = {"metadata/annotations.yaml": f"{key}: {{{text}}}\n"}
+    root = write_bundle(tmp_path, service_version(), files=files)
+    assert render(root).warnings == ()
+    tree = ContentTree(root=root, destinations=("",))
+    assert RegistryV1Format().suggest_namespace(tree, {}) == f"{package}-system"
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,8 @@ CASES = [
     Case("but null is no default", "JSONSchemaProps", {"default": None, "nullable": False, "description": ""}, {}),
     Case("a limit is a float64", "JSONSchemaProps", {"minimum": 0, "maximum": 9223372036854775807},
          {"minimum": 0, "maximum": 9223372036854776000}),
+    Case("blanks around a quantity are removed", "ResourceRequirements", {"limits": {"cpu": " 100m"}},
+         {"limits": {"cpu": "100m"}}),
 ]
 # fmt: on
 
@@ -78,6 +80,12 @@ WRONG = [
          "items: must be another type, not a string"),
     Wrong("no quantity", "ResourceRequirements", {"limits": {"cpu": "x"}},
          "limits.cpu: must be a quantity such as 100m or 64Mi"),
+    Wrong("an integer beyond 32 bits", "DeploymentSpec", {"replicas": 1 << 32},
+         "replicas: must be at least -2147483648 and at most 2147483647"),
+    Wrong("a port beyond 32 bits", "HTTPGetAction", {"port": 1 << 31},
+         "port: must be at least -2147483648 and at most 2147483647"),
+    Wrong("an integer beyond 64 bits", "PodSpec", {"activeDeadlineSeconds": 1 << 63},
+         "activeDeadlineSeconds: must be at least -9223372036854775808 and at most 9223372036854775807"),
 ]
 # fmt: on
 

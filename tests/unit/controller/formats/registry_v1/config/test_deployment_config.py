@@ -46,6 +46,8 @@ CONTAINER = [
     Merge("what is there is not appended", "envFrom", [{"secretRef": {"name": "a"}}],
          [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}],
          [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}]),
+    Merge("of two equal ones one is appended", "envFrom", None, [{"secretRef": {"name": "a"}}] * 2,
+         [{"secretRef": {"name": "a"}}]),
     Merge("a mount is replaced by the name of its volume", "volumeMounts", [mount("a", "/x"), mount("b", "/y")],
          [mount("a", "/z")], [mount("a", "/z"), mount("b", "/y")]),
     Merge("a volume that the config mounts twice is replaced by path", "volumeMounts",
@@ -70,6 +72,8 @@ POD = [
          [{"name": "a", "hostPath": {"path": "/"}}], [{"name": "a", "hostPath": {"path": "/"}}, {"name": "b"}]),
     Merge("a new volume is appended", "volumes", None, [{"name": "a"}], [{"name": "a"}]),
     Merge("a toleration that is there is not appended", "tolerations", [{"key": "a"}], [{"key": "a"}, {"key": "b"}],
+         [{"key": "a"}, {"key": "b"}]),
+    Merge("of two equal tolerations one is appended", "tolerations", [{"key": "a"}], [{"key": "b"}] * 2,
          [{"key": "a"}, {"key": "b"}]),
     Merge("the node selector is replaced", "nodeSelector", {"a": "1"}, {"b": "2"}, {"b": "2"}),
     Merge("an empty node selector removes it", "nodeSelector", {"a": "1"}, {}, None),
@@ -195,12 +199,12 @@ def test_an_invalid_quantity_passes_the_schema_and_fails_decoding(tmp_path: Path
     assert message.startswith("invalid deploymentConfig: failed to unmarshal deploymentConfig: quantities must match")
 
 
-@pytest.mark.parametrize("quantity", ["1", "1.", ".5", "-1", "+100m", "1e3", "1E-3", "12Ki", "1M", 2, 0.5])
+@pytest.mark.parametrize("quantity", ["1", " 1 ", "1.", ".5", "-1", "+100m", "1e3", "1E-3", "12Ki", "1M", 2, 0.5])
 def test_quantities(quantity: Any) -> None:
     assert read_deployment_config({"resources": {"limits": {"cpu": quantity}}})
 
 
-@pytest.mark.parametrize("quantity", ["", "1 ", ".", "Ki", "1ki", "1e", "0x1", "१"])
+@pytest.mark.parametrize("quantity", ["", " ", "1\t", ".", "Ki", "1ki", "1e", "0x1", "१"])
 def test_invalid_quantities(quantity: str) -> None:
     with pytest.raises(BundleError):
         read_deployment_config({"resources": {"limits": {"cpu": quantity}}})
