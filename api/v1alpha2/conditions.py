@@ -87,7 +87,7 @@ class Reason(str, Enum):
     HOST_KEY_MISMATCH = "HostKeyMismatch", Retry.PERMANENT, "the ssh key of the host differs from the one in known_hosts", "find out why, then correct known_hosts"
     DIGEST_MISMATCH = "DigestMismatch", Retry.SLOW, "the content does not match its digest and was not used", "find out who changed it; correct the digest if it is wrong"
     PINNED_CONTENT_GONE = "PinnedContentGone", Retry.SLOW, "the source no longer has the recorded digest or commit", "push it again, or request a new resolution with the annotation core.rukpak.io/reconcile-requested-at"
-    AMBIGUOUS_REFERENCE = "AmbiguousReference", Retry.PERMANENT, "an abbreviated commit matches more than one", "give more of its digits"
+    AMBIGUOUS_REFERENCE = "AmbiguousReference", Retry.PERMANENT, "an abbreviated commit matches more than one", "use more digits"
     DIRECTORY_NOT_FOUND = "DirectoryNotFound", Retry.PERMANENT, "the repository has no such directory at that commit", "correct directory"
     PLATFORM_NOT_FOUND = "PlatformNotFound", Retry.PERMANENT, "the index has no image for the platform", "set platform to one that the message lists"
     UNSUPPORTED_CONTENT = "UnsupportedContent", Retry.PERMANENT, "the media type, LFS pointer, submodule or encryption is not supported", "publish the content in a supported form"
@@ -109,7 +109,7 @@ class Reason(str, Enum):
     QUARANTINED = "Quarantined", Retry.SLOW, "the controller crashed twice while it prepared the bundle, and does not try again until something changes", "make the bundle smaller or raise the controller's memory limit; then change the spec or the annotation"
     UNKNOWN_FORMAT = "UnknownFormat", Retry.PERMANENT, "no installed plug-in provides this format", "install the plug-in, or correct format"
     NOT_SUPPORTED = "NotSupported", Retry.PERMANENT, "this release or this machine does not support what the spec asks for", "follow the message: remove the field, upgrade, or change the option that it names"
-    COLLISION = "Collision", Retry.WAIT, "an object already exists and has another owner", "delete it, or set spec.collisionProtection"
+    COLLISION = "Collision", Retry.WAIT, "an object already exists and has another owner", "delete it, or allow its adoption with spec.collisionProtection"
     FORBIDDEN = "Forbidden", Retry.SLOW, "the account that applies the objects lacks permissions", "grant the rules that the message lists"
     REFUSED = "Refused", Retry.SLOW, "the API server or an admission policy rejected an object", "correct the field that the message names, or the policy"
     IMMUTABLE = "Immutable", Retry.PERMANENT, "an immutable field differs", 'delete the object, which is recreated immediately, or set the annotation core.rukpak.io/recreate to "true" on it in the bundle'
@@ -127,7 +127,7 @@ class Reason(str, Enum):
     NAMESPACE_REPLACED = "NamespaceReplaced", Retry.PERMANENT, "the install namespace was deleted and recreated; it may have another owner, so it is not used", "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the BundleDeployment"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", Retry.WAIT, "the namespace of an object does not exist", "create it, or add it to the bundle"
     REVISION_LOST = "RevisionLost", Retry.SLOW, "no stored revision can be read, so the controller does not know which objects to delete", "delete the remaining objects yourself, or set the annotation core.rukpak.io/teardown-as to controller"
-    API_UNAVAILABLE = "APIUnavailable", Retry.TRANSIENT, "the API server, or one of its API groups, is unavailable or returns errors", "nothing, if this is temporary: it is retried automatically"
+    API_UNAVAILABLE = "APIUnavailable", Retry.TRANSIENT, "the API server, or one of its API groups, is unavailable or returns errors", "if this persists, check the API server; it is retried automatically"
     PAUSED_WITH_CHANGES = "PausedWithChanges", Retry.WAIT, "another revision will be applied when spec.paused is false", "set spec.paused to false"
 
     # Healthy
@@ -142,9 +142,9 @@ class Reason(str, Enum):
     PAUSED = "Paused", Retry.NONE, "spec.paused is true; nothing on the cluster is changed", "set spec.paused to false"
     REPORT_ONLY = "ReportOnly", Retry.NONE, "drift is reported but not repaired (spec.drift.mode is Report)", "set spec.drift.mode to Repair"
     DRIFT_CONFLICT = "DriftConflict", Retry.NONE, "another client keeps changing a field that the bundle sets", "stop the field manager that the message names, or ignore the field with spec.drift.ignore"
-    PRUNE_PENDING = "PrunePending", Retry.WAIT, "objects of the old revision are kept until the new one is healthy", "fix the object that the message names, or set spec.prune"
+    PRUNE_PENDING = "PrunePending", Retry.WAIT, "objects of the old revision are kept until the new one is healthy", "fix the object that the message names, or set spec.prune to AfterApply"
     DELETING = "Deleting", Retry.TRANSIENT, "the objects of the bundle are being deleted"
-    DELETION_BLOCKED = "DeletionBlocked", Retry.WAIT, "an object is not being removed", "check the finalizers that the message names"
+    DELETION_BLOCKED = "DeletionBlocked", Retry.WAIT, "an object that is being deleted still exists", "check the finalizers that the message names"
     # fmt: on
 
 

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = make_parser("render", "Print the objects of a bundle as the controller would apply them.")
-    parser.add_argument("dir", nargs="?", metavar="DIR", help="folder with the content of a bundle")
+    parser.add_argument("dir", nargs="?", metavar="DIR", help="directory with the content of a bundle")
     parser.add_argument("-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
     parser.add_argument(
         "--use-secrets", action="store_true", help="use the Secrets that FILE names without asking for consent"
@@ -116,7 +116,7 @@ def _capabilities(name: str | None) -> Capabilities:
 def _config(name: str) -> dict[str, Any]:
     documents = [document.value for document in read_documents(read_file(name), name)] or [{}]
     if len(documents) > 1 or not isinstance(documents[0], dict):
-        raise BundleError(Reason.INVALID_CONFIG, f"{name}: not a single mapping; write the value of spec.config")
+        raise BundleError(Reason.INVALID_CONFIG, f"{name}: must contain a single mapping, the value of spec.config")
     return documents[0]
 
 
@@ -126,7 +126,7 @@ def _config(name: str) -> dict[str, Any]:
 def _render_folder(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
     folder = Path(options.dir)
     if not folder.is_dir():
-        raise MisuseError(f'"{options.dir}": not a folder')
+        raise MisuseError(f'"{options.dir}": not a directory')
     format_name = options.format or "plain"
     config = _config(options.config) if options.config else {}
     check_config(format_name, config)

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
     except OSError as error:
         where = f'--store "{options.store_folder()}": {error.strerror}'
-        print(f"rukpak run: {where}; choose a folder that can be created and written to", file=sys.stderr)
+        print(f"rukpak run: {where}; choose a directory that can be created and written to", file=sys.stderr)
         return FAILED
     threading.excepthook = manager.supervisor.hook
     manager.run(stop)

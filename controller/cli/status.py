@@ -103,7 +103,7 @@ def _revisions(deployment: BundleDeployment) -> Iterator[str]:
     status = deployment.status
     yield f"Revision:  {status.installed_revision or 'none installed'}"
     if status.revision != status.installed_revision:
-        yield f"Wanted:    {status.revision}"
+        yield f"Desired:   {status.revision}"
 
 
 def _sources(deployment: BundleDeployment) -> Iterator[tuple[str, ...]]:

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = make_parser("uninstall", "Remove RukPak from a cluster: BundleDeployments, API and controller.")
     objects = parser.add_mutually_exclusive_group()
-    objects.add_argument("--keep", action="store_true", help="release installed objects, delete none [default]")
+    objects.add_argument("--keep", action="store_true", help="keep installed objects, without an owner [default]")
     deletes = "delete installed objects, unless spec.deletionPolicy is Orphan"
     objects.add_argument("--delete", action="store_true", help=deletes)
     add_timeout(parser)

@@ -281,6 +281,6 @@ def _lock(root: Path) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise StoreInUseError(
-            f'content store "{root}": in use by another process; stop that process, or give each its own folder'
+            f'content store "{root}": in use by another process; stop that process, or give each its own directory'
         ) from None
     return descriptor

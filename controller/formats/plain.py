@@ -93,7 +93,7 @@ class _Manifests:
         files = (path for folder in self._folders for path in list_files(self._root, folder, MANIFEST_SUFFIXES))
         hidden = (path for path in files if _is_hidden(path) and looks_like_manifest(self._root / path))
         return [
-            *(f'{path}: ignored because a folder "{_FOLDER}" exists; move it there' for path in beside),
+            *(f'{path}: ignored because a directory "{_FOLDER}" exists; move it there' for path in beside),
             *(f"{path}: ignored because it is hidden; remove the dot from its name" for path in hidden),
         ]
 
@@ -102,7 +102,7 @@ class _Manifests:
         places = [f'"{folder or "."}"' for folder in self._folders]
         more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
         looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
-        remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a folder "manifests"'
+        remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a directory "manifests"'
         return _no_content(looked, remedy)
 
     def _folder(self, destination: str) -> str:
@@ -134,7 +134,7 @@ class _Manifests:
         for name, item in self._entries(subfolder):
             if _is_manifest(name, item):
                 remedy = f'move the file to "{folder or "."}"'
-                raise BundleError(Reason.INVALID_BUNDLE, f"{name}: manifests in subfolders are not read; {remedy}")
+                raise BundleError(Reason.INVALID_BUNDLE, f"{name}: manifests in subdirectories are not read; {remedy}")
             self._refuse_manifests_below(name, item, folder)
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
@@ -156,7 +156,7 @@ class _Manifests:
         """Return where manifests exist that are not read, and what to do; empty if there are none."""
         others = (folder for folder in walk_folders(self._root) if folder not in self._folders)
         path = next((path for folder in others for path in find_manifests(self._root, folder)), "")
-        remedy = 'move it to "manifests", or remove its parent folders with git.directory or http.stripComponents'
+        remedy = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
         return f"found {quote(path)}: {remedy}" if path else ""
 
 

@@ -51,7 +51,9 @@ class Reporter:
             raise error
         reason = Reason.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else Reason.API_UNAVAILABLE
         self._fail(context, BundleError(reason, f"the controller cannot read or write its own state: {error}"))
-        return Requeue(after=error.retry_after, failed=True, cause="the API server refuses the controller")
+        return Requeue(
+            after=error.retry_after, failed=True, cause="the API server rejected a request of the controller"
+        )
 
     def refuse_spec(self, context: Context) -> Requeue:
         """Report a spec that cannot be read; objects remain as they are until it changes.

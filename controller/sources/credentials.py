@@ -129,7 +129,8 @@ class _Data:
         config = _parse_docker(self.text(key), secret_type)
         if config is None:
             raise self.invalid(
-                f"key {quote(key)} is not a Docker configuration; create it by kubectl create secret docker-registry"
+                f"key {quote(key)} is not a Docker configuration; "
+                'create it with "kubectl create secret docker-registry"'
             )
         return tuple(entry for entry in config if entry.username or entry.identity_token)
 

@@ -160,7 +160,7 @@ def test_content_that_went_away_after_it_was_pinned(
     registry.delete_manifest(repository, digest)
     error = failure(lambda: fetch(ref, resolution, store))
     assert error.reason is Reason.PINNED_CONTENT_GONE
-    assert f'has no manifest "{digest}" any more' in error.message
+    assert f'no longer has manifest "{digest}"' in error.message
 
 
 def test_an_attack_leaves_nothing(

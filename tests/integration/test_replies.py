@@ -350,7 +350,7 @@ def test_an_object_that_somebody_made_first(place: Place) -> None:
     place.apply(_config_map(data={"a": "1"}), manager="other")
     failure = place.refusal(_config_map(data={"a": PLANTED}), force=False)
     assert (failure.reason, failure.recovery) == (Reason.COLLISION, Recovery.JUDGE_AGAIN)
-    assert _said(failure) == "already exists, and other managers own data.a"
+    assert _said(failure) == "already exists, and other field managers own data.a; delete it"
 
 
 def test_an_object_that_another_controls(place: Place) -> None:

@@ -191,11 +191,11 @@ def _combined(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
     for part in sequence(schema.get("allOf")):
         yield from _validate(value, mapping(part), place)
     if (parts := sequence(schema.get("anyOf"))) and not _count_fitting(value, parts, place):
-        yield place.found("matches none of anyOf")
+        yield place.found("must match a schema of anyOf")
     if (parts := sequence(schema.get("oneOf"))) and (count := _count_fitting(value, parts, place)) != 1:
-        yield place.found(f"matches {count or 'none'} of oneOf")
+        yield place.found(f"must match one schema of oneOf, but matches {count or 'none'}")
     if (part := schema.get("not")) is not None and _count_fitting(value, [part], place):
-        yield place.found("matches a schema that not excludes")
+        yield place.found('must not match the schema of "not"')
 
 
 def _count_fitting(value: Any, schemas: list[Any], place: _Location) -> int:

@@ -187,7 +187,7 @@ def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
     """Translate a refusal of built-in admission (quota, PodSecurity): its text names fields and quotes no values."""
     match = _PLUGIN_REFUSAL.match(reply.error.message)
     if match is None:
-        return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden")
+        return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden; check the permissions of the account")
     said = one_line(match[1])
     if said.startswith("exceeded quota"):
         # The amounts in use change with every pod.
@@ -215,7 +215,7 @@ def _not_found(reply: _Reply) -> ApplyFailure:
 def _conflict(reply: _Reply) -> ApplyFailure:
     fields = sorted({cause.field.lstrip(".") for cause in reply.error.causes if cause.reason == "FieldManagerConflict"})
     if fields:
-        text = f"already exists, and other managers own {enumerate_some(fields)}"
+        text = f"already exists, and other field managers own {enumerate_some(fields)}; delete it"
         return reply.to_failure(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
     return reply.to_failure(
         Reason.API_UNAVAILABLE, "modified during the request; will be retried", recovery=Recovery.JUDGE_AGAIN
@@ -232,7 +232,9 @@ def _invalid(reply: _Reply) -> ApplyFailure:
     texts = [text_of(cause) for cause in causes]
     said = describe(causes) or "invalid"
     if any(_SECOND_CONTROLLER.match(text) for text in texts):
-        return reply.to_failure(Reason.COLLISION, "controlled by another object", recovery=Recovery.JUDGE_AGAIN)
+        return reply.to_failure(
+            Reason.COLLISION, "controlled by another object; delete it", recovery=Recovery.JUDGE_AGAIN
+        )
     if any(cause.reason == "FieldValueTooLong" and _SIZE_LIMIT.search(cause.message) for cause in causes):
         return reply.to_failure(Reason.TOO_LARGE, f"{said}; split it")
     # All causes: if anything else is wrong, the object could be deleted and not created again.

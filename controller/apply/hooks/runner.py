@@ -156,7 +156,8 @@ class HookRunner:
         if FAILED in hook.delete_policies:
             self._remove(hook, options)
             remedy = (
-                "it was deleted by its hook-delete-policy; remove hook-failed from that to keep the logs of its pods"
+                "it was deleted by its hook-delete-policy; remove hook-failed from the policy to keep the logs of its "
+                "pods"
             )
         if hook.event.is_of_teardown:
             remedy += f"; {_WAY_OUT}"

@@ -137,7 +137,7 @@ def _is_below(folder: str, other: str) -> bool:
 
 
 def _no_chart(root: Path) -> BundleError:
-    problem = f"no chart found: neither a folder with Chart.yaml nor a {_ARCHIVE} archive of one"
+    problem = f"no chart found: neither a directory with Chart.yaml nor a {_ARCHIVE} archive of one"
     remedy = (
         recognize_first(root, recognize_bundle, recognize_manifests)
         or "add the chart, or correct the directory of its source"
@@ -176,7 +176,9 @@ def _entries_of_archive(stream: Readable, limits: Limits) -> Iterator[Entry]:
             raise Rejection(f"entry {quote(entry.path)} is a link; replace it with the file itself")
         _, _, path = check_path(entry.path, limits).partition("/")
         if not path:
-            raise Rejection(f'entry {quote(entry.path)} is outside the chart\'s folder; package it with "helm package"')
+            raise Rejection(
+                f'entry {quote(entry.path)} is outside the chart\'s directory; package it with "helm package"'
+            )
         yield Entry(path=path, size=entry.size, data=entry.data)
 
 

@@ -70,7 +70,7 @@ def _problems_of(key: str, value: Any) -> Iterator[str]:
     check = _CHECKS.get(key)
     if check is None:
         known = ", ".join(sorted(_CHECKS))
-        yield f'{name_key(_PATH, key)}: unknown key; the format "helm" has {known}'
+        yield f'{name_key(_PATH, key)}: unknown key; the format "helm" has the keys {known}'
     elif value is not None:
         yield from (f"{_PATH}.{key}{problem}" for problem in check(value))
 

@@ -18,7 +18,10 @@ _LEAST = 4  # characters of a value that is removed: shorter ones are not secret
 _LONGEST = 1000  # characters of a value that are compared; a longer value removes everything after it, too
 _READ = 16 * 1024  # characters of a text, and of a value, before whitespace is collapsed
 _MOST = 250_000  # values
-_WITHHELD = "Helm failed; its message is not shown because there are too many or too long values to remove from it"
+_WITHHELD = (
+    "Helm failed; its message is not shown because the values to remove from it are too many or too long; run "
+    '"helm template" to see it'
+)
 
 
 class Redactor:

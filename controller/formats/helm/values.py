@@ -129,10 +129,10 @@ def _forms_of_number(number: float) -> Iterator[str]:
 def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
     path = root / name
     if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
-        problem = f"{quote(name)} is a link, or in a folder that is one; replace it with the file itself"
+        problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
     if not path.is_file():
-        problem = f"no file {quote(name)} in the content; give its path from the root, including the destination"
+        problem = f"no file {quote(name)} in the content; use its path from the root, including the destination"
         raise BundleError(Reason.INVALID_CONFIG, f"{field}: {problem}")
     text = read_small(path, f"{field}: {name}", VALUES_BYTES)
     return ValuesFile(text=text, values=read_values(text, f"{field}: {name}"))

@@ -139,7 +139,7 @@ class Deleter:
         self._write(context, Deletion(remaining=len(teardown.remaining), error=failure))
         context.state.awaits_change = True
         is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
-        return Requeue(after=self._hooks.seconds_to_retry(context), failed=is_failure, cause="a hook is not done")
+        return Requeue(after=self._hooks.seconds_to_retry(context), failed=is_failure, cause="a hook has not finished")
 
     def _finish(self, context: Context) -> Requeue:
         """Delete the revisions, which were needed until now, and then remove the finalizer."""

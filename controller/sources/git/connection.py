@@ -174,7 +174,7 @@ def _write_program(options: list[str], access: Access) -> Path:
     """
     program = shutil.which("ssh")
     if program is None:
-        raise RuntimeError("ssh not found; install the OpenSSH client next to the controller")
+        raise RuntimeError("ssh not found; install the OpenSSH client where the controller runs")
     with STARTING:
         path = _write(access.scratch / "ssh", "\n".join((f"#!{program} -F", *options, "")), 0o700)
     if not os.access(path, os.X_OK):

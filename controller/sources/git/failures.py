@@ -43,7 +43,7 @@ _FAILURES = (
     _failure(
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|differs from the key for",
         Reason.HOST_KEY_MISMATCH,
-        "has another host key than known_hosts; find out why, then correct known_hosts in the Secret of auth",
+        "has a host key that differs from known_hosts; find out why, then correct known_hosts in the Secret of auth",
     ),
     _failure(
         r"host key is known for|Host key verification failed",
@@ -91,7 +91,7 @@ _FAILURES = (
     _failure(
         r"dumb http transport does not support",
         Reason.UNSUPPORTED_CONTENT,
-        "serves the repository as plain files; serve it by git http-backend, or by a forge",
+        "serves the repository as plain files; serve it with git http-backend, or from a forge",
     ),
     _failure(
         r"No space left on device|Disk quota exceeded",
@@ -117,7 +117,7 @@ _FAILURES = (
         r"SHA\d+ mismatch|SHA\d+ COLLISION|pack is corrupted|pack has bad object|inflate: data stream error"
         r"|bad pack|pack signature mismatch|unresolved deltas|did not send all necessary objects|could not fetch",
         Reason.DIGEST_MISMATCH,
-        "sends objects that do not match their names, or not all of them; repair the repository",
+        "sends objects that do not match their hashes, or omits some; repair the repository",
     ),
 )
 _UNKNOWN = _failure("", Reason.UNREACHABLE, _CUT)

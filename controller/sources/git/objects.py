@@ -156,7 +156,9 @@ class Objects:
             if item.mode == SUBMODULE:
                 raise self._submodule(f"{directory}/{item.path}".lstrip("/"))
             if item.mode not in (*FILES, LINK):
-                raise Rejection(f"entry {quote(item.path)} has an unknown mode; repair it").at(self._access.path)
+                raise Rejection(f"entry {quote(item.path)} has an unknown mode; repair the repository").at(
+                    self._access.path
+                )
         return items
 
     def _find_tree(self, commit: str, directory: str) -> str:

@@ -222,7 +222,7 @@ class Child:
         if self.stopped:
             raise self.stopped
         if status in _NOT_STARTED:
-            raise RuntimeError("cannot start git; install git next to the controller")
+            raise RuntimeError("cannot start git; install git where the controller runs")
         self._check_size()
         if status:
             raise GitFailed(self._complaint.decode(errors="replace"))

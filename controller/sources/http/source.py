@@ -135,10 +135,10 @@ class _Watched:
 def _mismatch(address: Address, parameters: Mapping[str, Any], access: Access) -> BundleError:
     file = f"{quote(address.path)} at {quote(address.authority)}"
     if _sha256(parameters):
-        message = f"{access.path}.sha256: {file} has another digest; find out who changed it, or correct sha256"
+        message = f"{access.path}.sha256: {file} does not have this digest; find out who changed it, or correct sha256"
     else:
         message = (
-            f"{access.path}.url: {file} has changed since it was resolved; request a new resolution by "
+            f"{access.path}.url: {file} has changed since it was resolved; request a new resolution with "
             f"{names.RECONCILE_REQUESTED_AT} or pollInterval, or restore the old file"
         )
     return BundleError(Reason.DIGEST_MISMATCH, message)

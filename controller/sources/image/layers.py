@@ -140,6 +140,6 @@ def name_chart(config: bytes, path: str) -> str:
     except ValidationError:
         pass  # refused below, like a name that is a path
     if not _CHART_NAME.fullmatch(name):
-        message = f"{path}.ref: the config of the chart has no valid name and version; push the chart by helm push"
+        message = f'{path}.ref: the config of the chart has no valid name and version; push the chart with "helm push"'
         raise BundleError(Reason.UNSUPPORTED_CONTENT, message)
     return name

@@ -123,14 +123,15 @@ class Registry:
         item = f"{word} {quote(name)}"
         repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND:
-            remedy = f"; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
+            problem = f"has no {item}; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
             if self._missing is Reason.PINNED_CONTENT_GONE:
-                remedy = " any more; push it again, or request a new resolution"
-            return BundleError(self._missing, f"{self._path}.ref: {repository} has no {item}{remedy}")
+                problem = f"no longer has {item}; push it again, or request a new resolution"
+            return BundleError(self._missing, f"{self._path}.ref: {repository} {problem}")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             problem = "requires credentials, or does not exist; correct the name, or set a Secret with credentials"
             if self._login.has_credentials:
-                problem = "denies access with these credentials, or does not exist; correct the Secret or its rights"
+                remedy = "correct the Secret or its permissions"
+                problem = f"denies access with these credentials, or does not exist; {remedy}"
             return BundleError(Reason.UNAUTHORIZED, f"{self._path}.auth: {repository} {problem}")
         problem = f"returned status {response.status} for {item}; check the address"
         return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {repository} {problem}")
@@ -184,5 +185,5 @@ class Blob:
 
 
 def _mismatch(path: str, digest: str) -> BundleError:
-    message = f"{path}.ref: the registry returned other content for {quote(digest)}; find out who changed it"
+    message = f"{path}.ref: the registry returned content that does not match {quote(digest)}; find out who changed it"
     return BundleError(Reason.DIGEST_MISMATCH, message)

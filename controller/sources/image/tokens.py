@@ -121,7 +121,7 @@ class TokenServer:
         if is_secret and scheme == "http":
             problem = " over plain http, to which no credentials are sent; configure https there"
         elif scheme not in ("https", "http") or not is_related(host, self._endpoint.host_name, is_secret=is_secret):
-            problem = ", which does not belong to it by name; use another registry"
+            problem = ", which is not in the domain of the registry; use another registry"
         elif authority != self._endpoint.host and (scheme == "http" or not self._verify):
             problem = " at another address without verified https; use https and certificateData"
         else:

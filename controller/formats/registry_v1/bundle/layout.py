@@ -102,7 +102,7 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
     for folder in folders:
         if is_file(tree.root / folder / ANNOTATIONS):
             return BundleError(
-                Reason.INVALID_BUNDLE, f'found "{ANNOTATIONS}" but no folder "{join(folder, MANIFESTS)}"; add it'
+                Reason.INVALID_BUNDLE, f'found "{ANNOTATIONS}" but no directory "{join(folder, MANIFESTS)}"; add it'
             )
     looked = ", ".join(f'"{join(folder, ANNOTATIONS)}"' for folder in folders)
     recognizers = (
@@ -118,7 +118,7 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
 
 def _recognize_elsewhere(root: Path, folder: str) -> str:
     """Return the message for a folder with a bundle that is not read; empty if it has none."""
-    remedy = "remove its parent folders with git.directory or http.stripComponents"
+    remedy = "remove its parent directories with git.directory or http.stripComponents"
     return f"found {quote(join(folder, ANNOTATIONS))}: {remedy}" if _has_both(root / folder) else ""
 
 

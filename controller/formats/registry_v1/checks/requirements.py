@@ -22,13 +22,15 @@ def find_unmet(bundle: Bundle, capabilities: Capabilities) -> list[str]:
     ]
     apis = [*bundle.service_version.required_apis, *_apis(needed)]
     unmet = [
-        f"bundle requires {_write(api)}, which the cluster does not serve"
+        f"bundle requires {_write(api)}, which the cluster does not serve; install its API"
         for api in dict.fromkeys(apis)
         if not _is_served(api, capabilities)
     ]
     unchecked = sorted({item["type"] for item in needed if item["type"] not in _APIS})
     if unchecked:
-        unmet.append(f"bundle has dependencies that are not checked: {', '.join(unchecked)}")
+        unmet.append(
+            f"bundle has dependencies that are not checked: {', '.join(unchecked)}; make sure that they are met"
+        )
     return unmet
 
 

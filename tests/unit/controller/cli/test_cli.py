@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_the_store_is_said_in_one_line(tmp_path: Path) -
         kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
         ended = run("run", f"--kubeconfig={kubeconfig}", f"--store={tmp_path}/file/store", cwd=tmp_path)
     where = f'--store "{tmp_path}/file/store": Not a directory'
-    said = f"rukpak run: {where}; choose a folder that can be created and written to\n"
+    said = f"rukpak run: {where}; choose a directory that can be created and written to\n"
     assert (ended.returncode, ended.stderr) == (1, said)
 
 

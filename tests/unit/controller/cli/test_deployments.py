@@ -196,7 +196,7 @@ SHOWN = [
     Shown("what is not ready, and why", described(notReady=[{**NOT_READY, "message": "0 of 1"}]),
           ["Not ready:", f"  OBJECT{' ' * 16}REASON        MESSAGE", "  Deployment shop/web   Progressing   0 of 1"]),
     Shown("a revision that waits", described(paused=True, revision=OTHER),
-          [f"Wanted:    {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
+          [f"Desired:   {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
     Shown("what a resume reverts", described(paused=True, conditions=[READY, DRIFTED]),
           ["Resuming would:", "  repair modified objects: ConfigMap shop/a"]),
     Shown("that a resume changes nothing", described(paused=True), ["Resuming would:", "  change nothing"]),

@@ -124,13 +124,13 @@ def test_a_hidden_manifest_causes_a_warning(tmp_path: Path) -> None:
 def test_a_manifest_next_to_manifests_causes_a_warning(tmp_path: Path) -> None:
     files = {"a/manifests/a.yaml": manifest("a"), "a/b.yaml": manifest("b"), "a/d.yml": "x: y", "c.yml": manifest("c")}
     tree = ContentTree(root=write(tmp_path, files), destinations=("", "a"))
-    assert rendering(tree).warnings == ['a/b.yaml: ignored because a folder "manifests" exists; move it there']
+    assert rendering(tree).warnings == ['a/b.yaml: ignored because a directory "manifests" exists; move it there']
 
 
 HELM = 'which looks like a Helm chart: set spec.format to "helm"'
 REGISTRY = 'which looks like a registry-v1 bundle: set spec.format to "registry-v1"'
 ANNOTATIONS = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
-ELSEWHERE = 'move it to "manifests", or remove its parent folders with git.directory or http.stripComponents'
+ELSEWHERE = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
 # fmt: off
 NO_CONTENT = [
     Case("manifests two levels down", {"deploy/prod/a.yaml": manifest("a"), "deploy/a.yaml": "replicas: 2\n"},
@@ -138,19 +138,19 @@ NO_CONTENT = [
     Case("an archive with a leading folder", {"app-1.0/manifests/a.yaml": manifest("a")},
          f'no objects in the .yaml, .yml and .json files of "."; found "app-1.0/manifests/a.yaml": {ELSEWHERE}'),
     Case("an empty tree", {},
-         'no objects in the .yaml, .yml and .json files of "."; put manifests in a folder "manifests"'),
+         'no objects in the .yaml, .yml and .json files of "."; put manifests in a directory "manifests"'),
     Case("an empty manifests/", {"a/manifests/x.md": ""},
-         'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; put manifests in a folder "manifests"',
-         ("a", "b")),
+         'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; '
+         'put manifests in a directory "manifests"', ("a", "b")),
     Case("an empty List", {"manifests/a.yaml": "apiVersion: v1\nkind: List\nitems: []\n"},
-         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a folder "manifests"'),
+         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a directory "manifests"'),
     Case("nothing but comments", {"manifests/a.yaml": "# nothing\n"},
-         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a folder "manifests"'),
+         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a directory "manifests"'),
     Case(
         "many destinations",
         {},
         'no objects in the .yaml, .yml and .json files of "a", "b", "c", "d", "e", "f" and 2 more; '
-        'put manifests in a folder "manifests"',
+        'put manifests in a directory "manifests"',
         tuple("abcdefgh"),
     ),
     Case("a chart", {"c/Chart.yaml": "name: c\n", "c/values.yaml": "a: b\n"},
@@ -177,11 +177,11 @@ KUSTOMIZE = 'kustomize is not supported; publish the output of "kubectl kustomiz
 # fmt: off
 INVALID = [
     Case("a manifests/ that holds nothing but a subfolder with manifests", {"manifests/a/b.yaml": manifest("a")},
-         'manifests/a/b.yaml: manifests in subfolders are not read; move the file to "manifests"'),
+         'manifests/a/b.yaml: manifests in subdirectories are not read; move the file to "manifests"'),
     Case("a manifest in a subfolder", {"manifests/a.yaml": manifest("a"), "manifests/crds/deep/b.yml": manifest("b")},
-         'manifests/crds/deep/b.yml: manifests in subfolders are not read; move the file to "manifests"'),
+         'manifests/crds/deep/b.yml: manifests in subdirectories are not read; move the file to "manifests"'),
     Case("a manifest below a top level that is read as it is", {"a.yaml": manifest("a"), "more/b.json": "{}"},
-         'more/b.json: manifests in subfolders are not read; move the file to "."'),
+         'more/b.json: manifests in subdirectories are not read; move the file to "."'),
     Case("a file of kustomize",
          {"manifests/a.yaml": manifest("a"), "manifests/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\n"},
          f"manifests/kustomization.yaml: {KUSTOMIZE}"),

@@ -209,7 +209,7 @@ def test_a_hook_may_be_removed_when_it_fails(world: World) -> None:
     finish(world, status=FAILED)
     assert not world.exists(MIGRATE)
     assert installed(world) == "False HookFailed"
-    assert "remove hook-failed from that to keep the logs of its pods" in world.message("Installed")
+    assert "remove hook-failed from the policy to keep the logs of its pods" in world.message("Installed")
 
 
 def test_one_that_has_succeeded_goes_when_all_have(world: World) -> None:

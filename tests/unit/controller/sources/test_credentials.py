@@ -118,7 +118,7 @@ def test_what_a_docker_configuration_says(entries: Any, expect: list[RegistryCre
     assert list(parse_secret(old, "image", PATH).registries) == expect
 
 
-NOT_DOCKER = 'key ".dockerconfigjson" is not a Docker configuration; create it by kubectl create secret'
+NOT_DOCKER = 'key ".dockerconfigjson" is not a Docker configuration; create it with "kubectl create secret'
 DEFECTS = [
     (
         "nothing of use",

@@ -70,7 +70,7 @@ class Missed:
     destinations: tuple[str, ...] = ("",)
 
 
-NONE = "no chart found: neither a folder with Chart.yaml nor a .tgz archive of one"
+NONE = "no chart found: neither a directory with Chart.yaml nor a .tgz archive of one"
 # fmt: off
 MISSED = [
     Missed("two charts", {"a/Chart.yaml": b"", "b/Chart.yaml": b""}, Reason.INVALID_BUNDLE,
@@ -164,7 +164,7 @@ REJECTED = [
     Rejected("a path that leaves an archive", archive_of(("d/../../x", b"")), 'entry "d/../../x" leaves its directory'),
     Rejected("an absolute path in an archive", archive_of(("/etc/x", b"")), "has an absolute path"),
     Rejected("a file beside the chart in an archive", archive_of(("x", b"")),
-         "entry \"x\" is outside the chart's folder"),
+         "entry \"x\" is outside the chart's directory"),
     Rejected("an archive in an archive, and so on", {"charts/d.tgz": nested(12)}, "is nested in more than 8 archives"),
     Rejected("an archive over the budget", {"charts/d.tgz": pack({"d/x": bytes(9)})}, "exceeds the limit of 8 bytes",
          Limits(file_bytes=8)),

@@ -30,10 +30,10 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
         [],
     ),
     "null is as if it were not there": (dict.fromkeys(KNOWN.split(", ")), []),
-    "an unknown key": ({"value": {}}, [f'spec.config.value: unknown key; the format "helm" has {KNOWN}']),
+    "an unknown key": ({"value": {}}, [f'spec.config.value: unknown key; the format "helm" has the keys {KNOWN}']),
     "a key that is no word": (
         {"\x1b[2J\x1b]0;pwn\x07": 1},
-        [f'spec.config["\\u001b[2J\\u001b]0;pwn\\u0007"]: unknown key; the format "helm" has {KNOWN}'],
+        [f'spec.config["\\u001b[2J\\u001b]0;pwn\\u0007"]: unknown key; the format "helm" has the keys {KNOWN}'],
     ),
     "values that are a list": (
         {"values": [1]},

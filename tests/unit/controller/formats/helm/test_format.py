@@ -225,7 +225,7 @@ REFUSED = [
         {},
         Reason.INVALID_CONFIG,
         'spec.config.valuesFiles[0]: no file "x.yaml" in the content; '
-        "give its path from the root, including the destination",
+        "use its path from the root, including the destination",
         config={"valuesFiles": ["x.yaml"]},
     ),
     Refused("a file of values that are none", {"v.yaml": "[1]"}, Reason.INVALID_CONFIG,

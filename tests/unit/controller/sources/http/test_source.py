@@ -269,7 +269,7 @@ def test_a_file_that_has_changed_is_not_used(server: FaultyServer, access: Acces
     error = failure(lambda: fetch(at(server), pin(b"old"), access))
     assert error.reason is Reason.DIGEST_MISMATCH
     assert error.message == (
-        f'{PATH}.url: "/a.yaml" at "{server.host}" has changed since it was resolved; request a new resolution by '
+        f'{PATH}.url: "/a.yaml" at "{server.host}" has changed since it was resolved; request a new resolution with '
         "core.rukpak.io/reconcile-requested-at or pollInterval, or restore the old file"
     )
 

@@ -133,10 +133,10 @@ ELSEWHERE = [
          'found a ClusterServiceVersion in "manifests": add metadata/annotations.yaml'),
     Elsewhere("a bundle below a folder that is not looked at",
          {"op-1.0/manifests/a.yaml": CSV, "op-1.0/metadata/annotations.yaml": ANNOTATIONS},
-         'found "op-1.0/metadata/annotations.yaml": remove its parent folders with git.directory or'
+         'found "op-1.0/metadata/annotations.yaml": remove its parent directories with git.directory or'
          ' http.stripComponents'),
     Elsewhere("no manifests/", {"metadata/annotations.yaml": ANNOTATIONS},
-         'found "metadata/annotations.yaml" but no folder "manifests"; add it', Reason.INVALID_BUNDLE),
+         'found "metadata/annotations.yaml" but no directory "manifests"; add it', Reason.INVALID_BUNDLE),
     Elsewhere("two bundles",
          {f"{place}{name}": ANNOTATIONS for place in ("", "dir/") for name in ("metadata/annotations.yaml",
          "manifests/a.yaml")}, 'found 2 bundles: "." and "dir"; create a BundleDeployment for each',

@@ -475,10 +475,10 @@ def test_required_apis_that_are_not_served_cause_a_warning(tmp_path: Path) -> No
     root = write_bundle(tmp_path, service_version(**REQUIRING), files={"metadata/dependencies.yaml": DEPENDENCIES})
     served = {("apps", "v1", "Deployment"): True}
     unmet = [
-        f"bundle requires {api}, which the cluster does not serve"
+        f"bundle requires {api}, which the cluster does not serve; install its API"
         for api in ("example.com/v1 Etcd", "x.io/v1 X", "y.io/v2 Z")
     ]
-    unchecked = "bundle has dependencies that are not checked: olm.constraint, olm.package"
+    unchecked = "bundle has dependencies that are not checked: olm.constraint, olm.package; make sure that they are met"
     assert sorted(render(root, kinds=served).warnings) == sorted([*unmet, unchecked])
     assert render(root, kinds={**served, **dict.fromkeys(NEEDED.values(), True)}).warnings == (unchecked,)
 
