@@ -232,7 +232,8 @@ class Composer:
 
     def _alias(self, event: _Event, depth: int) -> Any:
         if event.anchor not in self._anchors:
-            raise CompositionError(_line(event), f'no complete anchor before the alias "*{event.anchor}"')
+            problem = f'no complete anchor before the alias "*{event.anchor}"; define it first'
+            raise CompositionError(_line(event), problem)
         value, size, characters = self._anchors[event.anchor]
         self._characters += characters
         self._aliased += size
