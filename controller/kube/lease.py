@@ -99,7 +99,8 @@ class Election:
         self._follows = False
         self._stopping = threading.Event()
         self._awake = threading.Event()
-        self._thread = client.supervisor.thread(Kind.ELECTION, "election", self._run)
+        # Restarted, it could lead with what the bug has left of its state: a new process cannot.
+        self._thread = client.supervisor.thread(Kind.ELECTION, "election", self._run, deaths=0)
         self._watch = Reflector[Trace](
             client,
             LEASES.path(namespace),
@@ -273,8 +274,15 @@ class Election:
         }
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        value: dict[str, Any] = self._client.request(method, path, body=body, timeout=self._timeout()).value
-        return value
+        """Return the Lease in a reply; a reply to a write must contain what was written.
+
+        Raises: ApiError, also for a reply with 200 and another body, such as that of a proxy.
+        """
+        value = self._client.request(method, path, body=body, timeout=self._timeout()).value
+        if _is_lease(value, self._namespace, self._name) and (body is None or _is_written(value, body)):
+            lease: dict[str, Any] = value
+            return lease
+        raise ApiError(0, "NotUnderstood", f"the reply is not Lease {self._about['lease']}")
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
         path = LEASES.path(self._namespace)
@@ -289,7 +297,7 @@ class Election:
     def _create_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
         try:
-            self._request("POST", NAMESPACES.path(), body)
+            self._client.request("POST", NAMESPACES.path(), body=body, timeout=self._timeout())
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
@@ -305,3 +313,24 @@ class Election:
             return
         self._leading = False
         log.info("Lease released", extra=self._about)
+
+
+def _is_lease(value: Any, namespace: str, name: str) -> bool:
+    """Return whether a value is a certain Lease, whose next write can be bound to its resourceVersion."""
+    if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (LEASES.api_version, LEASES.kind):
+        return False
+    metadata, spec = value.get("metadata"), value.get("spec") or {}
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return False
+    version = metadata.get("resourceVersion")
+    return (
+        (metadata.get("namespace"), metadata.get("name")) == (namespace, name)
+        and isinstance(version, str)
+        and version != ""
+    )
+
+
+def _is_written(lease: dict[str, Any], body: dict[str, Any]) -> bool:
+    keys = ("holderIdentity", "acquireTime")
+    spec = lease.get("spec") or {}
+    return all(spec.get(key) == body["spec"][key] for key in keys)

@@ -20,7 +20,7 @@ from controller.retries import Backoff
 log = logging.getLogger(__name__)
 
 DEATHS = 5
-"""A thread that dies more often than this within `WITHIN_SECONDS` ends the process."""
+"""A thread that dies more often than this within `WITHIN_SECONDS` ends the process; by default."""
 WITHIN_SECONDS = 600.0
 PAUSES = Backoff(first=1.0, longest=16.0)
 """Before a restart, since the cause may pass."""
@@ -57,9 +57,12 @@ class Supervisor:
     ) -> None:
         self._on_death, self._end, self._clock, self._sleep = on_death, end, clock, sleep
 
-    def thread(self, kind: Kind, name: str, run: Callable[[], None]) -> threading.Thread:
-        """Return a thread, not started, that calls `run` again after a pause whenever it raises."""
-        return threading.Thread(target=self._keep_alive, args=(kind, name, run), name=name, daemon=True)
+    def thread(self, kind: Kind, name: str, run: Callable[[], None], *, deaths: int = DEATHS) -> threading.Thread:
+        """Return a thread, not started, that calls `run` again after a pause whenever it raises.
+
+        If that happens more often than `deaths` within `WITHIN_SECONDS`, the process ends.
+        """
+        return threading.Thread(target=self._keep_alive, args=(kind, name, run, deaths), name=name, daemon=True)
 
     def note(self, kind: Kind, name: str, error: BaseException) -> None:
         """Log and count a bug that ended a thread, or a task without a caller to raise it to."""
@@ -74,7 +77,7 @@ class Supervisor:
         if arguments.exc_value is not None:
             self.note(Kind.OTHER, arguments.thread.name if arguments.thread else "unknown", arguments.exc_value)
 
-    def _keep_alive(self, kind: Kind, name: str, run: Callable[[], None]) -> None:
+    def _keep_alive(self, kind: Kind, name: str, run: Callable[[], None], deaths: int) -> None:
         died: deque[float] = deque()
         while True:
             try:
@@ -87,12 +90,13 @@ class Supervisor:
             died.append(self._clock())
             while died[-1] - died[0] >= WITHIN_SECONDS:
                 died.popleft()
-            if len(died) > DEATHS:
+            if len(died) > deaths:
                 self._give_up(kind, name, problem, len(died))
                 return
             self._sleep(PAUSES.delay(len(died)))
 
     def _give_up(self, kind: Kind, name: str, problem: str, deaths: int) -> None:
-        why = f"thread {name} died {deaths} times within {WITHIN_SECONDS:.0f} s, most recently of {problem}"
+        often = "once" if deaths == 1 else f"{deaths} times within {WITHIN_SECONDS:.0f} s"
+        why = f"thread {name} died {often}, most recently of {problem}"
         log.critical("exiting", extra={"kind": kind.value, "runnable": name, "reason": why})
         self._end(why)

@@ -388,7 +388,8 @@ class FakeApi:
 
 
 def _content(sent: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in sent.items() if key not in ("apiVersion", "kind", "metadata")}
+    namespace = sent["metadata"].get("namespace")
+    return {**sent, "about": {"namespace": namespace} if namespace else {}}
 
 
 if __name__ == "__main__":

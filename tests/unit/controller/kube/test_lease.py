@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,6 +11,7 @@ import pytest
 
 from controller.kube.fence import Fence, read_clock
 from controller.kube.lease import LEASES, LONGEST_DURATION, Election, LeaseTimes
+from controller.processes.supervision import Supervisor
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
@@ -23,11 +25,15 @@ class Candidate:
 
     started: ClassVar[list[Candidate]] = []
 
-    def __init__(self, api: FakeApi, identity: str, times: LeaseTimes = TIMES) -> None:
+    def __init__(
+        self, api: FakeApi, identity: str, times: LeaseTimes = TIMES, *, end: Callable[[str], None] = pytest.fail
+    ) -> None:
         self.elected, self.lost = threading.Event(), threading.Event()
         self.fence = Fence()
+        client = api.client()
+        client.supervisor = Supervisor(end=end, sleep=lambda _: None)
         self.election = Election(
-            client=api.client(),
+            client=client,
             namespace="system",
             name="rukpak",
             identity=identity,
@@ -60,7 +66,12 @@ def record(api: FakeApi) -> dict[str, Any]:
 
 
 def hold(api: FakeApi, **spec: Any) -> None:
-    api.put(PATH, "rukpak", spec={"holderIdentity": "other", "leaseDurationSeconds": 2, "acquireTime": "then", **spec})
+    put(api, {"holderIdentity": "other", "leaseDurationSeconds": 2, "acquireTime": "then", **spec})
+
+
+def put(api: FakeApi, spec: dict[str, Any]) -> None:
+    kind = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+    api.put(PATH, "rukpak", about={"namespace": "system"}, spec=spec, **kind)
 
 
 def test_one_of_two_leads_and_the_other_may_not_write(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,7 +213,7 @@ def test_a_lease_that_was_deleted_is_made_again(api: FakeApi) -> None:
 def test_a_renewal_whose_reply_was_lost_is_no_loss(api: FakeApi) -> None:
     candidate = Candidate(api, "a")
     assert candidate.elected.wait(5)
-    api.put(PATH, "rukpak", spec={**record(api), "renewTime": "later"})
+    put(api, {**record(api), "renewTime": "later"})
     wait_for(lambda: record(api)["renewTime"] != "later", 5, "the Lease is renewed")
     assert not candidate.lost.is_set()
 
@@ -211,6 +222,79 @@ def test_a_missing_namespace_is_made(api: FakeApi) -> None:
     api.faults += [Fault(404), Fault(404)]  # read, create; the watch of the Lease may take one of them
     candidate = Candidate(api, "a")
     assert candidate.elected.wait(5)
+
+
+def encoded(**changes: Any) -> bytes:
+    metadata = {"name": "rukpak", "namespace": "system", "resourceVersion": "1"}
+    spec = {"holderIdentity": "a", "acquireTime": "then"}
+    lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
+    return json.dumps({**lease, **changes}).encode()
+
+
+FOREIGN = {
+    "nothing": b"",
+    "null": b"null",
+    "a list": b"[]",
+    "a page of a proxy": b"<html>",
+    "another kind": encoded(kind="ConfigMap"),
+    "another version": encoded(apiVersion="v1"),
+    "the Lease of another name": encoded(metadata={"name": "x", "namespace": "system", "resourceVersion": "1"}),
+    "the Lease of another namespace": encoded(metadata={"name": "rukpak", "namespace": "x", "resourceVersion": "1"}),
+    "a Lease without a version": encoded(metadata={"name": "rukpak", "namespace": "system"}),
+    "a Lease with an odd version": encoded(metadata={"name": "rukpak", "namespace": "system", "resourceVersion": 1}),
+    "metadata that is no object": encoded(metadata="rukpak"),
+    "a spec that is no object": encoded(spec=["holderIdentity"]),
+    "another client's write": encoded(spec={"holderIdentity": "b", "acquireTime": "then"}),
+}
+ANY_TIME = "another client's write"
+"""A valid reply to a read."""
+
+
+@pytest.mark.parametrize("body", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_leader_stays_one_after_a_renewal_with_a_foreign_reply(body: bytes, api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    wait_for(lambda: not candidate.election._watch._thread.is_alive(), 5, "only the Lease is requested")
+    api.faults += [Fault(200, body=body)] * 3
+    wait_for(lambda: candidate.election.last_error is not None, 5, "the reply is an error")
+    renewed = record(api)["renewTime"]
+    wait_for(lambda: record(api)["renewTime"] != renewed and not candidate.election.last_error, 5, "it is renewed")
+    assert candidate.election.alive
+    assert not candidate.lost.is_set()
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN.keys() - {ANY_TIME}))
+def test_a_candidate_with_a_foreign_reply_tries_again_and_does_not_lead(name: str, api: FakeApi) -> None:
+    hold(api)
+    candidate = Candidate(api, "a", LeaseTimes(duration=60, renew=40, retry=0.1))
+    wait_for(lambda: api.watches() >= 1 and candidate.election._lease, 5, "the candidate has looked")
+    api.faults += [Fault(200, body=FOREIGN[name])] * 3
+    wait_for(lambda: candidate.election.last_error is not None, 5, "the reply is an error")
+    wait_for(lambda: candidate.election.last_error is None, 5, "the Lease is read again")
+    assert candidate.election.alive
+    assert not candidate.elected.is_set()
+
+
+def test_a_lease_that_cannot_be_understood_for_long_is_lost(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    api.faults += [Fault(200, body=b"")] * 1000
+    assert candidate.lost.wait(5)
+    assert not candidate.is_writing()
+
+
+def test_a_thread_of_the_election_that_dies_ends_the_process(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def die(_: Election) -> bool:
+        raise ZeroDivisionError
+
+    ended = list[str]()
+    monkeypatch.setattr(Election, "_acquire_or_renew", die)
+    candidate = Candidate(api, "a", end=ended.append)
+    candidate.election._thread.join(5)
+    assert ended == ["thread election died once, most recently of ZeroDivisionError"]
+    assert not candidate.election.alive
 
 
 def test_an_unchanged_failure_is_said_once(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:

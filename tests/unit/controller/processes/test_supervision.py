@@ -106,6 +106,15 @@ def test_the_reason_of_the_end_is_the_last_line_of_the_log(caplog: pytest.LogCap
     assert world.ended == [why]
 
 
+def test_a_thread_that_may_not_die_ends_the_process_with_its_first_death() -> None:
+    world = World()
+    run = dies(1, ZeroDivisionError())
+    thread = world.supervisor().thread(Kind.ELECTION, "election", run, deaths=0)
+    thread.start()
+    thread.join(SECONDS)
+    assert (world.pauses, world.ended) == ([], ["thread election died once, most recently of ZeroDivisionError"])
+
+
 def test_a_counter_that_fails_keeps_nobody_dead() -> None:
     world = World()
     supervisor = Supervisor(lambda _: 1 / 0, world.ended.append, sleep=world.pauses.append)  # type: ignore[arg-type]
