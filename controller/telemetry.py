@@ -43,6 +43,9 @@ class Observer:
     def source_asked(self, kind: str, result: SourceResult) -> None:
         """Report a request to a source, or that its content was reused."""
 
+    def bug_found(self) -> None:
+        """Report a bug that ended work for a pass."""
+
     def drift_found(self, detected: int, repaired: int) -> None:
         """Report how many objects were found modified, and how many were repaired."""
 

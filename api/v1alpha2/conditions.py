@@ -127,6 +127,7 @@ class Reason(str, Enum):
     NAMESPACE_REPLACED = "NamespaceReplaced", Retry.PERMANENT, "the install namespace was deleted and recreated; it may have another owner, so it is not used", "change the spec, set the annotation core.rukpak.io/accepted-account as the message says, or delete the BundleDeployment"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound", Retry.WAIT, "the namespace of an object does not exist", "create it, or add it to the bundle"
     REVISION_LOST = "RevisionLost", Retry.SLOW, "no stored revision can be read, so the controller does not know which objects to delete", "delete the remaining objects yourself, or set the annotation core.rukpak.io/teardown-as to controller"
+    INTERNAL_ERROR = "InternalError", Retry.TRANSIENT, "a bug of the controller ended a pass, or a fetch or rendering for it; the other conditions may be older", "find the traceback in the log of the controller by the reconcileID in the message, and report it"
     API_UNAVAILABLE = "APIUnavailable", Retry.TRANSIENT, "the API server, or one of its API groups, is unavailable or returns errors", "if this persists, check the API server; it is retried automatically"
     PAUSED_WITH_CHANGES = "PausedWithChanges", Retry.WAIT, "another revision will be applied when spec.paused is false", "set spec.paused to false"
 

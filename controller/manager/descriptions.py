@@ -34,7 +34,7 @@ class Described:
 _LIST = (
     Described("controller_runtime_reconcile_total", "counter", ("controller", "result"), "Passes by result: success, requeue_after (runs again at a set time), error (retried with backoff)."),
     Described("controller_runtime_reconcile_errors_total", "counter", ("controller",), "Passes that failed because of the API server or a bug. A bundle that fails does not count."),
-    Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes that failed on a bug."),
+    Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes, and fetches and renderings for them, that failed on a bug."),
     Described("controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "Duration of passes.", _PASS),
     Described("controller_runtime_active_workers", "gauge", ("controller",), "Workers that are running a pass."),
     Described("controller_runtime_max_concurrent_reconciles", "gauge", ("controller",), "Workers (--workers)."),

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
-reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
-"""Of the pass that the current thread runs."""
+from controller.bugs import reconcile_id
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

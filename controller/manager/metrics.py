@@ -138,7 +138,11 @@ class Metrics(Observer):
         if result == "error":
             self._errors.labels(CONTROLLER).inc()
         if is_bug:
-            self._panics.labels(CONTROLLER).inc()
+            self.bug_found()
+
+    def bug_found(self) -> None:
+        """Count a bug that ended work for a pass."""
+        self._panics.labels(CONTROLLER).inc()
 
     def thread_died(self, kind: Kind) -> None:
         """Count a thread, or a task on one, that died of a bug."""

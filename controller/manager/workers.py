@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 
+from controller.bugs import reconcile_id
 from controller.kube.client import ApiError
-from controller.manager.log import reconcile_id
 from controller.manager.queue import WorkQueue
 from controller.processes.supervision import Kind, Supervisor
 from controller.reconcile.requeue import Requeue
@@ -21,7 +21,8 @@ class Workers:
     """A fixed number of threads that run passes.
 
     `reconcile` raises ApiError if the API server failed the pass, CancelledError if the process ends; anything else is
-    a bug. `on_pass` gets the result as controller-runtime names it, the seconds, and whether a bug ended the pass.
+    a bug, which `report` reports in status. `on_pass` gets the result as controller-runtime names it, the seconds, and
+    whether a bug ended the pass.
     """
 
     def __init__(
@@ -31,9 +32,10 @@ class Workers:
         count: int,
         *,
         supervisor: Supervisor,
+        report: Callable[[str, BaseException], None],
         on_pass: Callable[[str, float, bool], None] = lambda _result, _seconds, _is_bug: None,
     ) -> None:
-        self._queue, self._reconcile, self._on_pass = queue, reconcile, on_pass
+        self._queue, self._reconcile, self._report, self._on_pass = queue, reconcile, report, on_pass
         self._started = False
         self._threads = [supervisor.thread(Kind.WORKER, f"worker-{n}", self._run) for n in range(count)]
 
@@ -80,8 +82,9 @@ class Workers:
             requeue = Requeue(after=error.retry_after, failed=True)
         except CancelledError:
             return  # this process ends; its successor continues
-        except BaseException:  # a library's SystemExit is a bug, too, and must not end a worker
+        except BaseException as error:  # a library's SystemExit is a bug, too, and must not end a worker
             log.exception("Reconciler error", extra={"BundleDeployment": name})
+            self._report_bug(name, error)
             requeue, is_bug = Requeue(failed=True), True
         result = "error" if requeue.failed else "success" if requeue.after is None else "requeue_after"
         self._on_pass(result, time.monotonic() - started, is_bug)
@@ -91,3 +94,12 @@ class Workers:
         self._queue.forget(name)
         if requeue.after is not None:
             self._queue.add_after(name, requeue.after)
+
+    def _report_bug(self, name: str, bug: BaseException) -> None:
+        about = {"BundleDeployment": name}
+        try:
+            self._report(name, bug)
+        except ApiError as error:
+            log.warning("bug not reported in status", extra={**about, "reply": str(error)})
+        except BaseException:  # the same bug, perhaps
+            log.exception("bug not reported in status", extra=about)

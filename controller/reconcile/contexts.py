@@ -42,6 +42,10 @@ class Contexts:
             self._retries.end_waits(deployment.metadata.name)
         return Context(deployment=deployment, state=state, now=self._now)
 
+    def current(self, deployment: BundleDeployment) -> Context:
+        """Return a context for the pass that has just ended."""
+        return Context(deployment=deployment, state=self.states.of(deployment.metadata), now=self._now)
+
     def forget(self, name: str) -> None:
         """Drop the state of a BundleDeployment that is gone."""
         self._retries.forget(name)

@@ -72,6 +72,7 @@ class Reconciler:
         else:
             self._large.leave(name)
         context.state.drop_large()
+        context.state.bug = None
         log.debug("pass ended", extra={"BundleDeployment": name, "after": requeue.after, "cause": requeue.cause})
         return requeue
 
@@ -109,6 +110,15 @@ class Reconciler:
             return context, work
         work = self._steps.installer.announce(work)
         return work.context, self._steps.installer.apply(work)
+
+    def report_bug(self, name: str, bug: BaseException) -> None:
+        """Report in status that a bug ended the pass over a BundleDeployment.
+
+        Raises: ApiError.
+        """
+        deployment = self._watches.deployment(name)
+        if deployment is not None:
+            self._steps.reporter.report_bug(self._contexts.current(deployment), bug)
 
     def retry_sources(self, name: str) -> None:
         """Retry failed sources in the next pass: a Secret that they use has changed."""

@@ -8,13 +8,14 @@ from http import HTTPStatus
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from controller.apply.plan import Action
+from controller.bugs import InternalError, keep_first
 from controller.kube.client import ApiError
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
 from controller.status.report import Report
-from controller.status.summary import summarize
+from controller.status.summary import summarize, summarize_bug
 from controller.status.writer import StatusWriter
 
 FIRST_SECONDS = 1.0
@@ -63,6 +64,14 @@ class Reporter:
         problem = f"{context.deployment.problem}; correct it or upgrade RukPak"
         self._fail(context, BundleError(Reason.INVALID_CONFIG, problem))
         return NEVER
+
+    def report_bug(self, context: Context, bug: BaseException) -> None:
+        """Report a bug that ended a pass; of equal ones in a row only the first is written.
+
+        Raises: ApiError.
+        """
+        error = context.state.bug = keep_first(context.state.bug, InternalError(bug))
+        self._writer.write_status(context.deployment, summarize_bug(context.deployment, error, context.now()))
 
     def _fail(self, context: Context, failure: BundleError) -> None:
         status = context.status

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from api.errors import BundleError
 from api.v1alpha2.types import ObjectMeta
 from controller.apply.drift.ledger import Ledger
 from controller.apply.hooks.runner import HookProgress
@@ -49,6 +50,8 @@ class State(RevisionState):
     """The cluster must change before it can be installed or deleted."""
     changes: int = 0
     """How often the cluster had changed when the pass started."""
+    bug: BundleError | None = None
+    """The bug that ended the last pass."""
     unknown_since: float | None = None
     """Since when, in monotonic seconds, a kind has been waiting for its first list."""
 

@@ -8,13 +8,20 @@ threads (sharing/shares.py): sources that never end hold up only the tenant that
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from api.errors import BundleError
+from controller.bugs import InternalError
+from controller.kube.client import ApiError
 from controller.sharing.shares import Turns
+from controller.telemetry import DEAF, Observer
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Work = Callable[[threading.Event], Result]
@@ -60,13 +67,18 @@ class BackgroundWork:
         workers: pieces of work at the same time.
         finished: called with the name of a BundleDeployment whose work has finished, on the thread of the work.
         started: called likewise when work starts that was queued.
+        observer: learns of bugs.
     """
 
     def __init__(
-        self, workers: int, finished: Callable[[str], None], started: Callable[[str], None] = lambda _name: None
+        self,
+        workers: int,
+        finished: Callable[[str], None],
+        started: Callable[[str], None] = lambda _name: None,
+        observer: Observer = DEAF,
     ) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="prepare")
-        self._finished, self._started = finished, started
+        self._finished, self._started, self._observer = finished, started, observer
         self._turns: Turns[_Job] = Turns(workers)
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._lock = threading.Lock()
@@ -75,7 +87,8 @@ class BackgroundWork:
     def take(self, name: str, ticket: str, work: Work[Result], place: Place = _USUAL) -> Result | None:
         """Return the result of `work`, once, or None while it is queued or active; the first call starts it.
 
-        Raises: whatever `work` raises. After `stop` it returns None and starts nothing.
+        Raises: what `work` raises: BundleError, ApiError, CancelledError; InternalError, once it is logged, for
+            anything else. After `stop` it returns None and starts nothing.
         """
         with self._lock:
             if self._stopped:
@@ -136,7 +149,7 @@ class BackgroundWork:
         cancelled, future = threading.Event(), Future[Any]()
         # In the context of the pass that asks for it, so that log records carry the id of that pass.
         context = contextvars.copy_context()
-        job = _Job(name, ticket, place.share, lambda: context.run(work, cancelled), cancelled, future)
+        job = _Job(name, ticket, place.share, lambda: context.run(self._work, name, work, cancelled), cancelled, future)
         self._jobs[name, place.purpose] = job
         self._turns.add(place.share, job, later=place.later)
         self._start_ready(job)
@@ -145,6 +158,17 @@ class BackgroundWork:
         while not self._stopped and (job := self._turns.begin()):
             job.future.set_running_or_notify_cancel()
             self._pool.submit(self._run, job, waited=job is not new)
+
+    def _work(self, name: str, work: Work[Result], cancelled: threading.Event) -> Result:
+        try:
+            return work(cancelled)
+        except (BundleError, ApiError, CancelledError):
+            raise
+        except BaseException as error:
+            log.exception("preparation error", extra={"BundleDeployment": name})
+            self._observer.bug_found()
+            bug = InternalError(error)
+        raise bug  # without the traceback, whose frames hold what was being rendered
 
     def _run(self, job: _Job, *, waited: bool) -> None:
         if waited:

@@ -12,6 +12,7 @@ from threading import Event
 from typing import TypeVar
 
 from api.errors import BundleError
+from controller.bugs import keep_first
 from controller.build.builder import Builder
 from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, Sources
@@ -161,7 +162,8 @@ class Maker:
             place = Place(share=context.share, purpose=purpose)
             result = self._background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
         except BundleError as error:
-            raise self.failed(context, ticket, error) from None
+            last = self._retries.last(name, PREPARATION, tried)
+            raise self.failed(context, ticket, keep_first(last, error)) from None
         if result is None and (last := self._retries.last(name, PREPARATION, tried)):
             raise last
         return result

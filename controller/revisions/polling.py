@@ -15,6 +15,7 @@ from datetime import datetime
 
 from api.errors import BundleError
 from api.v1alpha2.types import BundleDeployment, Source, SourcePin
+from controller.bugs import keep_first
 from controller.build.builder import Builder
 from controller.build.pins import Pins, Resolved, match_pins
 from controller.retries import Retries
@@ -88,7 +89,10 @@ class Poller:
         active = state.active
         if active is None:
             return None
-        resolved = self._ask(deployment, active, state)
+        try:
+            resolved = self._ask(deployment, active, state)
+        except BundleError as error:
+            resolved = Resolved(pins=active.asked, failure=keep_first(state.failure, error))
         if resolved is None:
             return None
         state.active = None

@@ -68,6 +68,17 @@ def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now
     return _conditions(deployment, findings, now)
 
 
+def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions after a pass that a bug ended: all but those of its progress keep their last state."""
+    replaced = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
+    kept = [condition for condition in deployment.status.conditions if condition.type not in replaced]
+    findings = [
+        Finding(ConditionType.READY, "False", error.reason, error.message),
+        Finding(ConditionType.RECONCILING, "True", error.reason, error.message),
+    ]
+    return (*kept, *_conditions(deployment, findings, now))
+
+
 def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
     """Return the kinds whose optional objects are skipped, according to this pass or else to status."""
     return deployment.status.skipped_kinds if report.skipped_kinds is None else report.skipped_kinds
@@ -89,7 +100,7 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
 def _unpacked(report: Report) -> Finding:
     if failure := report.failure:
         lacks_account = failure.reason in _OF_ACCOUNT and not report.wanted
-        if failure.reason in UNPACKED_REASONS or lacks_account:
+        if failure.reason in (*UNPACKED_REASONS, Reason.INTERNAL_ERROR) or lacks_account:
             return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)

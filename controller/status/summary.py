@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 
+from api.errors import BundleError
 from api.v1alpha2.status import (
     DISPLAY_LENGTH,
     NAME_LENGTH,
@@ -23,7 +24,7 @@ from controller.content.limits import visible
 from controller.kube.resources import GroupVersionKind
 from controller.observe.health.aggregate import Health
 from controller.observe.records import ObjectKey
-from controller.status.conditions import conditions_of, conditions_of_deletion, skipped_kinds
+from controller.status.conditions import conditions_of, conditions_of_bug, conditions_of_deletion, skipped_kinds
 from controller.status.report import Deletion, Report
 from controller.status.texts import short
 
@@ -64,6 +65,15 @@ def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: da
     changes = {
         "observed_generation": deployment.metadata.generation,
         "conditions": conditions_of_deletion(deployment, deletion, now),
+    }
+    return deployment.status.model_copy(update=changes)
+
+
+def summarize_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> Status:
+    """Return the status after a pass that a bug ended: the rest of it is that of the last pass that finished."""
+    changes = {
+        "observed_generation": deployment.metadata.generation,
+        "conditions": conditions_of_bug(deployment, error, now),
     }
     return deployment.status.model_copy(update=changes)
 

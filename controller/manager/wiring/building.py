@@ -46,7 +46,7 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
     """Create the finder and its background work."""
     dispatcher = cluster.dispatcher
     builder = _make_builder(settings, resources, observer)
-    background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed)
+    background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, observer)
     revisions = RevisionStore(cluster.client, settings.namespace, settings.revision_mebibytes << 20)
     access = _make_assistant(settings, resources, cluster)
     large = LargeRevisions(resources.admission, resources.limits, dispatcher.ended)

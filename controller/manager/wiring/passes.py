@@ -20,6 +20,7 @@ def make_workers(settings: Settings, cluster: Cluster, reconciler: Reconciler, m
         reconciler.reconcile,
         settings.workers,
         supervisor=cluster.client.supervisor,
+        report=reconciler.report_bug,
         on_pass=metrics.pass_ended,
     )
 

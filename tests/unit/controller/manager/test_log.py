@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.manager.log import JsonFormatter, TextFormatter, reconcile_id, set_up
+from controller.bugs import reconcile_id
+from controller.manager.log import JsonFormatter, TextFormatter, set_up
 
 
 def record(message: str = "applied", **extra: Any) -> logging.LogRecord:

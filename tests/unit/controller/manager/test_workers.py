@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from controller.bugs import reconcile_id
 from controller.kube.errors import ApiError
-from controller.manager.log import reconcile_id
 from controller.manager.queue import WorkQueue
 from controller.manager.workers import Workers
 from controller.processes.supervision import Kind, Supervisor
@@ -53,8 +53,17 @@ def names() -> Iterator[NotedQueue]:
     made.close()
 
 
-def work(names: NotedQueue, reconcile: Callable[[str], Requeue], count: int = 1) -> Workers:
-    workers = Workers(names, reconcile, count, supervisor=Supervisor(sleep=lambda _: None))
+def ignore(_name: str, _bug: BaseException) -> None:
+    pass
+
+
+def work(
+    names: NotedQueue,
+    reconcile: Callable[[str], Requeue],
+    count: int = 1,
+    report: Callable[[str, BaseException], None] = ignore,
+) -> Workers:
+    workers = Workers(names, reconcile, count, supervisor=Supervisor(sleep=lambda _: None), report=report)
     workers.start()
     return workers
 
@@ -103,6 +112,34 @@ def test_a_bug_in_one_pass_does_not_end_the_worker(names: NotedQueue, caplog: py
     (error,) = [entry for entry in caplog.records if entry.levelno == logging.ERROR]
     assert (error.getMessage(), error.exc_info is not None) == ("Reconciler error", True)
     assert vars(error)["BundleDeployment"] == "bad"
+
+
+def test_a_bug_is_reported_in_the_pass_that_it_ended(names: NotedQueue) -> None:
+    seen: list[str] = []
+
+    def reconcile(name: str) -> Requeue:
+        seen.append(reconcile_id.get())
+        raise ZeroDivisionError
+
+    def report(name: str, bug: BaseException) -> None:
+        seen.extend([reconcile_id.get(), name, type(bug).__name__])
+
+    work(names, reconcile, report=report)
+    names.add("shop")
+    names.through.get(timeout=SECONDS)
+    assert seen == [seen[0], seen[0], "shop", "ZeroDivisionError"]
+
+
+@pytest.mark.parametrize("error", [REFUSAL, SILENCE, KeyError("the same bug"), SystemExit(1)], ids=repr)
+def test_a_report_that_fails_changes_nothing_else(error: BaseException, names: NotedQueue) -> None:
+    def report(name: str, bug: BaseException) -> None:
+        raise error
+
+    workers = work(names, fails(ZeroDivisionError()), report=report)
+    for _ in range(2):
+        names.add("shop")
+        names.through.get(timeout=SECONDS)
+    assert (names.noted, workers.dead()) == ([("retry", 0)] * 2, [])
 
 
 def test_a_pass_that_the_end_of_the_process_cuts_short_is_no_error(
@@ -193,7 +230,7 @@ def test_a_worker_that_dies_is_replaced_and_its_name_is_kept(names: NotedQueue) 
             raise failures.pop()
 
     supervisor = Supervisor(died.append, sleep=lambda _: None)
-    workers = Workers(names, lambda _: NEVER, 1, supervisor=supervisor, on_pass=on_pass)
+    workers = Workers(names, lambda _: NEVER, 1, supervisor=supervisor, report=ignore, on_pass=on_pass)
     workers.start()
     for _ in range(2):
         names.add("shop")

@@ -10,6 +10,7 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.possession import MORE
+from controller.bugs import InternalError, reconcile_id
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
@@ -1580,3 +1581,100 @@ def test_the_deletion_of_one_that_cannot_be_read_goes_on(world: World) -> None:
     world.delete()
     world.settle()
     assert not {A, OLD, PATH} & world.cluster.objects.keys()
+
+
+# bugs
+
+
+def bug_in_pass(world: World, identity: str, bug: BaseException) -> None:
+    """Have a pass end with a bug, as a worker does."""
+    token = reconcile_id.set(identity)
+    try:
+        world.reconciler.report_bug(NAME, bug)
+    finally:
+        reconcile_id.reset(token)
+
+
+def test_a_bug_is_shown_once_beside_the_last_state_and_goes_with_the_next_pass(world: World) -> None:
+    installed(world)
+    before = world.deployment.status
+    bug_in_pass(world, "111", KeyError("secret"))
+    assert world.conditions == {
+        "Unpacked": "True Unpacked",
+        "Installed": "True Installed",
+        "Healthy": "True Healthy",
+        "Ready": "False InternalError",
+        "Reconciling": "True InternalError",
+    }
+    assert world.message("Ready").startswith("reconcileID 111: the controller has a bug (KeyError);")
+    assert world.events.notes[-1].reason == "InternalError"
+
+    world.requests()
+    bug_in_pass(world, "222", KeyError("another secret"))
+    assert world.requests() == []
+    bug_in_pass(world, "333", ValueError())
+    assert world.message("Ready").startswith("reconcileID 333: the controller has a bug (ValueError);")
+
+    world.reconcile()
+    after = world.deployment.status
+    assert world.conditions == READY
+    assert after.model_dump(exclude={"conditions"}) == before.model_dump(exclude={"conditions"})
+    bug_in_pass(world, "444", ValueError())
+    assert world.message("Ready").startswith("reconcileID 444:")
+
+
+def test_a_bug_after_a_change_of_the_spec_leaves_the_conditions_of_the_last_generation(world: World) -> None:
+    installed(world)
+    world.wish("v2")
+    bug_in_pass(world, "111", KeyError())
+    found = {each.type: each.observed_generation for each in world.deployment.status.conditions}
+    assert found == {"Unpacked": 1, "Installed": 1, "Healthy": 1, "Ready": 2, "Reconciling": 2}
+    assert world.deployment.status.observed_generation == 2
+    world.settle()
+    assert world.conditions == READY
+    assert world.cluster.objects[A]["data"] == {"a": "2"}
+
+
+def test_a_bug_in_the_first_pass_is_all_that_status_shows(world: World) -> None:
+    world.wish("v1")
+    bug_in_pass(world, "111", KeyError())
+    assert world.conditions == {"Ready": "False InternalError", "Reconciling": "True InternalError"}
+    world.settle()
+    assert world.conditions == READY
+
+
+def test_a_bug_in_a_pass_over_what_is_gone_is_shown_nowhere(world: World) -> None:
+    bug_in_pass(world, "111", KeyError())
+    assert world.requests() == []
+
+
+def test_a_bug_during_deletion_is_shown_and_the_deletion_goes_on(world: World) -> None:
+    installed(world)
+    world.delete()
+    bug_in_pass(world, "111", KeyError())
+    assert world.conditions["Ready"] == "False InternalError"
+    for _ in range(5):
+        world.reconcile()
+    assert PATH not in world.cluster.objects
+    assert A not in world.cluster.objects
+
+
+def test_a_bug_in_a_rendering_is_shown_with_its_first_id_however_often_it_is_retried(world: World) -> None:
+    installed(world)
+    world.wish("v2")
+    digest = world.shelf.tags["v2"]
+    intact = world.shelf.contents[digest]
+    for identity in ("111", "222"):
+        token = reconcile_id.set(identity)
+        world.shelf.contents[digest] = InternalError(KeyError())
+        reconcile_id.reset(token)
+        world.reconcile()
+        assert world.conditions["Ready"] == "False InternalError"
+        assert world.message("Ready").startswith("reconcileID 111: ")
+        world.seconds += 10
+    assert world.conditions["Unpacked"] == "False InternalError"
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
+    world.shelf.contents[digest] = intact
+    world.seconds += 400
+    world.settle()
+    assert world.conditions == READY

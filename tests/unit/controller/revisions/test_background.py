@@ -1,27 +1,36 @@
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 
 import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.bugs import InternalError, reconcile_id
+from controller.kube.errors import ApiError
 from controller.revisions.background import BackgroundWork, Counts, Place
+from controller.telemetry import Observer
 
 SECONDS = 10.0
 BUILD, POLL = Place(purpose="build"), Place(purpose="poll")
 ANN, BEN = Place(share="account/ann"), Place(share="account/ben")
 
 
-class Pool:
+class Pool(Observer):
     """BackgroundWork, and the names of those whose work has ended."""
 
     def __init__(self, workers: int) -> None:
         self.finished: queue.Queue[str] = queue.Queue()
         self.begun: queue.Queue[str] = queue.Queue()
-        self.background = BackgroundWork(workers, self.finished.put, self.begun.put)
+        self.bugs = 0
+        self.background = BackgroundWork(workers, self.finished.put, self.begun.put, self)
+
+    def bug_found(self) -> None:
+        self.bugs += 1
 
     def wait(self) -> str:
         return self.finished.get(timeout=SECONDS)
@@ -84,6 +93,51 @@ def test_what_the_work_raises_is_raised_where_its_result_is_asked_for(pool: Pool
     with pytest.raises(BundleError) as caught:
         pool.background.take("shop", "t1", work)
     assert caught.value is failure
+
+
+@pytest.mark.parametrize("error", [ApiError(503, "", "busy"), CancelledError()], ids=repr)
+def test_what_is_no_bug_is_raised_as_it_is(error: BaseException, pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    def work(_: threading.Event) -> str:
+        raise error
+
+    assert pool.background.take("shop", "t1", work) is None
+    pool.wait()
+    with pytest.raises(type(error)):
+        pool.background.take("shop", "t1", work)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("bug", [ZeroDivisionError("of a secret"), SystemExit(2), MemoryError()], ids=repr)
+def test_a_bug_in_the_work_is_logged_counted_and_raised_with_the_id_of_the_pass(
+    bug: BaseException, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logged.append(reconcile_id.get())
+
+    def work(_: threading.Event) -> str:
+        raise bug
+
+    token = reconcile_id.set("0123abcd")
+    logger, listener = logging.getLogger("controller.revisions.background"), Listener()
+    logger.addHandler(listener)
+    try:
+        assert pool.background.take("shop", "t1", work) is None
+        pool.wait()
+    finally:
+        logger.removeHandler(listener)
+        reconcile_id.reset(token)
+    with pytest.raises(InternalError) as caught:
+        pool.background.take("shop", "t1", work)
+    assert caught.value.message.startswith(f"reconcileID 0123abcd: the controller has a bug ({type(bug).__name__});")
+    assert "secret" not in caught.value.message
+    assert caught.value.__context__ is None
+    (entry,) = caplog.records
+    assert entry.exc_info
+    assert (vars(entry)["BundleDeployment"], entry.exc_info[1]) == ("shop", bug)
+    assert (logged, pool.bugs) == (["0123abcd"], 1)
 
 
 def test_another_ticket_cancels_the_work_and_drops_its_result(pool: Pool) -> None:

@@ -311,3 +311,25 @@ def test_rest_forgets_everything(office: Office) -> None:
     office.poller.stop(known, office.memory)
     assert office.memory.failure is None
     assert office.retries.seconds_to_next("shop") is None
+
+
+@pytest.mark.parametrize("reason", [Reason.QUARANTINED, Reason.INTERNAL_ERROR])
+def test_a_poll_that_could_not_run_has_failed_and_is_retried_later(
+    reason: Reason, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = BundleError(reason, "no")
+
+    def refuse(*_: object) -> None:
+        raise failure
+
+    known = office.make(image("a"))
+    office.seconds += 2 * MINUTE
+    with monkeypatch.context() as patched:
+        patched.setattr(office, "take", refuse)
+        assert office.poll(known) is None
+    assert office.memory.failure is failure
+    assert (office.wait(known) or 0) > 0
+    office.seconds += 10 * MINUTE
+    office.digests["a"] = NEW
+    assert office.poll(known) == [NEW]
+    assert office.memory.failure is None

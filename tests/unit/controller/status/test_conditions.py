@@ -165,7 +165,9 @@ def test_a_failure_stalls_if_a_person_has_to_act_and_concerns_the_content_if_it_
     found = conditions(Report(failure=BundleError(reason, "it failed")))
     stalls = reason.retry in (Retry.PERMANENT, Retry.SLOW)
     assert ("Stalled" in found, "Reconciling" in found) == (stalls, not stalls)
-    assert (found["Unpacked"] == f"False {reason}") is (reason in UNPACKED_REASONS or reason in of_account)
+    assert (found["Unpacked"] == f"False {reason}") is (
+        reason in (*UNPACKED_REASONS, *of_account, Reason.INTERNAL_ERROR)
+    )
     assert found["Installed"] == found["Ready"] == f"False {reason}"
 
 

@@ -1,0 +1,38 @@
+"""A controller with a bug in each pass, or in each rendering, while its store has a file `bug` that says where.
+
+Run as `PROGRAM`; otherwise it is unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from controller.build.builder import Builder
+from controller.cli import main
+from controller.reconcile.installation.work import Planner
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.support.buggy")
+PASS, RENDERING = "pass", "rendering"
+
+
+def break_method(owner: type, name: str, place: str) -> None:
+    """Make a method fail while the file names its place."""
+    intact = getattr(owner, name)
+    switch = Path(os.environ["RUKPAK_STORE"]) / "bug"
+
+    def method(*positional: Any, **named: Any) -> Any:
+        if switch.exists() and switch.read_text() == place:
+            raise ZeroDivisionError("of a secret")
+        return intact(*positional, **named)
+
+    setattr(owner, name, method)
+
+
+if __name__ == "__main__":
+    break_method(Planner, "plan", PASS)
+    break_method(Builder, "_render", RENDERING)
+    sys.exit(main(sys.argv[1:]))
