@@ -41,7 +41,7 @@ class DiskShares:
     def of_store(cls, store_bytes: int, limits: Limits) -> DiskShares:
         """Return shares as large as a store, half of it for one tenant, and never less than `budget_of`.
 
-        With less, content within its limits would be refused for ever.
+        With less, content within its limits would be refused forever.
         """
         return cls(max(store_bytes, budget_of(limits)), max(store_bytes // 2, budget_of(limits)))
 

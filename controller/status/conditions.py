@@ -200,7 +200,7 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
         problem = f"modified; not repaired{' (spec.drift.mode is Report)' if is_report_only else ''}"
         reason = Reason.REPORT_ONLY
     elif report.conflicts:
-        reason, problem = Reason.DRIFT_CONFLICT, "repaired repeatedly, but something keeps changing it"
+        reason, problem = Reason.DRIFT_CONFLICT, "repaired repeatedly, but another client keeps changing it"
     else:
         return []
     shown = list_some(report.drifted or report.conflicts)

@@ -67,7 +67,7 @@ def note_on_hindrance(error: BundleError, staying: Iterable[ObjectKey] = ()) -> 
         staying: those that the garbage collector does not delete either.
     """
     listed = list_some(staying, NAMED)
-    kept = f"{listed}: not deleted; delete them manually; " if listed else ""
+    kept = f"{listed}: not deleted; delete them yourself; " if listed else ""
     text = f"ordinary objects are left to the garbage collector; {kept}{error.message}"
     return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
 

@@ -91,7 +91,7 @@ def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """Whether each of our fields has our value, for an object whose managedFields were wiped.
 
     What the server adds by defaulting does not count, nor does another spelling of a quantity, nor the absence of what
-    is empty, zero or false: the server leaves such fields out. Lists that are maps, as far as they can be recognised
+    is empty, zero or false: the server leaves such fields out. Lists that are maps, as far as they can be recognized
     without a schema, are compared by their keys; all other lists as a whole, in order.
     """
     return _map_equal(_tracked(ours), live, ())

@@ -239,7 +239,7 @@ TEXTS = [
     Text("of many objects three are named, always the same",
          replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY)), "Drifted",
          "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: "
-         "repaired repeatedly, but something keeps changing it"),
+         "repaired repeatedly, but another client keeps changing it"),
     Text(
         "drift is told with the field and who holds it",
         replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="gone"))),
