@@ -35,6 +35,8 @@ DRAIN_SECONDS = 1.2
 """For running passes to finish before writes are blocked, so that a successor can start within 2 s."""
 LAST_WRITES_SECONDS = 0.3
 EVENTS_SECONDS = 0.3
+START_SECONDS = 1.0
+"""Between attempts to start threads that could not be started."""
 LONGEST_PAUSE_SECONDS = 5.0
 """Between attempts to catch up, whatever Retry-After the API server sends: nothing is repaired until then."""
 
@@ -71,7 +73,8 @@ class Manager:
         for server in self.servers:
             server.start()
         self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
-        stop.wait()
+        while not stop.wait(START_SECONDS):
+            self.supervisor.start_waiting()
         log.info("stopping")
         self._drain()
 

@@ -1,7 +1,8 @@
 """Supervision of threads that must keep running: one that dies of a bug is counted and restarted.
 
-A thread that dies repeatedly would never do its work, so it ends the process: a new one starts from the state of the
-cluster, and the restart is visible. Failures that others cause are no bugs and are handled where they occur.
+A thread that cannot be started, since there are too many on the machine or in the container, is started later. A thread
+that dies repeatedly would never do its work, so it ends the process: a new one starts from the state of the cluster,
+and the restart is visible. Failures that others cause are no bugs and are handled where they occur.
 
 Not here: the threads of pools, which the standard library keeps.
 """
@@ -14,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from controller.retries import Backoff
 
@@ -56,13 +58,23 @@ class Supervisor:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._on_death, self._end, self._clock, self._sleep = on_death, end, clock, sleep
+        self._waiting: deque[_Thread] = deque()
+        """Threads that could not be started."""
 
     def thread(self, kind: Kind, name: str, run: Callable[[], None], *, deaths: int = DEATHS) -> threading.Thread:
         """Return a thread, not started, that calls `run` again after a pause whenever it raises.
 
         If that happens more often than `deaths` within `WITHIN_SECONDS`, the process ends.
         """
-        return threading.Thread(target=self._keep_alive, args=(kind, name, run, deaths), name=name, daemon=True)
+        return _Thread(self._waiting, target=self._keep_alive, args=(kind, name, run, deaths), name=name, daemon=True)
+
+    def start_waiting(self) -> None:
+        """Start the threads that could not be started, as far as that is possible now; call it regularly."""
+        while self._waiting:
+            thread = self._waiting.popleft()
+            if thread.try_to_start():
+                return  # the others could not be started, either
+            log.info("thread started late", extra={"runnable": thread.name})
 
     def note(self, kind: Kind, name: str, error: BaseException) -> None:
         """Log and count a bug that ended a thread, or a task without a caller to raise it to."""
@@ -100,3 +112,33 @@ class Supervisor:
         why = f"thread {name} died {often}, most recently of {problem}"
         log.critical("exiting", extra={"kind": kind.value, "runnable": name, "reason": why})
         self._end(why)
+
+
+class _Thread(threading.Thread):
+    """A thread that waits for `Supervisor.start_waiting` if it cannot be started."""
+
+    def __init__(self, waiting: deque[_Thread], **options: Any) -> None:
+        super().__init__(**options)
+        self._waiting = waiting
+
+    def start(self) -> None:
+        """Start it now or later."""
+        problem = self.try_to_start()
+        if problem:
+            log.warning("thread cannot be started yet", extra={"runnable": self.name, "error": problem})
+
+    def try_to_start(self) -> str:
+        """Start it, or let it wait and return why; empty if it was started."""
+        try:
+            super().start()
+        except RuntimeError as error:
+            if self.ident:
+                raise  # started twice
+            self._waiting.append(self)
+            return str(error)
+        return ""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end; return immediately if it was not started."""
+        if self.ident:
+            super().join(timeout)

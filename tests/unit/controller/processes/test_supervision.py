@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -131,3 +131,50 @@ def test_a_timer_that_dies_is_counted(monkeypatch: pytest.MonkeyPatch, caplog: p
     timer.start()
     timer.join(SECONDS)
     assert (world.died, [entry.message for entry in caplog.records]) == ([Kind.OTHER], ["thread died"])
+
+
+# threads that cannot be started
+
+
+@pytest.fixture
+def crowded() -> Iterator[Callable[[], None]]:
+    """A process in which no thread can be started; calling the fixture ends that."""
+    before = threading.stack_size(1 << 46)  # more than the address space has
+
+    def end() -> None:
+        threading.stack_size(before)
+
+    yield end
+    threading.stack_size(before)
+
+
+def test_a_thread_that_cannot_be_started_is_started_when_it_can(
+    crowded: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor, ran = Supervisor(), threading.Event()
+    threads = [supervisor.thread(Kind.WATCH, f"watch {n}", ran.set) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    supervisor.start_waiting()
+    assert (ran.is_set(), [thread.is_alive() for thread in threads]) == (False, [False, False])
+    crowded()
+    supervisor.start_waiting()
+    assert ran.wait(SECONDS)
+    for thread in threads:
+        thread.join(SECONDS)
+        assert thread.ident
+    assert caplog.messages == ["thread cannot be started yet"] * 2
+
+
+def test_a_thread_that_was_not_started_is_not_waited_for(crowded: Callable[[], None]) -> None:
+    thread = Supervisor().thread(Kind.WATCH, "watch", lambda: None)
+    thread.start()
+    thread.join()
+    assert not thread.ident
+    crowded()
+
+
+def test_a_thread_is_started_only_once() -> None:
+    thread = World().run(lambda: None)
+    with pytest.raises(RuntimeError, match="only be started once"):
+        thread.start()
