@@ -22,6 +22,7 @@ from controller.revisions.service_accounts import AccountPolicy
 from controller.sources.hosts import parse_pattern
 
 MAX_PORT = 65535
+MIN_RELIST_SECONDS = 10
 # A DNS subdomain (RFC 1123).
 _ACCOUNT_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -58,6 +59,7 @@ class Settings:
     allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the more specific network wins; link-local and metadata addresses cannot be allowed")
     allowed_hosts: str = _option("", "hosts (example.com,example.com:5000,*.example.com) that sources may name; default: all")
     allow_loopback: str = _option("auto", "allow sources at loopback addresses; auto: only outside of a pod", choices=("auto", "yes", "no"))
+    relist_interval: int = _option(36_000, "seconds after which every watched kind is listed again at the latest, in case a watch has omitted events; at least 10")
     workers: int = _option(4, "BundleDeployments to reconcile concurrently")
     apply_workers: int = _option(16, "concurrent requests to the API server")
     fetch_workers: int = _option(16, "BundleDeployments to fetch and render concurrently; those of one namespace get at most half of it")
@@ -129,6 +131,8 @@ class Settings:
         """Return what is wrong with options, alone or in combination; empty if nothing is."""
         if problem := self.lease_times().problem():
             return f"--lease-duration, --renew-deadline, --retry-period: {problem}"
+        if self.relist_interval < MIN_RELIST_SECONDS:
+            return f"--relist-interval: {self.relist_interval} is less than {MIN_RELIST_SECONDS}"
         if bool(self.metrics_certificate) != bool(self.metrics_key):
             return "--metrics-certificate and --metrics-key: set both or neither"
         try:

@@ -89,6 +89,9 @@ class Cache(Generic[RecordT]):
         self._ahead: dict[Key, _Ahead[RecordT]] = {}
         self._version = 0
         self._listings = 0
+        self._needed = 1
+        """The number of the list that must be complete for the records to count as known."""
+        self._complete = 0
 
     def get(self, key: Key) -> RecordT | None:
         """Return the newest known record of an object."""
@@ -120,10 +123,38 @@ class Cache(Generic[RecordT]):
             if known is not None and known.uid == uid:
                 self._ahead[key] = _Ahead(parse_version(known.resource_version), None, self._listings)
 
+    @property
+    def complete(self) -> bool:
+        """Whether a list that began after the last call of `outdate`, if any, is complete."""
+        return self._complete >= self._needed
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last list began after the last call of `outdate`, if any."""
+        return self._listings >= self._needed
+
+    def outdate(self) -> None:
+        """Require a list that begins after this. The records stay until then."""
+        with self._lock:
+            self._needed = self._listings + 1
+
+    def went_back(self, resource_version: str) -> bool:
+        """Return whether this version of the collection is older than the known one, and if so require another list."""
+        with self._lock:
+            is_older = self.complete and 0 < parse_version(resource_version) < self._version
+            if is_older:
+                self._needed = self._listings + 1
+            return is_older
+
     def begin_listing(self) -> None:
         """Note that replies from now on may be newer than the list that follows."""
         with self._lock:
             self._listings += 1
+
+    def end_listing(self) -> None:
+        """Note that the changes of the list have been handled: it is complete."""
+        with self._lock:
+            self._complete = self._listings
 
     def replace(self, fresh: Mapping[Key, RecordT], resource_version: str) -> list[Change[RecordT]]:
         """Replace the state of the watch; return the changes, deletions first. Objects are compared by UID.

@@ -53,6 +53,7 @@ Query = Iterable[tuple[str, str | int]]
 
 DEFAULT_TIMEOUT: Timeout = (5, 30)
 PAGE_ITEMS = 500
+RELIST_SECONDS = 36_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Client:
         self._user: User | None = None
         self.supervisor = Supervisor()
         """Supervises the threads that use this client; may be replaced before they are created."""
+        self.relist_seconds = RELIST_SECONDS
+        """After how long a collection is listed again although a watch follows it; may be set before it is watched."""
 
     def acting_as(self, user: User | None) -> Client:
         """Return a client that acts as a user over the same connections; this client for None."""

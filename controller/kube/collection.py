@@ -1,12 +1,13 @@
-"""The requests that follow a collection: a streaming list, a paged list, a watch from a version."""
+"""The requests that follow a collection, and the replies: a streaming list, a paged list, a watch from a version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
+from controller.kube.cache import Key, RecordT, key_of
 from controller.kube.client import JSON, METADATA, Client, Page
 from controller.kube.encoding import decode
 from controller.kube.errors import ApiError, status_error
@@ -17,6 +18,9 @@ NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 Event = tuple[str, dict[str, Any]]
 """ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+Make = Callable[[dict[str, Any]], RecordT | None]
+"""Returns the record of an object; None to skip it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,14 @@ class Collection:
             field_selector=self.field_selector,
             limit=limit,
         )
+
+    def read_version(self) -> str:
+        """Return the current resourceVersion of the collection, with one object at most.
+
+        Raises: ApiError.
+        """
+        # Without the label selector: an API server may have to search for objects that have the label.
+        return next(replace(self, label_selector="").pages(1)).resource_version
 
     def open_list(self, seconds: int, silence: float) -> LineStream | None:
         """Open a stream of all objects and then of changes, for as many seconds.
@@ -95,7 +107,44 @@ def parse_events(stream: LineStream) -> Iterator[Event]:
         yield kind, value
 
 
-def ends_list(event: Event) -> bool:
+def read_list(events: Iterator[Event], make: Make[RecordT]) -> tuple[dict[Key, RecordT], str] | None:
+    """Return the records of a streaming list and its version; None if the stream ends before the list does.
+
+    Raises: ApiError, see parse_events.
+    """
+    fresh: dict[Key, RecordT] = {}
+    for event in events:
+        kind, value = event
+        if _ends_list(event):
+            return fresh, value["metadata"]["resourceVersion"]
+        record = make(value) if kind != "BOOKMARK" else None
+        if record is not None and kind == "DELETED":
+            fresh.pop(key_of(record), None)
+        elif record is not None:
+            fresh[key_of(record)] = record
+    return None
+
+
+def read_pages(
+    pages: Iterable[Page], make: Make[RecordT], on_page: Callable[[], None]
+) -> tuple[dict[Key, RecordT], str]:
+    """Return the records of a paged list and its version; call `on_page` for each page.
+
+    Raises: ApiError.
+    """
+    fresh: dict[Key, RecordT] = {}
+    version = ""
+    for page in pages:
+        on_page()
+        if page.restarted:
+            fresh.clear()
+        records = (record for item in page.items if (record := make(item)) is not None)
+        fresh.update((key_of(record), record) for record in records)
+        version = page.resource_version
+    return fresh, version
+
+
+def _ends_list(event: Event) -> bool:
     """Return whether this is the bookmark after the last initial event."""
     kind, value = event
     return kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {})

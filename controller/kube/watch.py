@@ -5,7 +5,10 @@ server does not support that. After an expired version (410 as status, ERROR eve
 again; after any other failure it continues from the last version after a pause. Full objects are projected, never kept.
 
 A dead connection is noticed in three ways: the server ends each watch after a while, a silence without even a bookmark
-counts as a loss, and TCP keepalive probes the peer.
+counts as a loss, and TCP keepalive probes the peer. A watch that omits events is noticed by the next periodic list.
+
+When etcd is restored from a backup, resourceVersions go back, and a watch of a version in the future is silent. The
+API servers restart then. So after an interruption, the version of the collection is compared with the known one first.
 
 Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (replies.py).
 """
@@ -23,9 +26,9 @@ from http import HTTPStatus
 from typing import Any, Generic
 
 from api.bounds import clamp_wait
-from controller.kube.cache import Cache, Change, Key, Record, RecordT, key_of
+from controller.kube.cache import Cache, Change, Key, Record, RecordT
 from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client
-from controller.kube.collection import Collection, Event, ends_list, parse_events
+from controller.kube.collection import Collection, Event, parse_events, read_list, read_pages
 from controller.kube.errors import UNREACHABLE, ApiError
 from controller.kube.replies import LineStream
 from controller.processes.supervision import Kind
@@ -92,9 +95,9 @@ class Reflector(Generic[RecordT]):
         metadata: whether to request PartialObjectMetadata.
         on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
             a learned record only once the watch confirms it, with `old` as last reported.
-        on_synced: called on that thread when the first list is complete.
+        on_synced: called on that thread when the first list is complete, and each list that `refresh` requires.
         on_failed: called on that thread when the first list fails for the first time.
-        relist_after: seconds until the collection is listed again, as a safety net.
+        on_restored: called on that thread when the collection is older than known, before it is listed again.
         pace: timing, for tests and special cases.
     """
 
@@ -110,7 +113,7 @@ class Reflector(Generic[RecordT]):
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
-        relist_after: float = 36_000,
+        on_restored: Callable[[], None] = lambda: None,
         pace: Pace = Pace(),
     ) -> None:
         self._collection = Collection(
@@ -120,13 +123,17 @@ class Reflector(Generic[RecordT]):
         self._on_change = on_change
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self._relist_after = relist_after
+        self._on_restored = on_restored
+        self._relist_seconds = client.relist_seconds
         self._pace = pace
         self._cache: Cache[RecordT] = Cache()
         self._version = ""
         self._relist_at = 0.0
+        self._ends_at = 0.0
+        """When, in monotonic seconds, the server ends the stream."""
         self._streaming_lists = True
-        self._synced = threading.Event()
+        self._falls_back = False
+        """Whether the next list is read from pages because a streaming list failed."""
         self._stopping = threading.Event()
         self._awake = threading.Event()
         self._stream: LineStream | None = None
@@ -146,6 +153,15 @@ class Reflector(Generic[RecordT]):
     def stop(self) -> None:
         """Stop; returns immediately, before the thread ends."""
         self._stopping.set()
+        self._interrupt()
+
+    def refresh(self) -> None:
+        """List again now. Until that is complete, the collection is not synced, and its records remain."""
+        self._cache.outdate()
+        self.last_error = None
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         self._awake.set()
         if self._stream is not None:
             self._stream.close()
@@ -164,7 +180,8 @@ class Reflector(Generic[RecordT]):
         """Whether its thread ended or hangs; waiting for an unavailable server does not count."""
         if self._stopping.is_set() or not self.started:
             return False
-        return not self._thread.is_alive() or time.monotonic() > self._next_sign
+        has_ended = self._thread.ident is not None and not self._thread.is_alive()
+        return has_ended or time.monotonic() > self._next_sign
 
     def _expect(self, seconds: float) -> None:
         """Note that the thread is alive, and may be silent for so many seconds."""
@@ -177,12 +194,12 @@ class Reflector(Generic[RecordT]):
 
     @property
     def synced(self) -> bool:
-        """Whether a list has been completed."""
-        return self._synced.is_set()
+        """Whether a list has been completed, since the last call of `refresh` if there was one."""
+        return self._cache.complete
 
     @property
     def settled(self) -> bool:
-        """Whether a list has been completed, or currently fails."""
+        """Whether it is synced, or listing currently fails."""
         return self.synced or self.last_error is not None
 
     def get(self, key: Key) -> RecordT | None:
@@ -248,18 +265,36 @@ class Reflector(Generic[RecordT]):
             self._call(self._on_failed)
 
     def _follow(self) -> None:
-        seconds = random.randint(*self._pace.watch)  # noqa: S311
+        now = time.monotonic()
+        continues = bool(self._version) and self.synced and now < self._relist_at and not self._went_back(now)
+        if not continues:
+            self._relist_at = now + self._relist_seconds * random.uniform(0.8, 1.0)  # noqa: S311
+        seconds = min(random.randint(*self._pace.watch), math.ceil(self._relist_at - now))  # noqa: S311
         self._expect(seconds + self._pace.slack + sum(DEFAULT_TIMEOUT))
-        if self._version and time.monotonic() < self._relist_at:
+        self._ends_at = now + seconds
+        if continues:
             self._watch(seconds)
             return
         self._cache.begin_listing()
-        stream = self._collection.open_list(seconds, self._pace.slack) if self._streaming_lists else None
-        if stream is not None:
+        streams = self._streaming_lists and not self._falls_back
+        if streams and (stream := self._collection.open_list(seconds, self._pace.slack)):
             self._list_and_watch(stream, seconds)
         else:
             self._list_pages()
             self._watch(seconds)
+
+    def _went_back(self, now: float) -> bool:
+        """Return whether the state of the cluster is older than known, if the last stream did not end as agreed."""
+        if self.last_error is None and now >= self._ends_at - 1:
+            return False
+        return self._note_version(self._collection.read_version())
+
+    def _note_version(self, version: str) -> bool:
+        if not self._cache.went_back(version):
+            return False
+        log.warning("resourceVersion went back, listing again", extra={"path": self.path, "version": version})
+        self._call(self._on_restored)
+        return True
 
     def _watch(self, seconds: int) -> None:
         with self._hold(self._collection.open_watch(self._version, seconds, self._pace.silence(seconds))) as stream:
@@ -270,53 +305,48 @@ class Reflector(Generic[RecordT]):
             events = parse_events(stream)
             self._take_list(events)
             stream.set_silence(self._pace.silence(seconds))
-            self._take_changes(events)
+            if self.synced:
+                self._take_changes(events)
 
     def _hold(self, stream: LineStream) -> LineStream:
-        """Let `stop` close the stream, also if it was called before the stream was opened."""
+        """Let `stop` and `refresh` close the stream, also if they were called before the stream was opened."""
         self._stream = stream
-        if self._stopping.is_set():
+        if self._interrupted:
             stream.close()
         return stream
 
+    @property
+    def _interrupted(self) -> bool:
+        return self._stopping.is_set() or not self._cache.is_current
+
     def _take_list(self, events: Iterator[Event]) -> None:
-        # A server without streaming lists may ignore the parameter; then list pages.
-        self._streaming_lists = False
-        fresh: dict[Key, RecordT] = {}
-        for event in events:
-            kind, value = event
-            if ends_list(event):
-                self._streaming_lists = True
-                self._replace(fresh, value["metadata"]["resourceVersion"])
-                return
-            record = self._make(value) if kind != "BOOKMARK" else None
-            if record is not None and kind == "DELETED":
-                fresh.pop(key_of(record), None)
-            elif record is not None:
-                fresh[key_of(record)] = record
-        if not self._stopping.is_set():
+        started, listed = time.monotonic(), None
+        self._falls_back = True
+        try:
+            listed = read_list(events, self._make)
+        finally:
+            if listed is None and time.monotonic() - started >= self._pace.slack:
+                self._streaming_lists = False  # the server ignores the parameter, so the list never ends
+        if listed is not None:
+            self._replace(*listed)
+        elif not self._interrupted:
             raise ApiError(0, "Incomplete", "the stream ended before the list was complete")
 
     def _list_pages(self) -> None:
-        fresh: dict[Key, RecordT] = {}
-        version = ""
-        for page in self._collection.pages(self._pace.page):
-            self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
-            if page.restarted:
-                fresh.clear()
-            records = (record for item in page.items if (record := self._make(item)) is not None)
-            fresh.update((key_of(record), record) for record in records)
-            version = page.resource_version
-        self._replace(fresh, version)
+        self._replace(*read_pages(self._collection.pages(self._pace.page), self._make, self._expect_page))
+
+    def _expect_page(self) -> None:
+        self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
 
     def _replace(self, fresh: dict[Key, RecordT], version: str) -> None:
+        self._note_version(version)
         self._report(self._cache.replace(fresh, version))
-        self._version = version
-        self._relist_at = time.monotonic() + self._relist_after * random.uniform(0.9, 1.1)  # noqa: S311
+        self._version, self._falls_back = version, False
         self.denied = ""
         self.last_error = None
-        if not self._synced.is_set():
-            self._synced.set()
+        was_synced = self.synced
+        self._cache.end_listing()
+        if self.synced and not was_synced:
             self._call(self._on_synced)
 
     def _take_changes(self, events: Iterator[Event]) -> None:

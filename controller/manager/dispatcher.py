@@ -59,6 +59,11 @@ class Dispatcher:
             self.reconciler.retry_objects(name)
         self._queue.add(name)
 
+    def cluster_restored(self) -> None:
+        """Handle that the cluster is in an older state than known; the watches add all BundleDeployments later."""
+        if self.reconciler:
+            self.reconciler.start_over()
+
     def cluster_changed(self) -> None:
         """Handle a change of an object that any BundleDeployment may be waiting for."""
         for name in self.reconciler.cluster_changed() if self.reconciler else []:

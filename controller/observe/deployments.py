@@ -60,7 +60,8 @@ class SeenDeployments:
 
     Args:
         changed: gets the old and the new state of one, on the thread of the watch.
-        synced: called on that thread once all are known.
+        synced: called on that thread once all are known, or known again.
+        restored: called there when the cluster is in an older state than known.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class SeenDeployments:
         client: Client,
         changed: Callable[[SeenDeployment | None, SeenDeployment | None], None],
         synced: Callable[[], None],
+        restored: Callable[[], None],
     ) -> None:
         self._client = client
         self.reflector = Reflector[SeenDeployment](
@@ -76,6 +78,7 @@ class SeenDeployments:
             project=make_seen,
             on_change=changed,
             on_synced=synced,
+            on_restored=restored,
             pace=Pace(page=PAGE_ITEMS),
         )
 

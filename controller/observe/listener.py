@@ -16,3 +16,6 @@ class Listener(Protocol):
 
     def cluster_changed(self) -> None:
         """A CustomResourceDefinition, APIService or Namespace has changed, or an owner has released an object."""
+
+    def cluster_restored(self) -> None:
+        """The cluster is in an older state than known: nothing that is known of it counts."""

@@ -41,7 +41,9 @@ class Watches:
 
     def __init__(self, client: Client, discovery: Discovery, listener: Listener) -> None:
         self._discovery, self._listener = discovery, listener
-        self._deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced)
+        self._deployments = SeenDeployments(
+            client, self._deployment_changed, self._deployments_synced, listener.cluster_restored
+        )
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
         self._prerequisites = [
@@ -122,11 +124,21 @@ class Watches:
         self._deployments.forget(name, uid)
 
     def catch_up(self) -> None:
-        """List all BundleDeployments again: the watch may lag behind recent writes of another process.
+        """List everything again: watches may lag behind recent writes of another process, or be interrupted.
+
+        BundleDeployments are known when this returns. Kinds are listed meanwhile, and `require` waits for them.
 
         Raises: ApiError.
         """
+        for reflector in self._registry.reflectors():
+            reflector.refresh()
         self._deployments.catch_up()
+
+    def refresh(self) -> None:
+        """List everything again: the cluster is in an older state than known. `synced` is false until then."""
+        self._discovery.invalidate()
+        for reflector in self._reflectors():
+            reflector.refresh()
 
     # managed objects
 
@@ -222,14 +234,20 @@ class Watches:
             self._listener.deployment_changed(name)
 
     def _deployment_changed(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
+        if new is None and old:
+            self._kinds.withdraw(old.name)
         if new and new.outline:
-            recorded = [GroupVersionKind.parse(text) for text in new.outline.status.managed_kinds]
-            with suppress(ApiError):  # of discovery: a pass retries
-                self._kinds.prepare(new.name, recorded)  # until a pass requires kinds
+            self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
         seen = new or old
         if seen and needs_pass(old, new):
             self._listener.deployment_changed(seen.name)
+
+    def _prepare(self, outline: BundleDeployment) -> None:
+        """Watch the kinds that status names until a pass requires some, which a standby does not run."""
+        recorded = [GroupVersionKind.parse(text) for text in outline.status.managed_kinds]
+        with suppress(ApiError):  # of discovery: a pass retries
+            self._kinds.prepare(outline.metadata.name, recorded)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         self._served_kinds_changed()
@@ -237,6 +255,8 @@ class Watches:
         self._listener.cluster_changed()
 
     def _definitions_settled(self) -> None:
+        for outline in self.outlines():
+            self._prepare(outline)
         self._kinds.definitions_settled()
 
     def _classes_changed(self) -> None:

@@ -17,7 +17,7 @@ from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.work import Planner
 from controller.reconcile.reporter import Reporter, awaits_change, defer
-from controller.reconcile.requeue import NEVER, UNLISTED, Requeue, Scheduler
+from controller.reconcile.requeue import NEVER, UNLISTED, UNSYNCED, Requeue, Scheduler
 from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
 from controller.retries import SLOW_SECONDS, Retries
@@ -59,6 +59,8 @@ class Reconciler:
         Returns: when the next pass runs if no event triggers one before.
         Raises: ApiError if the pass was aborted; failures that a user can cause become conditions.
         """
+        if not self._watches.synced:
+            return UNSYNCED
         deployment = self._watches.deployment(name)
         if deployment is None:
             return self._forget(name)
@@ -135,6 +137,11 @@ class Reconciler:
     def cluster_changed(self) -> list[str]:
         """Record a change of the cluster; returns the BundleDeployments that wait for one, to be requeued."""
         return self._contexts.states.cluster_changed()
+
+    def start_over(self) -> None:
+        """Forget everything, as after a restart: the cluster is in an older state than known."""
+        self._watches.refresh()
+        self._contexts.states.clear()
 
     def _forget(self, name: str) -> Requeue:
         self._steps.search.forget(name)

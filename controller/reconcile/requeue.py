@@ -29,6 +29,7 @@ UNKNOWN_SECONDS = 30.0
 """Until the next pass while a kind is not listed yet: its first list triggers a pass sooner, and so does a change that
 may make the cluster serve it."""
 UNLISTED = Requeue(after=UNKNOWN_SECONDS, cause="a kind is not listed yet")
+UNSYNCED = Requeue(after=UNKNOWN_SECONDS, cause="BundleDeployments are not listed yet")
 
 
 class Scheduler:

@@ -110,6 +110,11 @@ class States:
         with self._lock:
             return self._states.pop(name, None)
 
+    def clear(self) -> None:
+        """Drop all states."""
+        with self._lock:
+            self._states.clear()
+
     def cluster_changed(self) -> list[str]:
         """Record a change of the cluster; returns the BundleDeployments that wait for one."""
         with self._lock:

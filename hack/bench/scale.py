@@ -1,4 +1,4 @@
-"""python -m hack.bench.scale: a bundle of 5,000 objects with a small one, 1,000 bundles of five, and 100 edits.
+"""python -m hack.bench.scale: a bundle of 5,000 objects with a small one, 1,000 bundles of five, 100 edits, and lists.
 
 Each part has its own control plane and is printed with its limit. Times are compared with those of a bare client that
 does the same immediately before.
@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from api import names
+from controller.kube.cache import Trace, make_trace
+from controller.kube.watch import Reflector
 from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE, Api
 from hack.bench.figures import Sample
@@ -24,6 +27,7 @@ from hack.control_plane.waiting import wait_for
 
 UPGRADE_SECONDS = 600.0
 REST_SECONDS = 10.0
+LISTS = 20
 # The minimum of the bare client's rate, and the maximum of other figures.
 LARGE_RATE, MANY_RATE = 0.6, 0.5
 MOST_RESIDENT, MOST_RESTART, MOST_REPAIR = 200, 10, 2
@@ -36,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (options.objects, lambda testbed: _measure_large(testbed, options.objects)),
         (options.objects, lambda testbed: _measure_small_beside(testbed, options.objects)),
         (options.bundles, lambda testbed: _measure_many(testbed, options.bundles, options.edits)),
+        (options.lists, lambda testbed: _measure_lists(testbed, options.lists)),
     ]
     for size, measure in parts:
         if size:
@@ -49,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--objects", type=int, default=5000, help="objects of the large bundle; 0: none [%(default)s]")
     parser.add_argument("--bundles", type=int, default=1000, help="bundles of five objects; 0: none [%(default)s]")
     parser.add_argument("--edits", type=int, default=100, help="simultaneous edits, in as many bundles [%(default)s]")
+    parser.add_argument("--lists", type=int, default=5000, help="objects that are listed again; 0: none [%(default)s]")
     return parser
 
 
@@ -84,6 +90,30 @@ def _measure_small_beside(testbed: Testbed, count: int) -> list[str]:
         testbed.stop_controller()
     remark = "" if was_beside else "; the large one had finished before"
     return [f"a bundle of five: Ready after {alone:.2f} s, and {beside:.2f} s while one of {count} is applied{remark}"]
+
+
+def _measure_lists(testbed: Testbed, count: int) -> list[str]:
+    """List objects again that a watch follows, as the controller does every --relist-interval."""
+    testbed.start_controller()
+    try:
+        install(testbed, testbed.push([make_bundle("listed", count)]))
+    finally:
+        testbed.stop_controller()
+    client = testbed.connect()
+    reflector = Reflector[Trace](
+        client, CONFIG_MAPS, label_selector=names.OWNER_LABEL, metadata=True, project=make_trace
+    )
+    reflector.start()
+    wait_for(lambda: reflector.synced, UPGRADE_SECONDS, "the first list")
+    objects, before = len(reflector.records()), (time.process_time(), testbed.server_usage().cpu, time.monotonic())
+    for _ in range(LISTS):
+        reflector.refresh()
+        wait_for(lambda: reflector.synced, UPGRADE_SECONDS, "the list again")
+    after = (time.process_time(), testbed.server_usage().cpu, time.monotonic())
+    reflector.stop()
+    ours, server, seconds = ((end - start) / LISTS for start, end in zip(before, after, strict=True))
+    cpu = f"CPU of the client {ours * 1000:.0f} ms, of the API server {server * 1000:.0f} ms"
+    return [f"one list of {objects} objects, metadata only: {cpu}; {seconds:.2f} s"]
 
 
 def _is_applied_now(api: Api, bundle: Bundle) -> bool:

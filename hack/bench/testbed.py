@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from controller.kube.client import Client, connect
 from hack.bench.api import Api
 from hack.bench.audit import Requests, requests_of
 from hack.bench.usage import Usage, read_usage
@@ -89,6 +90,20 @@ class Testbed:
         if process is None:
             raise RuntimeError(f"the controller exited: {self._controller.last_words()}")
         return process
+
+    def server_usage(self) -> Usage:
+        """Return the resources that the API server has used.
+
+        Raises: RuntimeError if it has exited.
+        """
+        process = running_process(self._cluster.folder / "kube-apiserver.pid")
+        if process is None:
+            raise RuntimeError("the API server exited")
+        return read_usage(process)
+
+    def connect(self) -> Client:
+        """Return a client such as the controller's."""
+        return connect(kubeconfig=str(self._cluster.kubeconfig), user_agent="bench")
 
     def position(self) -> int:
         """Return the current end of the audit log."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import ssl
 import urllib.error
 import urllib.request
@@ -102,6 +103,24 @@ class ControlPlane(Cluster):
     def stop_etcd(self) -> None:
         """Kill etcd."""
         self._etcd.kill()
+
+    def back_up_etcd(self) -> None:
+        """Copy the data of etcd, which is stopped for that."""
+        self.stop_etcd()
+        shutil.rmtree(self.folder / "etcd.backup", ignore_errors=True)
+        shutil.copytree(self.folder / "etcd", self.folder / "etcd.backup")
+        self.start_etcd()
+
+    def restore_etcd(self) -> None:
+        """Restore the backup of etcd and restart everything that has cached newer data, as Kubernetes requires."""
+        self.stop_controller_manager()
+        self.stop_api_server()
+        self.stop_etcd()
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(self.folder / "etcd.backup", self.folder / "etcd")
+        self.start_etcd()
+        self.start_api_server()
+        self.start_controller_manager()
 
     def start_api_server(self) -> None:
         """Start kube-apiserver; return when it is ready."""

@@ -22,7 +22,7 @@ from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
-from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, new_world
+from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
 
@@ -184,6 +184,32 @@ def test_who_comes_back_after_a_kill_need_not_wait_for_its_own_lease(world: Worl
     begun, leading = (next(datetime.fromisoformat(r["time"]) for r in records if r["msg"] == m) for m in SAID)
     assert (leading - begun).total_seconds() < DURATION - RETRY
     assert lease(world)["leaseTransitions"] == transitions
+
+
+@pytest.mark.timeout(300)
+def test_a_standby_does_not_watch_a_kind_that_no_bundle_deployment_has_any_more(
+    world: World, standby: Controller, fresh_cluster: ControlPlane
+) -> None:
+    group = f"{new_name()}.example.com"
+
+    def watches(since: int) -> int:
+        asked = [event["requestURI"] for event in fresh_cluster.audit_requests(since) if event["verb"] == "watch"]
+        return sum(uri.startswith(f"/apis/{group}/") for uri in asked if "rukpak" in uri)
+
+    deployed = world.deploy(definition(group, "Foo"), foo(group))
+    deployed.wait_ready()
+    standby.wait_for(lambda: watches(0) >= 2, 60, "both watch the kind")
+    deployed.delete()
+    deployed.wait_gone()
+    world.deploy(definition(f"{new_name()}.example.com", "Foo")).wait_ready()
+    since = fresh_cluster.audit_position()
+    world.deploy(definition(f"{new_name()}.example.com", "Foo")).wait_ready()  # what is not served is tried again
+    world.wait_until_looked_at()
+    assert watches(since) == 0
+
+
+def foo(group: str) -> Manifest:
+    return {"apiVersion": f"{group}/v1", "kind": "Foo", "metadata": {"name": "thing"}}
 
 
 @pytest.mark.timeout(300)

@@ -1,6 +1,7 @@
 """Watches that stop telling without an end, as behind a proxy or a server that hangs: the controller finds out.
 
-A controller without patience by default; with RUKPAK_STORMS above 1 one as it is shipped, too.
+A controller without patience by default; with RUKPAK_STORMS above 1 one as it is shipped, too. Watches that deliver
+bookmarks and omit events look alive: the periodic list finds what they omit.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ CONTROLLERS = {"without patience": (partial(Controller, program=PROGRAM), QUIET_
 if FULL:
     CONTROLLERS["as shipped"] = (partial(Controller), Pace().quiet)
 SLACK_SECONDS = 30.0
+RELIST_SECONDS = 10
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300)]
 
@@ -82,3 +84,35 @@ def test_what_happened_while_all_watches_were_silent_is_dealt_with(
     changed.wait_installed(installed)
     assert changed.objects().keys() == {"c"}
     assert {seen.path for seen in weather.requests if seen.verb == WATCH} >= {"/api/v1/configmaps"}
+
+
+@pytest.fixture
+def relisting_world(cluster: Cluster, registry: LocalRegistry, settings: Settings, weather: Weather) -> Iterator[World]:
+    """A world whose controller lists everything again every few seconds."""
+    folder = make_owned_folder(settings.running, "weather")
+    kubeconfig = weather.write_kubeconfig(folder / "kubeconfig")
+    option = f"--relist-interval={RELIST_SECONDS}"
+    with new_world(cluster, registry, settings.running, option, kubeconfig=kubeconfig) as world:
+        yield world
+        print(world.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
+    take_away(folder)
+
+
+def test_what_watches_omit_although_bookmarks_come_is_found_by_the_periodic_list(
+    relisting_world: World, weather: Weather
+) -> None:
+    world = relisting_world
+    drifted, changed = (world.deploy(config_map("a")) for _ in range(2))
+    drifted.wait_ready()
+    installed = changed.wait_ready()["installedRevision"]
+
+    weather.deafen()
+    drifted.edit("a", color="red")
+    changed.change(sources=[image(world.push(changed.name, config_map("c"), tag="v2"))])
+
+    world.wait(
+        lambda: drifted.data("a") == {"color": "blue"} and changed.get("c"),
+        "drift repaired, and the new revision there",
+        seconds=RELIST_SECONDS + SLACK_SECONDS,
+    )
+    changed.wait_installed(installed)

@@ -76,12 +76,16 @@ class FakeApi:
         """The connection of watches is closed in the middle of a line."""
         self.stall_watches = False
         """New watches get their headers and nothing else."""
+        self.omit_events = False
+        """Watches deliver bookmarks, but no changes."""
         self.omit_bookmarks = False
         """Behaves like a server that ignores unknown parameters: no bookmarks, not even after the initial events."""
         self.watch_error: Mapping[str, Any] | None = None
         """Sent as an ERROR event by watches that are not streaming lists."""
         self.frozen = threading.Event()
         """While it is set, no request is answered."""
+        self.open_watches = 0
+        """That deliver changes now."""
         self._oldest = self.version
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []  # version, collection, type, object
         self._changed = threading.Condition()
@@ -152,12 +156,13 @@ class FakeApi:
         return str(path)
 
     def lists(self, collection: str) -> int:
-        """Return how often the collection was listed, by stream or by the first page."""
+        """Return how often the collection was listed, by stream or by the first page; not how often for its version."""
         return sum(
             request.path == collection
             and request.method == "GET"
             and (request.query.get("watch") != "true" or "sendInitialEvents" in request.query)
             and "continue" not in request.query
+            and request.query.get("limit") != "1"
             for request in list(self.received)
         )
 
@@ -309,7 +314,13 @@ class FakeApi:
             self._send_event(request, "ERROR", self.watch_error)
             request.wfile.write(END_OF_CHUNKS)
             return
-        self._send_changes(request, received, seen)
+        with self._changed:
+            self.open_watches += 1
+        try:
+            self._send_changes(request, received, seen)
+        finally:
+            with self._changed:
+                self.open_watches -= 1
 
     def _begin_chunks(self, request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
@@ -339,7 +350,7 @@ class FakeApi:
                 if not fresh:
                     self._changed.wait(TICK)
                 seen = self.version if fresh else seen
-            for kind, value in fresh:
+            for kind, value in [] if self.omit_events else fresh:
                 self._send_event(request, kind, value)
         if self.cut_watches:
             request.wfile.write(b'20\r\n{"type":"ADD')

@@ -20,7 +20,7 @@ from api import names
 from api.plugins import Capabilities
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.client import Client, Page, Response, User
+from controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
@@ -80,6 +80,7 @@ class FakeCluster:
         self.acted: list[tuple[str, str]] = []
         """(user, request) of each impersonated request."""
         self.supervisor = Supervisor()
+        self.relist_seconds = RELIST_SECONDS
         self._actor = threading.local()
         self._version = 0
 
@@ -298,6 +299,8 @@ class FakeWatches:
         self._cluster = cluster
         self.unsynced: set[str] = set()
         """Kinds whose first list is under way."""
+        self.synced = True
+        """Whether the BundleDeployments are listed."""
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
         self.unwatched: set[str] = set()
@@ -317,6 +320,9 @@ class FakeWatches:
     def watches(self) -> Watches:
         """Itself, as the type that is asked for."""
         return cast("Watches", self)
+
+    def refresh(self) -> None:
+        self.synced = False
 
     def deployment(self, name: str) -> BundleDeployment | None:
         value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))

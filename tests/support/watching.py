@@ -47,6 +47,9 @@ class Told:
     def cluster_changed(self) -> None:
         self._note("cluster")
 
+    def cluster_restored(self) -> None:
+        self._note("restored")
+
     def _note(self, text: str) -> None:
         with self._lock:
             self.heard.append(text)

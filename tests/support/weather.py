@@ -116,6 +116,7 @@ class Weather:
         self._asked: Counter[tuple[str, str]] = Counter()
         self._watching: set[socket.socket] = set()
         self._hushed: set[socket.socket] = set()
+        self._deaf: set[socket.socket] = set()
         self._ended = threading.Event()
         self._proxy = _Proxy(("127.0.0.1", 0), type("Handler", (_Handler,), {"weather": self}))
         self.requests: list[Seen] = []
@@ -162,6 +163,12 @@ class Weather:
             self._hushed |= self._watching
             self.requests = []
 
+    def deafen(self) -> None:
+        """Deliver only bookmarks to the current watches."""
+        with self._lock:
+            self._deaf |= self._watching
+            self.requests = []
+
     def faults(self) -> list[Fault]:
         """Return what has happened since the last storm began."""
         return [seen.fault for seen in list(self.requests) if seen.fault]
@@ -191,9 +198,13 @@ class Weather:
         with self._lock:
             (self._watching.add if begins else self._watching.discard)(connection)
             self._hushed.discard(connection)
+            self._deaf.discard(connection)
 
     def is_hushed(self, connection: socket.socket) -> bool:
         return connection in self._hushed
+
+    def omits(self, connection: socket.socket, line: bytes) -> bool:
+        return connection in self._deaf and not line.startswith(b'{"type":"BOOKMARK"')
 
     def pause(self, seconds: float) -> None:
         self._ended.wait(seconds)
@@ -293,6 +304,8 @@ class _Handler(BaseHTTPRequestHandler):
             for line in self._lines(reply, fault):
                 if self.weather.is_hushed(self.connection):
                     break
+                if self.weather.omits(self.connection, line):
+                    continue
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
             if self.weather.is_hushed(self.connection):
                 self.connection.recv(1)  # until the other side hangs up; it sends nothing

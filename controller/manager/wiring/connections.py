@@ -43,6 +43,7 @@ def connect(settings: Settings, metrics: Metrics, activity: Activity) -> Connect
     """
     fence = Fence() if settings.leader_elect == "yes" else None
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
+    client.relist_seconds = settings.relist_interval
     unfenced = _connect(settings, UNFENCED)
 
     def _request_ended(method: str, host: str, status: int) -> None:

@@ -6,7 +6,7 @@ no objects; the BundleDeployments that require it are notified when it may be se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 
 from api import names
@@ -49,7 +49,11 @@ class ManagedKinds:
         Raises: ApiError if discovery fails.
         """
         wanted = {group_kind_of(kind): kind for kind in kinds}
-        missing = self._registry.require(name, wanted.keys())
+        return self._start(name, wanted, self._registry.require(name, wanted.keys()))
+
+    def _start(
+        self, name: str, wanted: Mapping[GroupKind, GroupVersionKind], missing: Collection[GroupKind]
+    ) -> list[str]:
         unwatched = [kind for group_kind, kind in wanted.items() if group_kind in missing]
         pending = [kind for kind in unwatched if not self._projection.can_judge(kind)]
         ready = [kind for kind in unwatched if kind not in pending]
@@ -61,12 +65,18 @@ class ManagedKinds:
         return [kind.kind for kind in pending] + [watch.kind.kind for watch in watches.values() if not watch.known]
 
     def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
-        """Watch these kinds for a BundleDeployment until `require` says which it requires.
+        """Watch exactly these kinds for a BundleDeployment until `require` says which it requires.
 
         Raises: ApiError if discovery fails.
         """
-        if not self._registry.knows(name):
-            self.require(name, kinds)
+        recorded = {group_kind_of(kind): kind for kind in kinds}
+        missing = self._registry.prepare(name, recorded.keys())
+        if missing is not None:
+            self._start(name, recorded, missing)
+
+    def withdraw(self, name: str) -> None:
+        """Stop watching what `prepare` started for a BundleDeployment that is gone; a pass does so for `require`."""
+        self._registry.withdraw(name)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Return the kinds whose objects are unknown, see `Watches.find_unknown`.
@@ -102,6 +112,7 @@ class ManagedKinds:
             on_change=self._objects.changed,
             on_synced=lambda: self._listed(watch),
             on_failed=lambda: self.notify_requiring(watch.group_kind),
+            on_restored=self._listener.cluster_restored,
         )
         watch = KindWatch(kind=kind, resource=resource, full=full, reflector=reflector)
         return watch

@@ -79,9 +79,30 @@ class Registry:
         """Add kinds that a BundleDeployment requires; return those that are not watched."""
         with self._lock:
             self._required.add(name, kinds)
-            unwatched = set(kinds) - self._watches.keys()
-            self._required.note_unwatched(unwatched)  # so that those served from now on are reported
-            return unwatched
+            return self._find_unwatched(kinds)
+
+    def _find_unwatched(self, kinds: Collection[GroupKind]) -> set[GroupKind]:
+        unwatched = set(kinds) - self._watches.keys()
+        self._required.note_unwatched(unwatched)  # so that those served from now on are reported
+        return unwatched
+
+    def prepare(self, name: str, kinds: Collection[GroupKind]) -> set[GroupKind] | None:
+        """Set the kinds that a BundleDeployment requires, and stop the watches that are not required.
+
+        Returns: those that are not watched; None if a pass has decided what it requires.
+        """
+        with self._lock:
+            if self._required.is_decided(name):
+                return None
+            self._required.prepare(name, kinds)
+            self._stop_unrequired()
+            return self._find_unwatched(kinds)
+
+    def withdraw(self, name: str) -> None:
+        """Remove a BundleDeployment, and stop the watches that are not required, unless a pass decides that."""
+        with self._lock:
+            if not self._required.is_decided(name):
+                self.release(name)
 
     def require_only(self, name: str, kinds: Iterable[GroupKind]) -> None:
         """Set the kinds that a BundleDeployment requires, and stop the watches that are not required."""
@@ -99,11 +120,6 @@ class Registry:
         for group_kind in self._required.find_unrequired(list(self._watches)):
             self._watches.pop(group_kind).stop()
             self._owned.drop_kind(group_kind)
-
-    def knows(self, name: str) -> bool:
-        """Return whether the requirements of a BundleDeployment are known."""
-        with self._lock:
-            return name in self._required
 
     def has_unwatched(self, name: str) -> bool:
         """Return whether a BundleDeployment requires an unwatched kind."""

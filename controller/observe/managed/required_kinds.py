@@ -12,10 +12,9 @@ class RequiredKinds:
 
     def __init__(self) -> None:
         self._by_name: dict[str, frozenset[GroupKind]] = {}
+        self._decided: set[str] = set()
+        """BundleDeployments whose kinds a pass has decided; those of the others are what their status says."""
         self._unwatched: set[GroupKind] = set()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_name
 
     def of(self, name: str) -> frozenset[GroupKind]:
         """Return the kinds that a BundleDeployment requires."""
@@ -23,15 +22,25 @@ class RequiredKinds:
 
     def add(self, name: str, kinds: Iterable[GroupKind]) -> None:
         """Add kinds that a BundleDeployment requires."""
-        self._by_name[name] = self.of(name) | frozenset(kinds)
+        self.replace(name, self.of(name) | frozenset(kinds))
 
     def replace(self, name: str, kinds: Iterable[GroupKind]) -> None:
         """Set the kinds that a BundleDeployment requires."""
         self._by_name[name] = frozenset(kinds)
+        self._decided.add(name)
+
+    def prepare(self, name: str, kinds: Iterable[GroupKind]) -> None:
+        """Set the kinds that the status of a BundleDeployment names, until a pass decides."""
+        self._by_name[name] = frozenset(kinds)
+
+    def is_decided(self, name: str) -> bool:
+        """Return whether a pass has decided what a BundleDeployment requires."""
+        return name in self._decided
 
     def drop(self, name: str) -> None:
         """Remove a BundleDeployment."""
         self._by_name.pop(name, None)
+        self._decided.discard(name)
 
     def find_names(self, condition: Callable[[GroupKind], bool]) -> list[str]:
         """Return the BundleDeployments that require a kind for which a condition is true."""

@@ -104,3 +104,8 @@ def test_no_source_is_the_api_server_of_a_pod(
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     assert parse_options(["--denied-networks=172.16.0.0/12"], {}).network(in_pod=in_pod).denied_networks == expect
+
+
+def test_an_interval_of_lists_that_is_too_short_is_refused() -> None:
+    assert Settings(relist_interval=10).problem() == ""
+    assert Settings(relist_interval=9).problem() == "--relist-interval: 9 is less than 10"

@@ -234,3 +234,52 @@ def test_after_any_interleaving_of_events_and_replies_the_server_s_state_is_know
         else:
             cache.learn(replies.pop())
     assert {thing.name: thing for thing in cache.records()} == server
+
+
+# which list counts
+
+
+def test_a_list_counts_once_its_changes_are_handled() -> None:
+    cache: Cache[Thing] = Cache()
+    cache.begin_listing()
+    cache.replace({}, "10")
+    assert not cache.complete
+    cache.end_listing()
+    assert cache.complete
+
+
+def test_after_outdate_only_a_list_counts_that_began_later() -> None:
+    cache = known(Thing(5))
+    cache.begin_listing()
+    cache.outdate()
+    assert (cache.complete, cache.is_current) == (False, False)
+    cache.replace({}, "11")
+    cache.end_listing()
+    assert not cache.complete
+    cache.begin_listing()
+    assert (cache.complete, cache.is_current) == (False, True)
+    cache.replace({KEY: Thing(5)}, "12")
+    cache.end_listing()
+    assert cache.complete
+
+
+def test_outdated_records_remain() -> None:
+    cache = known(Thing(5))
+    cache.outdate()
+    assert cache.records() == [Thing(5)]
+
+
+@pytest.mark.parametrize(
+    ("version", "went_back"), [("9", True), ("10", False), ("11", False), ("0", False), ("", False), ("x", False)]
+)
+def test_an_older_version_of_the_collection_requires_another_list(version: str, went_back: bool) -> None:
+    cache = known(Thing(5))
+    assert (cache.went_back(version), cache.complete) == (went_back, not went_back)
+    assert not cache.went_back(version)
+
+
+def known(*things: Thing) -> Cache[Thing]:
+    """Return a cache whose first list is complete."""
+    cache = listed(*things)
+    cache.end_listing()
+    return cache

@@ -49,12 +49,16 @@ def wait(condition: Callable[[], object]) -> None:
 class Followed:
     """A fake API server, a reflector of one of its collections, and the changes that it reported."""
 
-    def __init__(self, stack: ExitStack, api: FakeApi, pace: Pace = QUICK, **options: Any) -> None:
+    def __init__(
+        self, stack: ExitStack, api: FakeApi, pace: Pace = QUICK, relist_seconds: float = 36_000, **options: Any
+    ) -> None:
         self.api = stack.enter_context(api)
         self.told: list[tuple[str, str]] = []
         self.synced = 0
         settings: dict[str, Any] = {"project": project, "on_change": self._tell, "on_synced": self._sync, **options}
-        self.reflector: Reflector[Thing] = Reflector(self.api.client(), FOOS, pace=pace, **settings)
+        client = self.api.client()
+        client.relist_seconds = relist_seconds
+        self.reflector: Reflector[Thing] = Reflector(client, FOOS, pace=pace, **settings)
         stack.callback(self.reflector.stop)
 
     def _tell(self, old: Thing | None, new: Thing | None) -> None:
@@ -121,7 +125,7 @@ def test_a_watch_that_ends_as_asked_goes_on_without_a_list_or_a_pause(stack: Exi
     wait(lambda: followed.api.watches() == 3)
     followed.api.put(FOOS, "b")
     wait(lambda: followed.names() == ["a", "b"])
-    assert followed.api.lists(FOOS) == 1
+    assert followed.api.watches() == len(followed.api.received)
 
 
 def test_changes_during_an_interruption_are_reported(followed: Followed) -> None:
@@ -272,9 +276,128 @@ def test_a_watch_in_which_not_even_a_bookmark_comes_is_left_long_before_its_end(
 
 def test_the_collection_is_listed_again_after_a_while(stack: ExitStack) -> None:
     pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
-    followed = Followed(stack, FakeApi(FOOS), pace, relist_after=0.5).start("a")
+    followed = Followed(stack, FakeApi(FOOS), pace, relist_seconds=0.5).start("a")
     wait(lambda: followed.api.lists(FOOS) >= 2)
     assert followed.told == [("added", "a")]
+
+
+def test_a_watch_that_omits_events_is_noticed_by_the_next_list_and_not_at_its_end(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), relist_seconds=1)
+    followed.api.omit_events = True
+    followed.start("a")
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+
+
+def cut_list(followed: Followed) -> None:
+    followed.api.omit_bookmarks = followed.api.cut_watches = True
+    followed.reflector.start()
+    wait(lambda: followed.reflector.last_error is not None)
+    followed.api.omit_bookmarks = followed.api.cut_watches = False
+    wait(lambda: followed.reflector.synced)
+
+
+def streams(followed: Followed) -> list[bool]:
+    """Return of each list whether it was streamed."""
+    lists = [each for each in followed.api.received if "resourceVersion" not in each.query]
+    firsts = [each for each in lists if each.query.get("limit") != "1" and "continue" not in each.query]
+    return ["sendInitialEvents" in each.query for each in firsts]
+
+
+def test_a_streaming_list_that_was_cut_is_read_from_pages_once(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS))
+    followed.api.put(FOOS, "a")
+    cut_list(followed)
+    assert streams(followed) == [True, False]
+    followed.reflector.refresh()
+    wait(lambda: followed.reflector.synced)
+    assert streams(followed) == [True, False, True]
+
+
+def test_a_server_that_ignores_streaming_lists_is_asked_once(stack: ExitStack) -> None:
+    pace = Pace(watch=(60, 60), slack=0.2, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
+    followed = Followed(stack, FakeApi(FOOS), pace)
+    followed.api.omit_bookmarks = True
+    followed.start("a")
+    followed.reflector.refresh()
+    wait(lambda: followed.reflector.synced)
+    assert streams(followed) == [True, False, False]
+
+
+# a list that is required
+
+
+def test_a_collection_that_is_refreshed_is_listed_again_and_not_synced_until_then(followed: Followed) -> None:
+    followed.start("a")
+    wait(lambda: followed.synced == 1)
+    followed.api.frozen.set()
+    followed.reflector.refresh()
+    assert (followed.reflector.synced, followed.reflector.settled, followed.names()) == (False, False, ["a"])
+    followed.api.put(FOOS, "b")
+    followed.api.frozen.clear()
+    wait(lambda: followed.synced == 2)
+    assert followed.names() == ["a", "b"]
+    assert followed.reflector.synced
+    followed.api.put(FOOS, "c")
+    wait(lambda: followed.names() == ["a", "b", "c"])
+
+
+def test_a_list_in_progress_is_not_enough_for_a_refresh(followed: Followed) -> None:
+    followed.api.frozen.set()
+    followed.reflector.start()
+    wait(lambda: followed.api.received)
+    followed.reflector.refresh()
+    followed.api.frozen.clear()
+    wait(lambda: followed.reflector.synced)
+    assert followed.api.lists(FOOS) == (2 if followed.api.streaming_lists else 4)  # each first tries to stream
+
+
+def test_a_refresh_that_fails_leaves_the_collection_unsynced_and_settled(followed: Followed) -> None:
+    followed.start("a")
+    followed.api.faults = [Fault(503)] * 1000
+    followed.reflector.refresh()
+    wait(lambda: followed.reflector.settled)
+    assert (followed.reflector.synced, followed.names()) == (False, ["a"])
+    followed.api.faults = []
+    wait(lambda: followed.reflector.synced)
+
+
+# etcd restored from a backup
+
+
+def interrupt(followed: Followed) -> None:
+    followed.api.end_watches = True
+    wait(lambda: not followed.api.open_watches)
+    followed.api.end_watches = False
+
+
+def test_after_an_interruption_an_older_cluster_is_listed_again_immediately(stack: ExitStack) -> None:
+    restored: list[None] = []
+    followed = Followed(stack, FakeApi(FOOS), on_restored=lambda: restored.append(None)).start("a", "b")
+    followed.api.restore(FOOS, "b", "c")
+    interrupt(followed)
+    wait(lambda: followed.names() == ["b", "c"])
+    assert len(restored) == 1
+    followed.api.put(FOOS, "d")
+    wait(lambda: followed.names() == ["b", "c", "d"])
+
+
+def test_after_an_interruption_of_the_same_cluster_the_watch_continues(stack: ExitStack) -> None:
+    restored: list[None] = []
+    followed = Followed(stack, FakeApi(FOOS), on_restored=lambda: restored.append(None)).start("a")
+    interrupt(followed)
+    followed.api.put(FOOS, "b")
+    wait(lambda: followed.names() == ["a", "b"])
+    assert (followed.api.lists(FOOS), restored) == (1, [])
+
+
+def test_a_list_that_is_older_than_known_tells_that_the_cluster_was_restored(stack: ExitStack) -> None:
+    restored: list[None] = []
+    api = FakeApi(FOOS)
+    followed = Followed(stack, api, relist_seconds=1, on_restored=lambda: restored.append(None)).start("a", "b")
+    followed.api.restore(FOOS, "b", "c")
+    wait(lambda: followed.names() == ["b", "c"])
+    wait(lambda: len(restored) == 1 and followed.reflector.synced)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,12 @@ class Noted(WorkQueue):
 class Waiting:
     """A reconciler of which two BundleDeployments wait."""
 
+    def __init__(self) -> None:
+        self.started_over = 0
+
+    def start_over(self) -> None:
+        self.started_over += 1
+
     def cluster_changed(self) -> list[str]:
         return ["a", "b"]
 
@@ -47,3 +53,11 @@ def test_a_change_of_the_cluster_ends_waits(noted: Noted) -> None:
     dispatcher.reconciler = Waiting()  # type: ignore[assignment]
     dispatcher.cluster_changed()
     assert noted.noted == [("a", 0.0), ("b", 0.0)]
+
+
+def test_a_restored_cluster_makes_the_reconciler_start_over(noted: Noted) -> None:
+    dispatcher, reconciler = Dispatcher(noted), Waiting()
+    dispatcher.cluster_restored()
+    dispatcher.reconciler = reconciler  # type: ignore[assignment]
+    dispatcher.cluster_restored()
+    assert (reconciler.started_over, noted.noted) == (1, [])

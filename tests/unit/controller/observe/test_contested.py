@@ -54,9 +54,11 @@ def test_an_object_that_was_judged_again_is_compared_with_that() -> None:
     assert not woken
 
 
-def reflector_of(watch: _ContestedObject) -> Reflector[Record]:
+def list_objects(watch: _ContestedObject, objects: dict[tuple[str, str], Record], version: str) -> None:
+    """Let the watch have listed these objects."""
     assert isinstance(watch.followed, Reflector)
-    return watch.followed
+    watch.followed._cache.begin_listing()
+    watch.followed._replace(objects, version)
 
 
 class Late(NamedTuple):
@@ -79,7 +81,7 @@ LATE = [
 def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None:
     woken: list[bool] = []
     watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    reflector_of(watch)._replace({("shop", "a"): AT_5}, "5")
+    list_objects(watch, {("shop", "a"): AT_5}, "5")
     woken.clear()
     watch.expect(case.judged)
     assert bool(woken) is case.woken
@@ -88,7 +90,7 @@ def test_what_changed_while_a_pass_was_judging_is_not_missed(case: Late) -> None
 def test_what_went_while_a_pass_was_judging_is_not_missed() -> None:
     woken: list[bool] = []
     watch = _ContestedObject(ObjectFollower(FakeCluster().client), "", CONFIG_MAPS, THEIRS, lambda: woken.append(True))
-    reflector_of(watch)._replace({}, "9")
+    list_objects(watch, {}, "9")
     woken.clear()
     watch.expect(AT_5)
     assert woken

@@ -14,7 +14,7 @@ from controller.bugs import InternalError, reconcile_id
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
-from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS
+from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
@@ -1678,3 +1678,24 @@ def test_a_bug_in_a_rendering_is_shown_with_its_first_id_however_often_it_is_ret
     world.seconds += 400
     world.settle()
     assert world.conditions == READY
+
+
+# a cluster that was restored from a backup
+
+
+def test_until_bundle_deployments_are_known_again_nothing_is_done_with_them(world: World) -> None:
+    installed(world)
+    world.reconciler.start_over()
+    world.wish("v2")
+    world.cluster.taken()
+    assert (world.reconcile(), world.requests()) == (UNSYNCED, [])
+    world.watches.synced = True
+    world.settle()
+    assert world.deployment.status.installed_revision == world.deployment.status.revision
+
+
+def test_what_is_remembered_of_the_newer_state_does_not_count(world: World) -> None:
+    installed(world)
+    before = world.reconciler._contexts.states.of(world.deployment.metadata)
+    world.reconciler.start_over()
+    assert world.reconciler._contexts.states.of(world.deployment.metadata) is not before

@@ -1,10 +1,24 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from controller.kube.resources import GroupVersionKind
 from tests.support.fake_api import Fault
-from tests.support.watching import CONFIG_MAP, KEY, MAPS, WIDGET, WORKLOAD, World
+from tests.support.watching import (
+    CONFIG_MAP,
+    DEPLOYMENTS,
+    KEY,
+    MAPS,
+    OTHERS,
+    WEBS,
+    WIDGET,
+    WIDGETS,
+    WORKLOAD,
+    World,
+    define,
+)
 
 
 def test_a_kind_whose_list_is_under_way_is_named_and_told_when_it_is_known(world: World) -> None:
@@ -83,3 +97,97 @@ def test_a_kind_that_discovery_lags_behind_is_looked_up_again_where_it_counts(
     assert world.watches.find_unknown("shop", [WIDGET.gvk]) == [str(WIDGET.gvk)]
     world.api.frozen.clear()
     world.wait(lambda: not world.watches.find_unknown("shop", [WIDGET.gvk]), "it is listed")
+
+
+# a standby, which runs no passes
+
+
+def watched(world: World) -> set[str]:
+    return {reflector.path for reflector in world.watches._registry.reflectors()}
+
+
+def record(world: World, *kinds: GroupVersionKind, name: str = "shop") -> None:
+    """Have status name these kinds."""
+    world.deployment(name, status={"managedKinds": [str(kind) for kind in kinds]})
+
+
+def test_a_standby_watches_the_kinds_that_status_names_and_no_others(world: World) -> None:
+    record(world, CONFIG_MAP)
+    world.start()
+    world.wait(lambda: watched(world) == {MAPS}, "the kinds of the first status are watched")
+    record(world, CONFIG_MAP, WORKLOAD)
+    world.wait(lambda: watched(world) == {MAPS, WEBS}, "those of the next are, too")
+    record(world, WORKLOAD, name="other")
+    record(world, CONFIG_MAP)
+    record(world, CONFIG_MAP, name="other")
+    world.wait(lambda: watched(world) == {MAPS}, "one that no status names is not watched")
+    for name in ("shop", "other"):
+        world.api.delete(DEPLOYMENTS, name)
+    world.wait(lambda: not watched(world), "nothing is watched for BundleDeployments that are gone")
+
+
+def test_a_standby_watches_custom_kinds_once_definitions_are_known(world: World) -> None:
+    define(world)
+    record(world, WIDGET.gvk)
+    world.start()
+    world.wait(lambda: watched(world) == {WIDGETS}, "the kind is watched")
+
+
+def test_what_a_pass_has_required_is_not_dropped_because_status_lacks_it(world: World) -> None:
+    record(world, CONFIG_MAP)
+    world.start()
+    world.watches.require("shop", [WORKLOAD])
+    record(world)
+    record(world, CONFIG_MAP, name="last")
+    world.wait(lambda: world.watches.outline("last"), "all is known")
+    assert watched(world) == {MAPS, WEBS}
+    world.api.delete(DEPLOYMENTS, "shop")
+    world.hear("deployment shop")
+    assert watched(world) == {MAPS, WEBS}
+    world.watches.forget("shop")
+    assert watched(world) == {MAPS}
+
+
+# lists that are required
+
+
+def test_who_takes_over_does_not_know_the_objects_of_a_kind_whose_watch_is_cut(world: World) -> None:
+    world.start()
+    world.know(CONFIG_MAP)
+    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
+    world.api.watch_faults = [Fault(500)] * 1000
+    world.watches.catch_up()
+    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
+    world.managed()
+    world.api.watch_faults = []
+    world.wait(lambda: not world.watches.find_unknown("shop", [CONFIG_MAP]), "it is listed")
+    assert set(world.watches.managed("shop")) == {KEY}
+
+
+def test_after_a_takeover_passes_wait_for_the_list_of_each_kind(world: World) -> None:
+    world.start()
+    world.know(CONFIG_MAP)
+    world.api.frozen.set()
+    threading.Thread(target=world.watches.catch_up).start()
+    world.wait(lambda: world.watches.require("shop", [CONFIG_MAP]) == ["ConfigMap"], "it is listed again")
+    world.api.frozen.clear()
+    world.hear("objects shop")
+    assert world.watches.require("shop", [CONFIG_MAP]) == []
+
+
+def test_a_restored_cluster_is_reported_and_all_is_listed_again(world: World) -> None:
+    world.deployment()
+    world.managed()
+    world.start()
+    world.know(CONFIG_MAP)
+    world.api.restore(MAPS)
+    world.api.end_watches = True
+    world.hear("restored")
+    world.api.end_watches = False
+    lists = {path: world.api.lists(path) for path in (DEPLOYMENTS, MAPS, *OTHERS)}
+    world.watches.refresh()
+    assert not world.watches.synced
+    world.wait(lambda: world.watches.synced and not world.watches.unsynced(), "all is known")
+    assert all(world.api.lists(path) > before for path, before in lists.items())
+    assert world.watches.managed("shop") == {}
+    assert "INVALIDATE" in world.cluster.requests

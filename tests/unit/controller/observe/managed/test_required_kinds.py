@@ -11,9 +11,18 @@ def test_kinds_are_added_replaced_and_dropped() -> None:
     required.add("shop", [WIDGET])
     assert required.of("shop") == {MAP, WIDGET}
     required.replace("shop", [GADGET])
-    assert (required.of("shop"), "shop" in required) == (frozenset({GADGET}), True)
+    assert (required.of("shop"), required.is_decided("shop")) == (frozenset({GADGET}), True)
     required.drop("shop")
-    assert (required.of("shop"), "shop" in required) == (frozenset(), False)
+    assert (required.of("shop"), required.is_decided("shop")) == (frozenset(), False)
+
+
+def test_status_names_the_kinds_until_a_pass_decides() -> None:
+    required = RequiredKinds()
+    required.prepare("shop", [MAP])
+    required.prepare("shop", [WIDGET])
+    assert (required.of("shop"), required.is_decided("shop")) == (frozenset({WIDGET}), False)
+    required.add("shop", [GADGET])
+    assert (required.of("shop"), required.is_decided("shop")) == (frozenset({WIDGET, GADGET}), True)
 
 
 def test_a_kind_is_required_as_long_as_one_requires_it() -> None:
