@@ -228,7 +228,10 @@ class Capabilities:
     kubernetes_version: str
     """As in `/version`: v1.36.3."""
     kinds: Mapping[tuple[str, str, str], bool] = field(default_factory=dict)
-    """(group, version, kind) to whether it is namespaced."""
+    """(group, version, kind) to whether it is namespaced. For a group that fails discovery, the last known kinds."""
+    unknown: frozenset[str] = frozenset()
+    """Groups that fail discovery and whose kinds are not known. A rendering that depends on them raises BundleError
+    (APIUnavailable); every other one ignores them, since one broken API must not block everything."""
 
     def is_namespaced(self, group: str, kind: str) -> bool | None:
         """Return whether a kind is namespaced, in any of its versions; None if it is not served."""

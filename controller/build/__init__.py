@@ -17,4 +17,5 @@ files, `formats` interprets the content.
     child         renders large bundles in a separate process
     plugins       sources and formats by kind, from entry points
     capabilities  what a cluster serves, as a file
+    recorded_kinds  what it served when a revision was rendered, for groups that fail discovery later
 """

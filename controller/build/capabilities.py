@@ -33,6 +33,7 @@ class _Kind(_Model):
 class _File(_Model):
     kubernetesVersion: str = Field(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+")  # noqa: N815 - as it is written
     kinds: tuple[_Kind, ...]
+    unknownGroups: tuple[str, ...] = ()  # noqa: N815 - as it is written
 
 
 def shipped() -> Capabilities:
@@ -54,7 +55,7 @@ def parse(data: bytes, name: str) -> Capabilities:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _invalid(name, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     kinds = {(kind.group, kind.version, kind.kind): kind.scope == "Namespaced" for kind in read.kinds}
-    return Capabilities(kubernetes_version=read.kubernetesVersion, kinds=kinds)
+    return Capabilities(kubernetes_version=read.kubernetesVersion, kinds=kinds, unknown=frozenset(read.unknownGroups))
 
 
 def _invalid(name: str, problem: str) -> BundleError:
@@ -63,13 +64,15 @@ def _invalid(name: str, problem: str) -> BundleError:
 
 def dump(capabilities: Capabilities) -> dict[str, object]:
     """Return capabilities as plain JSON, in a stable order."""
-    return {"kubernetesVersion": capabilities.kubernetes_version, "kinds": list(_kinds(capabilities))}
+    unknown = {"unknownGroups": sorted(capabilities.unknown)} if capabilities.unknown else {}
+    return {"kubernetesVersion": capabilities.kubernetes_version, **unknown, "kinds": list(_kinds(capabilities))}
 
 
 def write(capabilities: Capabilities) -> str:
     """Return capabilities as YAML, a line for each kind."""
     lines = [", ".join(f"{key}: {value or _EMPTY}" for key, value in kind.items()) for kind in _kinds(capabilities)]
-    head = f"kubernetesVersion: {capabilities.kubernetes_version}\nkinds:\n"
+    unknown = f"unknownGroups: [{', '.join(sorted(capabilities.unknown))}]\n" if capabilities.unknown else ""
+    head = f"kubernetesVersion: {capabilities.kubernetes_version}\n{unknown}kinds:\n"
     return head + "".join(f"- {{{line}}}\n" for line in lines)
 
 

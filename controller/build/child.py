@@ -105,6 +105,7 @@ def _write_request(format_name: str, request: RenderRequest) -> dict[str, Any]:
         "config": request.config,
         "kubernetesVersion": request.capabilities.kubernetes_version,
         "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
+        "unknown": sorted(request.capabilities.unknown),
         "scratch": str(request.means.scratch),
         "limits": asdict(request.means.limits),
     }
@@ -119,6 +120,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
         capabilities=Capabilities(
             kubernetes_version=value["kubernetesVersion"],
             kinds={(group, version, kind): scope for group, version, kind, scope in value["kinds"]},
+            unknown=frozenset(value["unknown"]),
         ),
         means=Means(scratch=Path(value["scratch"]), cancelled=Event(), limits=Limits(**value["limits"])),
     )

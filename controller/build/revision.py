@@ -9,12 +9,14 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from controller.content.digests import canonical_json
 
 FORMAT = "v1"
 _PIECE = 256 * 1024
+RecordedKind: TypeAlias = tuple[str, str, str, bool]
+"""Group, version and kind, and whether it is namespaced."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -33,6 +35,8 @@ class Terms:
     optional: tuple[Mapping[str, str], ...] = ()
     account: Mapping[str, str] | None = None
     """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account in use: see revisions/identities.py."""
+    kinds: tuple[RecordedKind, ...] = ()
+    """The kinds of other API servers that it was rendered with: see recorded_kinds.py."""
     left: tuple[str, ...] = ()
     """Objects kept from older revisions that no kept revision names, as `apiVersion/kind namespace name`; `*` if they
     are so many that those revisions are kept instead."""
@@ -130,7 +134,8 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     """Return everything in a revision except objects and hooks, as canonical JSON."""
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
-    for name in ("account", "left"):  # so that older releases, which do not know these fields, can read the rest
+    # So that older releases, which do not know these fields, can read the rest.
+    for name in ("account", "left", "kinds"):
         if not fields[name]:
             del fields[name]
     return canonical_json(fields)
@@ -149,6 +154,7 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         warnings, namespace = tuple(fields.pop("warnings", ())), dict(fields.pop("namespace", {}))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
         fields["left"] = tuple(fields.get("left", ()))
+        fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields.get("kinds", ()))
         objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
         return Revision(
             digest=digest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.build import capabilities
-from controller.cli.command import add_cluster_options, add_output, connect, make_parser
+from controller.cli.command import add_cluster_options, add_output, connect, make_parser, tell
 from controller.cli.output import to_json
 from controller.kube.discovery import Discovery
 
@@ -20,5 +20,9 @@ def main(arguments: Sequence[str]) -> int:
     add_cluster_options(parser)
     options = parser.parse_args(arguments)
     found = Discovery(connect(options)).capabilities()
+    for group in sorted(found.unknown):
+        tell(
+            f'warning: API group "{group}": discovery failed, so its kinds are missing; repair or delete its APIService'
+        )
     print(to_json(capabilities.dump(found)) if options.output == "json" else capabilities.write(found), end="")
     return 0

@@ -1,8 +1,9 @@
 """Discovery: path, scope and verbs of each kind that the API server serves; cached, and refreshed for a reason.
 
 Aggregated discovery takes two requests, which an ETag makes cheap if nothing changed; older servers are walked group by
-group. If the API server behind a group is down, its kinds remain known and the group counts as failed. Nothing polls:
-a refresh follows a miss, or `invalidate` (to be called on CRD events, and when a known kind returns 404).
+group. If the API server behind a group is down, its kinds remain known and the group counts as failed; that blocks no
+other group. Nothing polls: a refresh follows a miss, or `invalidate` (to be called on CRD events, and when a known kind
+returns 404).
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.errors import BundleError
 from api.plugins import Capabilities
-from api.v1alpha2.conditions import Reason
 from controller.kube.client import JSON, ApiError, Client
 from controller.kube.resources import GroupVersionKind, Resource
 
@@ -67,6 +66,8 @@ class _Snapshot:
     roots: tuple[_Root, ...]
     resources: Resources
     failed: frozenset[str]
+    unknown: frozenset[str]
+    """The failed groups with a version of which no kind was ever seen."""
 
 
 class Discovery:
@@ -131,9 +132,14 @@ class Discovery:
     def failed_groups(self) -> frozenset[str]:
         """Return the groups of which discovery failed for some version.
 
+        It refreshes after `invalidate`, and for a while after that, if one failed: it may have recovered.
+
         Raises: ApiError if all of discovery fails.
         """
-        return self._current().failed
+        snapshot = self._current()
+        if snapshot.failed and self._may_show_more(snapshot):
+            snapshot = self._refresh(snapshot)
+        return snapshot.failed
 
     def invalidate(self) -> None:
         """Note that kinds were added or removed: the next lookup of an unknown kind refreshes, of a known one soon."""
@@ -159,18 +165,15 @@ class Discovery:
     def capabilities(self) -> Capabilities:
         """Return the capabilities of the cluster for rendering, at most two seconds old.
 
-        Raises: BundleError (APIUnavailable) while a group fails, since its kinds would be missing; ApiError.
+        Raises: ApiError if all of discovery fails.
         """
         snapshot = self._current()
         if self._invalid or self._is_older(snapshot, AGE_SECONDS):
             snapshot = self._refresh(snapshot)
-        if snapshot.failed:
-            names = ", ".join(f'"{name}"' for name in sorted(snapshot.failed))
-            raise BundleError(Reason.API_UNAVAILABLE, f"API group {names}: discovery failed; check its APIService")
         kinds: dict[tuple[str, str, str], bool] = {
             gvk: resource.namespaced for gvk, resource in snapshot.resources.items()
         }
-        return Capabilities(kubernetes_version=self.version(), kinds=kinds)
+        return Capabilities(kubernetes_version=self.version(), kinds=kinds, unknown=snapshot.unknown)
 
     def _may_show_more(self, snapshot: _Snapshot) -> bool:
         """Whether kinds were added or removed since the snapshot, or so shortly before that it may lag behind."""
@@ -206,6 +209,7 @@ class Discovery:
             roots=roots,
             resources={gvk: resource for group in groups.values() for gvk, resource in group.resources.items()},
             failed=frozenset(name for (name, _), group in groups.items() if group.failed),
+            unknown=frozenset(name for (name, _), group in groups.items() if group.failed and not group.resources),
         )
 
     def _read_root(self, path: str, known: _Root) -> _Root:

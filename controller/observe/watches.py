@@ -19,7 +19,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
+from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
@@ -211,6 +211,17 @@ class Watches:
         Raises: ApiError if all of discovery fails.
         """
         return self._discovery.resource(kind) is None and kind.group not in self._discovery.failed_groups()
+
+    def is_aggregated(self, group: str, kind: str) -> bool:
+        """Return whether another API server may serve a kind: neither Kubernetes nor a known CRD defines it."""
+        return group not in BUILT_IN_GROUPS and self.at_storage_version(group, kind) is None
+
+    def failing_groups(self) -> frozenset[str]:
+        """Return the API groups that fail discovery; sends no request unless something changed.
+
+        Raises: ApiError if all of discovery fails.
+        """
+        return self._discovery.failed_groups()
 
     def has_appeared(self, kind: GroupVersionKind) -> bool:
         """Return whether a kind that was missing is served now; sends no request unless something changed.

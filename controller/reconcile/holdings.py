@@ -16,7 +16,7 @@ from controller.apply.possession import MORE, RevisionObject, describe_left, nam
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError, User
 from controller.kube.discovery import Discovery
-from controller.kube.resources import Resource
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -60,6 +60,14 @@ class Holdings:
         """
         kept = self._read(context)
         return self._name(kept, context) if kept else None
+
+    def installed_kinds(self, context: Context) -> set[GroupVersionKind]:
+        """Return the kinds of the objects that were once applied in full.
+
+        Raises: CrowdedError, ApiError.
+        """
+        installed = self._kept.read(context, context.status.installed_revision)
+        return {GroupVersionKind.of(manifest) for manifest in installed.objects} if installed else set()
 
     def terms(self, context: Context) -> list[Terms]:
         """Return the terms of each kept revision.

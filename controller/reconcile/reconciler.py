@@ -95,6 +95,7 @@ class Reconciler:
             report = steps.settled.report(context)
             if report is None:
                 context, report = self._install(context)
+            report = steps.reporter.complete(context, report)
         except ApiError as error:
             return steps.reporter.refuse(context, error)
         context.state.awaits_change = awaits_change(context, report)

@@ -10,10 +10,12 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from controller.apply.plan import Action
 from controller.bugs import InternalError, keep_first
 from controller.kube.client import ApiError
+from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
+from controller.status.notes import describe_failing, names_failing
 from controller.status.report import Report
 from controller.status.summary import summarize, summarize_bug
 from controller.status.writer import StatusWriter
@@ -29,8 +31,24 @@ _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 class Reporter:
     """Writes the status of passes."""
 
-    def __init__(self, accounts: Accounts, writer: StatusWriter) -> None:
-        self._accounts, self._writer = accounts, writer
+    def __init__(self, accounts: Accounts, watches: Watches, writer: StatusWriter) -> None:
+        self._accounts, self._watches, self._writer = accounts, watches, writer
+
+    def complete(self, context: Context, report: Report) -> Report:
+        """Add warnings about API groups that fail discovery to those of an apply; drop those that are over.
+
+        A group that starts to fail later adds none: it changes nothing about what is installed.
+
+        Raises: ApiError if all of discovery fails.
+        """
+        known = context.status.warnings if report.warnings is None else report.warnings
+        if report.warnings is None and not any(map(names_failing, known)):
+            return report
+        failing = describe_failing(self._watches.failing_groups())
+        kept = [text for text in known if text in failing or not names_failing(text)]
+        if report.warnings is not None:
+            kept = list(dict.fromkeys([*failing, *kept]))
+        return replace(report, warnings=tuple(kept))
 
     def publish(self, context: Context, report: Report) -> Context:
         """Write the report of a pass to status, if it has changed.
@@ -101,6 +119,11 @@ def defer(context: Context, report: Report) -> Requeue | None:
     return None
 
 
+def _names_failing(report: Report) -> bool:
+    """Whether a warning is about an API group, and must be dropped when that recovers."""
+    return any(map(names_failing, report.warnings or ()))
+
+
 def _shows_failure(context: Context) -> bool:
     """Whether status reports why this spec is not installed."""
     ready = context.status.condition(ConditionType.READY)
@@ -112,4 +135,4 @@ def awaits_change(context: Context, report: Report) -> bool:
     """Whether the cluster must change before the BundleDeployment can be installed."""
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
     is_failure = any(error.reason.retry is Retry.WAIT for error in report.errors)
-    return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report))
+    return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report)) or _names_failing(report)

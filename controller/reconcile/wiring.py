@@ -114,7 +114,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         ),
         installer=_make_installer(parts, hooks, holdings, assessor),
         deleter=_make_deleter(parts, hooks, holdings),
-        reporter=Reporter(parts.accounts, parts.writer),
+        reporter=Reporter(parts.accounts, parts.watches, parts.writer),
         scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
     )
 

@@ -76,7 +76,8 @@ class KeptRevisions:
         Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
         """
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
-        terms = replace(terms, left=kept.terms.left, account=account_to_keep(context.deployment, kept.terms))
+        account = account_to_keep(context.deployment, kept.terms)
+        terms = replace(terms, left=kept.terms.left, kinds=kept.terms.kinds, account=account)
         if terms == kept.terms:
             return kept
         revised = replace(kept, terms=terms)

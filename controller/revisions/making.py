@@ -7,7 +7,7 @@ of the spec: after a change of the spec or the annotation it is retried immediat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Event
 from typing import TypeVar
 
@@ -16,8 +16,9 @@ from controller.bugs import keep_first
 from controller.build.builder import Builder
 from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, Sources
+from controller.build.recorded_kinds import recall_kinds, record_kinds
 from controller.build.request import Request, inputs_digest
-from controller.build.revision import PackedRevision, Revision
+from controller.build.revision import PackedRevision, RecordedKind, Revision
 from controller.kube.discovery import Discovery
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
@@ -35,7 +36,11 @@ Result = TypeVar("Result")
 
 
 class Maker:
-    """Thread-safe; one pass at a time for each BundleDeployment."""
+    """Thread-safe; one pass at a time for each BundleDeployment.
+
+    Args:
+        is_aggregated: whether another API server may serve a group and kind.
+    """
 
     def __init__(
         self,
@@ -45,8 +50,9 @@ class Maker:
         background: BackgroundWork,
         access: SourceAccess,
         retries: Retries,
+        is_aggregated: Callable[[str, str], bool],
     ) -> None:
-        self._builder, self._discovery = builder, discovery
+        self._builder, self._discovery, self._is_aggregated = builder, discovery, is_aggregated
         self._background, self._access, self._retries = background, access, retries
 
     def resolve(self, context: RevisionContext, known: Pins) -> Resolved | None:
@@ -77,11 +83,14 @@ class Maker:
 
         Raises: BundleError, also from an earlier pass while the retry is pending or active.
         """
+        # What was started last counts if nothing was ever installed completely.
+        last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
+        known = last[0].terms.kinds if last else None
         return self._take(
             context,
             build_ticket(request),
             BUILD,
-            lambda cancelled, build_context: self._build(request, kept, cancelled, build_context),
+            lambda cancelled, build_context: self._build(request, kept, cancelled, build_context, known),
         )
 
     def describe(self, context: RevisionContext, purpose: str) -> str:
@@ -140,9 +149,17 @@ class Maker:
         return resolved
 
     def _build(
-        self, request: Request, kept: Sequence[Revision | PackedRevision], cancelled: Event, build_context: BuildContext
+        self,
+        request: Request,
+        kept: Sequence[Revision | PackedRevision],
+        cancelled: Event,
+        build_context: BuildContext,
+        known: Collection[RecordedKind] | None = None,
     ) -> Revision | PackedRevision:
-        return self._builder.build(request, self._discovery.capabilities(), cancelled, build_context, kept=kept)
+        """Build with the capabilities of now; `known` are the kinds that the installed revision was rendered with."""
+        capabilities = recall_kinds(self._discovery.capabilities(), known)
+        made = self._builder.build(request, capabilities, cancelled, build_context, kept=kept)
+        return record_kinds(made, capabilities, self._is_aggregated)
 
     def _take(
         self,

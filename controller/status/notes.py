@@ -13,12 +13,14 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import Condition, Status
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
+from controller.content.limits import quote
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey
 from controller.status.texts import list_some
 
 NAMED = 10
+_FAILING = "discovery failed; repair or delete its APIService"
 # Normal steps of an installation, an upgrade or a deletion.
 _EXPECTED = (Reason.WAITING_FOR_HOOK, Reason.WAITING_FOR_CRD, Reason.DELETING, Reason.PAUSED_WITH_CHANGES)
 
@@ -70,6 +72,16 @@ def note_on_hindrance(error: BundleError, staying: Iterable[ObjectKey] = ()) -> 
     kept = f"{listed}: not deleted; delete them yourself; " if listed else ""
     text = f"ordinary objects are left to the garbage collector; {kept}{error.message}"
     return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
+
+
+def describe_failing(groups: Iterable[str]) -> list[str]:
+    """Return a warning for each API group that fails discovery."""
+    return [f"API group {quote(group)}: {_FAILING}" for group in sorted(groups)]
+
+
+def names_failing(warning: str) -> bool:
+    """Whether a warning is one of `describe_failing`."""
+    return warning.endswith(_FAILING)
 
 
 def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:

@@ -1,10 +1,10 @@
-"""Rule 9: equal inputs make an equal revision, and the cluster alone makes none. The preview itself: test_cli.py."""
+"""Rule 9: equal inputs make an equal revision, and the cluster alone makes none. The preview itself: test_cli.py;
+an API that is down: test_broken_api.py.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -12,36 +12,11 @@ from tests.support.bundles import World, config_map, definition, new_name
 
 pytestmark = pytest.mark.own_cluster
 
-GROUP = "down.example.com"
-
 
 @pytest.fixture
 def group() -> str:
     """An API group that no other test uses."""
     return f"{new_name()}.example.com"
-
-
-@contextmanager
-def failing_group(world: World) -> Iterator[None]:
-    """An API group whose own server is not there."""
-    service = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"v1.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "version": "v1",
-            "service": {"namespace": "default", "name": "nobody"},
-            "groupPriorityMinimum": 1,
-            "versionPriority": 1,
-        },
-    }
-    world.cluster.kubectl("apply", "-f", "-", input=json.dumps(service))
-    try:
-        world.wait(lambda: GROUP in world.cluster.kubectl("get", "--raw", "/apis"), "the group listed")
-        yield
-    finally:
-        world.cluster.kubectl("delete", "apiservice", f"v1.{GROUP}")
 
 
 def test_to_render_again_makes_the_same_revision_and_no_write(world: World) -> None:
@@ -96,17 +71,3 @@ def test_a_change_of_discovery_alone_makes_no_new_revision(world: World, group: 
     assert deployed.status() == before
     assert world.requests_about(deployed.name, since) == []
     world.cluster.kubectl("delete", "crd", crd["metadata"]["name"])
-
-
-def test_nothing_is_rendered_while_an_api_group_fails_discovery(world: World) -> None:
-    installed = world.deploy(config_map("settings", color="blue"))
-    installed.wait_ready()
-    with failing_group(world):
-        deployed = world.deploy(config_map("settings"))
-        deployed.wait_for("Installed", "False", "APIUnavailable", saying=f'API group "{GROUP}"')
-        deployed.wait_for("Reconciling", "True", "APIUnavailable")
-        assert deployed.revisions() == []
-        installed.remove("settings")
-        installed.wait(lambda: installed.data("settings") == {"color": "blue"}, "repair of what was rendered before")
-
-    deployed.wait_ready()

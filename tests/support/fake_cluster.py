@@ -23,7 +23,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
+from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.subject import Context
 from controller.observe.records import ObjectKey, Record, project
@@ -79,6 +79,8 @@ class FakeCluster:
         """Of every apply."""
         self.acted: list[tuple[str, str]] = []
         """(user, request) of each impersonated request."""
+        self.failing_groups: set[str] = set()
+        """API groups that fail discovery, and of which no kind is known."""
         self.supervisor = Supervisor()
         self.relist_seconds = RELIST_SECONDS
         self._actor = threading.local()
@@ -225,14 +227,14 @@ class FakeCluster:
         pass  # it is always current
 
     def failed_groups(self) -> frozenset[str]:
-        return frozenset()
+        return frozenset(self.failing_groups)
 
     def invalidate(self) -> None:
         self._note("INVALIDATE")
 
     def capabilities(self) -> Capabilities:
         kinds: dict[tuple[str, str, str], bool] = {each.gvk: each.namespaced for each in self.served}
-        return Capabilities(kubernetes_version="v1.36.3", kinds=kinds)
+        return Capabilities(kubernetes_version="v1.36.3", kinds=kinds, unknown=frozenset(self.failing_groups))
 
     # inside
 
@@ -369,6 +371,12 @@ class FakeWatches:
 
     def at_storage_version(self, group: str, kind: str) -> Resource | None:
         return None  # every kind is served at one version
+
+    def is_aggregated(self, group: str, kind: str) -> bool:
+        return group not in BUILT_IN_GROUPS
+
+    def failing_groups(self) -> frozenset[str]:
+        return self._cluster.failed_groups()
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self.failing

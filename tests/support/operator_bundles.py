@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,12 @@ def render(
     kinds: Mapping[tuple[str, str, str], bool] | None = None,
     version: str = "v1.36.3",
     destinations: Sequence[str] = ("",),
+    unknown: Collection[str] = (),
 ) -> Rendering:
     """Render a bundle; the cluster serves cert-manager unless other kinds are given."""
-    capabilities = Capabilities(kubernetes_version=version, kinds=CERT_MANAGER if kinds is None else kinds)
+    capabilities = Capabilities(
+        kubernetes_version=version, kinds=CERT_MANAGER if kinds is None else kinds, unknown=frozenset(unknown)
+    )
     return RegistryV1Format().render(
         RenderRequest(
             name="b",

@@ -248,6 +248,7 @@ class World:
                 background=background,
                 access=access,
                 retries=self.retries,
+                is_aggregated=watches.is_aggregated,
             ),
             kept=kept,
             poller=Poller(builder, background, self.retries, access, clock=self.read_clock, now=self.read_clock),

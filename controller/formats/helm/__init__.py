@@ -6,6 +6,7 @@ In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` run
     configuration  `spec.config`
     chart          finds the chart and copies its files
     values         reads and writes values
+    asked_groups   refuses charts that ask for API groups whose kinds are not known
     schemas        refuses references that helm would follow
     program        finds helm
     child          runs it, confined

@@ -3,7 +3,7 @@
 Pure except for charts with random values (`randAlphaNum`, `genCA`, `now`); the revision store keeps the rendered
 objects, so equal inputs are rendered once. `lookup` finds nothing, and `.Release` is always that of a first
 installation. In addition to the cluster's API versions, Helm counts those that it was built with as served:
-`helm template` cannot leave them out.
+`helm template` cannot leave them out. A chart that asks for an API group whose kinds are not known is not rendered.
 
 `controller/apply` runs hooks and obeys the annotation `helm.sh/resource-policy`.
 """
@@ -19,6 +19,7 @@ from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, Rendering, R
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
+from controller.formats.helm.asked_groups import refuse_unknown_groups
 from controller.formats.helm.chart import Chart, find_chart, gather_chart
 from controller.formats.helm.child import RunResult, run_guarded, scratch_of
 from controller.formats.helm.configuration import (
@@ -70,7 +71,7 @@ class HelmFormat:
         """Return the objects of the chart, those of `crds/` first, and its hooks in Helm's order.
 
         Raises: BundleError (NoContent, InvalidBundle, InvalidConfig, RenderFailed, RenderLimitExceeded; NotSupported
-            without Helm), LargeTextError.
+            without Helm; APIUnavailable for an API group whose kinds are not known), LargeTextError.
         """
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
@@ -94,6 +95,9 @@ class HelmFormat:
         folder = gather_chart(request.tree.root, chart, scratch_of(means) / _CHART, means.limits, means.occupy)
         refuse_foreign_references(folder, chart.path)
         files = find_values_files(request.tree.root, configuration.values_files)
+        values = write_values(configuration.values)
+        texts = [values, *(file.text for file in files)]
+        refuse_unknown_groups(folder, texts, request.capabilities.unknown, chart.path)
         arguments = [
             *("template", release, f"./{_CHART}", "--namespace", request.install_namespace),
             *_capability_arguments(request.capabilities),
@@ -102,7 +106,7 @@ class HelmFormat:
             *(argument for name in copy_values_files(files, means) for argument in ("--values", name)),
             *("--values", "-"),
         ]
-        result = self._run(arguments, write_values(configuration.values), means, chart.path)
+        result = self._run(arguments, values, means, chart.path)
         if result.status:
             raise explain(result, chart.path, [configuration.values, *(file.values for file in files)])
         return result.output

@@ -58,6 +58,7 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
             background=background,
             access=access,
             retries=cluster.retries,
+            is_aggregated=cluster.watches.is_aggregated,
         ),
         kept=kept,
         poller=Poller(builder, background, cluster.retries, access),

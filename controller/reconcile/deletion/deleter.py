@@ -17,6 +17,7 @@ from controller.apply.hooks.hook import HookEvent
 from controller.apply.prune import Removal, RemovalCause
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
 from controller.kube.client import ApiError
+from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -34,6 +35,7 @@ from controller.status.writer import StatusWriter
 log = logging.getLogger(__name__)
 
 ORPHAN_FINALIZER = "orphan"
+_API_SERVICE = ("apiregistration.k8s.io", "APIService")
 RECHECK_SECONDS = 1.0
 
 
@@ -66,7 +68,7 @@ class Deleter:
         return self._delete(context)
 
     def _delete(self, context: Context) -> Requeue:
-        if unknown := self._watches.find_unknown(context.name, context.recorded_kinds):
+        if unknown := self._watches.find_unknown(context.name, self._kinds_with_objects(context)):
             message = f"{', '.join(unknown)}: cannot be listed; check the APIService of the API group"
             return self._fail(context, BundleError(Reason.API_UNAVAILABLE, message))
         mandate = self._mandates.of(context)
@@ -83,6 +85,21 @@ class Deleter:
             context.state.torn_down = True
             return self._finish(context)
         return self._remove(self._announce(context, teardown), teardown, mandate, error)
+
+    def _kinds_with_objects(self, context: Context) -> list[GroupVersionKind]:
+        """Return the recorded kinds without those that only its own APIService could serve, and never did.
+
+        These have no objects, and cannot be listed before their APIService is deleted.
+        """
+        own = {record.key.name.partition(".")[2] for record in self._own_api_services(context)}
+        if not any(kind.group in own for kind in context.recorded_kinds):
+            return context.recorded_kinds
+        installed = self._holdings.installed_kinds(context)
+        return [kind for kind in context.recorded_kinds if kind.group not in own or kind in installed]
+
+    def _own_api_services(self, context: Context) -> list[Record]:
+        records = context.own_records(self._watches.managed(context.name))
+        return [record for record in records if record.key[:2] == _API_SERVICE]
 
     def _remove(
         self, context: Context, teardown: Teardown, mandate: Mandate, unreadable: BundleError | None

@@ -42,7 +42,9 @@ def _apis(needed: list[Mapping[str, Any]]) -> Iterator[Api]:
 
 
 def _is_served(api: Api, capabilities: Capabilities) -> bool:
-    """Whether the kind is served; a CSV may omit the version."""
+    """Whether the kind is served, or may be as soon as its API server is up again; a CSV may omit the version."""
+    if api.group in capabilities.unknown:
+        return True
     if api.version:
         return (api.group, api.version, api.kind) in capabilities.kinds
     return capabilities.is_namespaced(api.group, api.kind) is not None

@@ -35,7 +35,8 @@ class Provider:
 
 def choose_provider(capabilities: Capabilities) -> str:
     """Return the name of the provider in the cluster; empty if there is none."""
-    if any(group in _OPENSHIFT_GROUPS for group, _, _ in capabilities.kinds):
+    # Also if its API server is down: discovery still lists the group.
+    if _OPENSHIFT_GROUPS & {*capabilities.unknown, *(group for group, _, _ in capabilities.kinds)}:
         return SERVICE_CA
     served = any((group, version) == _CERT_MANAGER_API for group, version, _ in capabilities.kinds)
     return CERT_MANAGER if served else ""

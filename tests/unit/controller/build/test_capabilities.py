@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from api.errors import BundleError
@@ -22,6 +24,14 @@ def test_capabilities_are_written_in_a_stable_order_and_read_back() -> None:
     )
     assert parse(text.encode(), "x") == CAPABILITIES
     assert dump(parse(text.encode(), "x")) == dump(CAPABILITIES)
+
+
+def test_groups_whose_kinds_are_not_known_are_written_and_read_back() -> None:
+    capabilities = replace(CAPABILITIES, unknown=frozenset({"y.io", "x.io"}))
+    text = write(capabilities)
+    assert "\nunknownGroups: [x.io, y.io]\nkinds:\n" in text
+    assert parse(text.encode(), "x") == capabilities
+    assert dump(capabilities)["unknownGroups"] == ["x.io", "y.io"]
 
 
 def test_the_default_capabilities_contain_the_kinds_of_kubernetes() -> None:

@@ -147,6 +147,15 @@ def test_a_child_that_times_out_is_killed(tmp_path: Path, scratch: Path) -> None
     assert "takes more than 0.01 s; split the bundle or raise --render-timeout" in refusal(asked)
 
 
+def test_a_child_gets_the_whole_request(tmp_path: Path, scratch: Path) -> None:
+    capabilities = Capabilities(
+        kubernetes_version="v1.36.3", kinds={("x.io", "v1", "Foo"): False}, unknown=frozenset({"y.io"})
+    )
+    asked = replace(request(write(tmp_path / "content", MANIFESTS), scratch), capabilities=capabilities)
+    written = json.dumps(aside._write_request("plain", asked))
+    assert aside._read_request(json.loads(written)).capabilities == capabilities
+
+
 def test_a_child_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path, scratch: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()

@@ -31,6 +31,7 @@ TERMS = st.builds(
     drift=st.none() | st.dictionaries(st.text(), JSON, max_size=2),
     optional=st.lists(TEXT_MAPS, max_size=2).map(tuple),
     left=st.lists(st.text(), max_size=2).map(tuple),
+    kinds=st.lists(st.tuples(st.text(), st.text(), st.text(), st.booleans()), max_size=2).map(tuple),
 )
 REVISION = Revision(
     digest="sha256:aa",

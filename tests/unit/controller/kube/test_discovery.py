@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
 from controller.kube.client import ApiError
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
@@ -185,12 +183,28 @@ def test_capabilities_are_not_old_and_many_share_them(api: FakeApi, discovery: D
     assert tuple(FOO) in discovery.capabilities().kinds
 
 
-def test_nothing_is_rendered_while_a_group_fails(api: FakeApi, discovery: Discovery) -> None:
+def test_a_group_that_fails_counts_with_its_last_known_kinds(
+    api: FakeApi, discovery: Discovery, now: list[float]
+) -> None:
+    serve(api, APPS, FOOS)
+    discovery.capabilities()
     serve(api, APPS, group("y.io", "v1", freshness="Stale"), group("x.io", "v1", freshness="Stale"))
-    with pytest.raises(BundleError) as caught:
-        discovery.capabilities()
-    assert caught.value.reason is Reason.API_UNAVAILABLE
-    assert '"x.io", "y.io"' in caught.value.message
+    now[0] += 2
+    capabilities = discovery.capabilities()
+    assert capabilities.kinds["x.io", "v1", "Foo"] is False
+    assert capabilities.unknown == {"y.io"}
+
+
+def test_a_group_that_failed_is_looked_up_again_after_a_notice(
+    api: FakeApi, discovery: Discovery, now: list[float]
+) -> None:
+    serve(api, APPS, group("x.io", "v1", freshness="Stale"))
+    assert discovery.failed_groups() == {"x.io"}
+    serve(api, APPS)
+    now[0] += 1e6
+    assert discovery.failed_groups() == {"x.io"}, "nothing polls"
+    discovery.invalidate()
+    assert discovery.failed_groups() == frozenset()
 
 
 def test_a_server_that_fails_is_an_error_and_is_asked_again(api: FakeApi, discovery: Discovery) -> None:

@@ -286,6 +286,16 @@ def test_a_chart_learns_nothing_of_this_machine(tmp_path: Path, monkeypatch: pyt
         render(tmp_path / "b", tmp_path)
 
 
+def test_a_chart_that_asks_for_a_group_whose_kinds_are_not_known_is_not_rendered(tmp_path: Path) -> None:
+    def capabilities(group: str) -> Capabilities:
+        return Capabilities(kubernetes_version="v1.36.3", unknown=frozenset({group}))
+
+    with pytest.raises(BundleError, match=r"shop\.example\.com") as caught:
+        render(SHOP, tmp_path, capabilities=capabilities("shop.example.com"))
+    assert caught.value.reason is Reason.API_UNAVAILABLE
+    assert settings_of(render(SHOP, tmp_path, capabilities=capabilities("other.example.com")))["widget"] == "false"
+
+
 def test_many_kinds_fit_the_arguments(tmp_path: Path) -> None:
     kinds = {
         (f"group{index}.a-rather-long-domain.example.com", "v1alpha1", f"Kind{index}"): True for index in range(5000)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api.plugins import Rendering
+from api.plugins import Capabilities, Rendering
 from api.v1alpha2.conditions import Reason
+from controller.formats.registry_v1.generators.certificates import choose_provider
 from tests.support.operator_bundles import (
     CERT_MANAGER,
     MODES,
@@ -481,6 +482,18 @@ def test_required_apis_that_are_not_served_cause_a_warning(tmp_path: Path) -> No
     unchecked = "bundle has dependencies that are not checked: olm.constraint, olm.package; make sure that they are met"
     assert sorted(render(root, kinds=served).warnings) == sorted([*unmet, unchecked])
     assert render(root, kinds={**served, **dict.fromkeys(NEEDED.values(), True)}).warnings == (unchecked,)
+
+
+def test_an_api_whose_server_is_down_is_not_reported_as_missing(tmp_path: Path) -> None:
+    root = write_bundle(tmp_path, service_version(**REQUIRING), files={"metadata/dependencies.yaml": DEPENDENCIES})
+    served = {("apps", "v1", "Deployment"): True}
+    warnings = render(root, kinds=served, unknown=["example.com", "x.io", "y.io"]).warnings
+    assert not [text for text in warnings if "does not serve" in text]
+
+
+def test_openshift_is_recognized_while_its_api_servers_are_down() -> None:
+    down = Capabilities(kubernetes_version="v1.36.3", unknown=frozenset({"project.openshift.io"}))
+    assert choose_provider(down) == "service-ca"
 
 
 def test_unreadable_dependencies_cause_a_warning(tmp_path: Path) -> None:
