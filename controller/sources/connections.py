@@ -10,7 +10,9 @@ Not here: which addresses are allowed (addresses.py), requests, timeouts and err
 from __future__ import annotations
 
 import socket
+import ssl
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -148,14 +150,29 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 class GuardedPools(urllib3.PoolManager):
-    """Pools that open every connection through a guard; `options` are urllib3's."""
+    """Pools that open every connection through a guard.
 
-    def __init__(self, guard: Guard, **options: Any) -> None:
+    Args:
+        guard: of all connections.
+        context: returns the TLS context; called only if there is a connection over https.
+        options: urllib3's.
+    """
+
+    def __init__(self, guard: Guard, context: Callable[[], ssl.SSLContext], **options: Any) -> None:
         super().__init__(**options)
+        self._context = context
         self.pool_classes_by_scheme = {
             "http": type("_GuardedPlainPool", (_PlainPool,), {"ConnectionCls": _guarded(_PlainConnection, guard)}),
             "https": type("GuardedSecurePool", (_SecurePool,), {"ConnectionCls": _guarded(_SecureConnection, guard)}),
         }
+
+    def _new_pool(
+        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
+    ) -> urllib3.HTTPConnectionPool:
+        options = dict(self.connection_pool_kw if request_context is None else request_context)
+        if scheme == "https":
+            options["ssl_context"] = self._context()
+        return super()._new_pool(scheme, host, port, options)
 
 
 def _guarded(connection: type, guard: Guard) -> type:

@@ -5,9 +5,9 @@ nothing is read beyond its limit, nothing is decoded; nothing is taken from the 
 `Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL, and nothing about
 the target of a redirect.
 
-Not here: which addresses are allowed (connections.py), which redirects are followed (redirects.py), how slow is too
-slow (pace.py), the meaning of responses (image/registry.py), tokens (image/tokens.py). Name resolution has the
-resolver's own timeout.
+Not here: which addresses are allowed (connections.py), TLS contexts (contexts.py), which redirects are followed
+(redirects.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py), tokens (image/tokens.py).
+Name resolution has the resolver's own timeout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools
+from controller.sources.contexts import CONTEXTS
 from controller.sources.pace import Pace, check_deadline
 from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
 from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
@@ -77,7 +78,7 @@ class Transport:
         self._session.headers.clear()
         self._session.headers.update({"User-Agent": "rukpak", "Accept-Encoding": "identity"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        adapter = _Adapter(self._guard, _context(certificate_data, verify=verify))
+        adapter = _Adapter(self._guard, partial(_context, certificate_data, verify=verify))
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, adapter)
         self._pace = Pace(access.network)
@@ -334,20 +335,11 @@ _BACKOFF: Callable[[tenacity.RetryCallState], float] = tenacity.wait_exponential
 
 
 def _context(certificate_data: str, *, verify: bool) -> ssl.SSLContext:
-    if verify and not certificate_data:
-        return _default_context()
-    context = ssl.create_default_context(cadata=certificate_data or None)
     if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-@cache
-def _default_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()  # the system's, to which administrators add their own
-    context.load_verify_locations(requests.utils.DEFAULT_CA_BUNDLE_PATH)  # slim images have none
-    return context
+        return CONTEXTS.trusting_anyone()
+    if certificate_data:
+        return CONTEXTS.trusting(certificate_data)
+    return CONTEXTS.trusting_system(requests.utils.DEFAULT_CA_BUNDLE_PATH)
 
 
 class _Session(requests.Session):
@@ -361,15 +353,13 @@ class _Session(requests.Session):
 class _Adapter(HTTPAdapter):
     """An adapter with guarded pools and our TLS context, without requests' own certificates."""
 
-    def __init__(self, guard: Guard, context: ssl.SSLContext) -> None:
+    def __init__(self, guard: Guard, context: Callable[[], ssl.SSLContext]) -> None:
         self._guard, self._context = guard, context
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **_: Any) -> None:
         """Create the guarded pools."""
-        self.poolmanager = GuardedPools(
-            self._guard, num_pools=connections, maxsize=maxsize, block=block, ssl_context=self._context
-        )
+        self.poolmanager = GuardedPools(self._guard, self._context, num_pools=connections, maxsize=maxsize, block=block)
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:  # noqa: ARG002
         """Return what selects a pool: scheme, host and port, and none of requests' TLS options."""

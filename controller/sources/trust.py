@@ -14,6 +14,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
+from controller.sources.contexts import CONTEXTS
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
@@ -23,7 +24,7 @@ def is_certificate_data(pem: str) -> bool:
     if not pem:
         return True
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)  # a default one would load its own
+        CONTEXTS.trusting(pem)  # the sources that need it find it created
     except (ssl.SSLError, ValueError):
         return False
     return True

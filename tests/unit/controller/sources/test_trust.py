@@ -22,7 +22,8 @@ def access(**given: Any) -> Access:
 
 
 @pytest.mark.parametrize(
-    ("pem", "expect"), [("", True), ("nonsense", False), ("-----BEGIN CERTIFICATE-----\nx\n", False)]
+    ("pem", "expect"),
+    [("", True), ("nonsense", False), ("ü", False), ("\ud800", False), ("-----BEGIN CERTIFICATE-----\nx\n", False)],
 )
 def test_what_is_certificate_data(pem: str, expect: bool) -> None:
     assert is_certificate_data(pem) is expect
