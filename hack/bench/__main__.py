@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
+from hack.bench import private
 from hack.bench.figures import Sample
+from hack.bench.machine import describe_machine
 from hack.bench.scenarios import SCENARIOS, Scenario, run
 from hack.bench.table import Results, as_json, as_markdown, insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.control_plane.binaries import MissingError
-from hack.control_plane.settings import read_settings
 
 HERE = Path(__file__).parent
 RUNS = 5
@@ -33,10 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with make_testbed() as testbed:
             samples = {each.name: _run_all(testbed, each, runs, idle_seconds) for each in scenarios}
+            private_samples = None if options.only or options.quick else private.measure(testbed, private.RUNS)
     except (MissingError, TimeoutError, RuntimeError) as error:
         _tell(f"hack/bench/run: {error}")
         return 1
     _publish(samples, options.output)
+    if private_samples:
+        private.publish(private_samples, options.output)
     return 0
 
 
@@ -69,7 +70,7 @@ def _run_all(testbed: Testbed, scenario: Scenario, runs: int, idle_seconds: floa
 def _publish(samples: dict[str, list[Sample]], output: Path | None) -> None:
     """Print the table, and write it and the JSON to a folder; by default this one, if everything was measured."""
     results = Results(
-        machine=_machine(),
+        machine=describe_machine(),
         titles={scenario.name: scenario.title for scenario in SCENARIOS},
         samples=samples,
         budgeted=SCENARIOS[0].name,
@@ -85,15 +86,6 @@ def _publish(samples: dict[str, list[Sample]], output: Path | None) -> None:
         (HERE / "results.json").write_text(as_json(results), encoding="utf-8")
     else:
         _tell("not everything was measured: README.md and results.json are unchanged; use --output to write elsewhere")
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "processors": f"{len(os.sched_getaffinity(0))} processors, {platform.machine()}",
-        "python": f"Python {platform.python_version()}",
-        "kubernetes": f"Kubernetes {read_settings().kubernetes_version}",
-        "date": datetime.now(UTC).date().isoformat(),
-    }
 
 
 def _tell(line: str) -> None:

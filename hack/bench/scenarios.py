@@ -85,7 +85,7 @@ def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: f
             **rest(testbed, idle_seconds),
             **_repair(testbed, bundles),
             **restart(testbed),
-            **_delete(testbed, deployments),
+            **delete(testbed, deployments),
         }
     finally:
         testbed.stop_controller()
@@ -152,7 +152,8 @@ def restart(testbed: Testbed) -> Sample:
     }
 
 
-def _delete(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
+def delete(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
+    """Delete BundleDeployments, and wait until none exists."""
     since, cpu = testbed.position(), testbed.usage().cpu
     version = testbed.api.version(BUNDLE_DEPLOYMENTS)
     started = time.perf_counter()

@@ -18,10 +18,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from api.plugins import Access, Entry, Limits, Resolution
+from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
+from hack.bench.private import TRUSTS, serve_privately
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.registry import Registry
@@ -34,6 +35,7 @@ TAR_RATIO = 2
 GIT_SECONDS, GIT_MEBIBYTES = 0.5, 2.0
 ARCHIVE_MEBIBYTES = 120.0
 RESOLUTION_SECONDS = 0.05
+CALLS, CALLS_SECONDS = 20, 0.03
 FETCH_SECONDS = 600.0
 
 Parameters = Mapping[str, Any]
@@ -41,7 +43,7 @@ Parameters = Mapping[str, Any]
 
 def main() -> int:
     """Measure, print a table, and return the exit status."""
-    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged)))
+    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private)))
 
 
 def image() -> Iterator[Row]:
@@ -97,6 +99,21 @@ def unchanged() -> Iterator[Row]:
                 yield Row(title=title, value=seconds, at_most=RESOLUTION_SECONDS, digits=3)
 
 
+def private() -> Iterator[Row]:
+    """A small image from registries that have to be trusted or that require a password."""
+    with tempfile.TemporaryDirectory() as name, _run_registry(Path(name)) as registry:
+        RegistryClient(registry.host).push_image("bench", "v1", [{"manifests/a.yaml": b"{}"}])
+        with serve_privately(registry, Path(name)) as servers:
+            for trust in TRUSTS:
+                if trust.environment(servers):  # such as the roots of the system, which this process has loaded
+                    continue
+                parameters = {"ref": f"{trust.host(servers)}/bench:v1", **trust.block(servers)}
+                seconds = in_child(_time_calls, parameters, trust.secret(servers))
+                yield Row(
+                    title=f"{trust.title}: resolved and fetched, CPU s", value=seconds, at_most=CALLS_SECONDS, digits=4
+                )
+
+
 # content
 
 
@@ -130,11 +147,17 @@ def make_archive(path: Path) -> None:
 
 @contextmanager
 def serve_images(folder: Path) -> Iterator[RegistryClient]:
-    """Run a registry."""
+    """Run a registry to push to."""
+    with _run_registry(folder) as registry:
+        yield RegistryClient(registry.host)
+
+
+@contextmanager
+def _run_registry(folder: Path) -> Iterator[Registry]:
     registry = Registry(folder, Binaries(read_settings()).obtain(["registry"])["registry"])
     registry.start()
     try:
-        yield RegistryClient(registry.host)
+        yield registry
     finally:
         registry.stop()
 
@@ -204,6 +227,30 @@ def _resolve_again(kind: str, parameters: Parameters) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         first = source.resolve(parameters, _access(Path(scratch)))
         return time_work(lambda: source.resolve(parameters, _access(Path(scratch), previous=first)))
+
+
+def _time_calls(parameters: Parameters, secret: Mapping[str, str]) -> float:
+    """Return the CPU seconds to validate, resolve and fetch once, after a first time."""
+    source = source_of("image")
+    known = Credentials(
+        username=secret.get("username", ""),
+        password=secret.get("password", ""),
+        certificate_authority=secret.get("ca.crt", ""),
+    )
+
+    def work() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            access = _access(Path(folder), credentials=known)
+            source.validate(parameters, "")
+            for entry in source.fetch(parameters, source.resolve(parameters, access), access):
+                entry.data.read(MEBIBYTE) if entry.data else None
+
+    def work_repeatedly() -> None:
+        for _ in range(CALLS):
+            work()
+
+    work()
+    return time_work(work_repeatedly) / CALLS
 
 
 if __name__ == "__main__":

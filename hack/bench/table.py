@@ -56,15 +56,15 @@ def as_markdown(results: Results) -> str:
     return f"Median of {runs} runs; {machine}.\n\n{table}\n\n{verbs}\n"
 
 
-def insert_table(page: Path, table: str) -> None:
-    """Replace the text between the markers of a page.
+def insert_table(page: Path, table: str, start: str = BEGIN) -> None:
+    """Replace the text between a marker of a page and the next end of a table.
 
     Raises: ValueError if the page has no markers.
     """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    before, begin, rest = page.read_text(encoding="utf-8").partition(start)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f'{page}: the markers "{BEGIN}" and "{END}" are missing')
+        raise ValueError(f'{page}: the markers "{start}" and "{END}" are missing')
     page.write_text(f"{before}{begin}\n{table}{end}{after}", encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,33 +39,35 @@ class Testbed:
 
     def __init__(self, folder: Path, cluster: ControlPlane, registry: Registry) -> None:
         self._folder, self._cluster = folder, cluster
-        self._registry = RegistryClient(registry.host)
-        self._controller = Process(
-            "controller",
-            folder,
-            [sys.executable, "-m", "controller", "run"],
-            {
-                "KUBECONFIG": str(cluster.kubeconfig),
-                "RUKPAK_STORE": str(folder / "store"),
-                "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",
-                "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
-            },
-        )
+        self.registry = registry
+        self._pushes = RegistryClient(registry.host)
+        self._controller = self._make_controller({})
         self.api = Api(cluster.server, cluster.folder / "ca.crt")
 
     def push(self, bundles: Iterable[Bundle]) -> list[Manifest]:
         """Push the images of bundles, and return the BundleDeployments that install them."""
         return [
-            bundle.deployment(self._registry.host, self._registry.push_image(bundle.name, "", [bundle.files()]))
+            bundle.deployment(self._pushes.host, self._pushes.push_image(bundle.name, "", [bundle.files()]))
             for bundle in bundles
         ]
 
-    def start_controller(self) -> None:
-        """Start the controller and wait until it is idle.
+    def _make_controller(self, environment: Mapping[str, str]) -> Process:
+        options = {
+            "KUBECONFIG": str(self._cluster.kubeconfig),
+            "RUKPAK_STORE": str(self._folder / "store"),
+            "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",
+            "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
+        }
+        command = [sys.executable, "-m", "controller", "run"]
+        return Process("controller", self._folder, command, {**options, **environment})
+
+    def start_controller(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start the controller, perhaps with more variables, and wait until it is idle.
 
         Raises: TimeoutError; RuntimeError if it ends on its own.
         """
         since = self.position()
+        self._controller = self._make_controller(environment or {})
         self._controller.start()
         self.wait_until_quiet(since)
 

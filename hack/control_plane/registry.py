@@ -43,6 +43,11 @@ class Registry:
         """Return the log file, which has a line for each request."""
         return self._process.log
 
+    @property
+    def content(self) -> Path:
+        """Return the folder of its content, which another registry may serve."""
+        return self._folder / "content"
+
     def start(self) -> None:
         """Start it on the same port with the same content, and wait until it responds.
 

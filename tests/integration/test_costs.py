@@ -5,9 +5,12 @@ Figures that do depend on it are measured by hack/bench/run.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +19,12 @@ from api import names
 from hack.bench.audit import Requests, describe, requests_of
 from hack.bench.usage import read_usage
 from hack.bench.workloads import kinds_of, make_bundle, path_of
+from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.processes import running_process
 from hack.control_plane.settings import Settings
-from tests.support.bundles import Deployed, World, config_map, new_name, new_world
+from tests.support.bundles import Deployed, Manifest, World, config_map, new_name, new_world
+from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
@@ -156,3 +161,61 @@ def test_memory_does_not_grow_with_the_size_of_objects_at_rest(
 
     grown = resident_after_install(LARGE_BYTES) - resident_after_install(1_000)
     assert grown < LARGE * LARGE_BYTES / 2**20 / 2
+
+
+def test_one_tls_context_is_created_for_each_set_of_trust_and_none_for_plain_http(
+    fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, binaries: Binaries, tmp_path: Path
+) -> None:
+    program = binaries.obtain(["registry"])["registry"]
+    with (
+        serve_private_sources(tmp_path, program, registry) as sources,
+        new_world(fresh_cluster, registry, settings.running) as world,
+    ):
+        _deploy_each(world, [_public(world) for _ in range(3)])
+        assert _contexts(world) == []
+
+        deployed = _deploy_each(world, [source for _ in range(2) for source in _private(world, sources)])
+        authority = hashlib.sha256(sources.authority.pem.encode()).hexdigest()
+        assert _contexts(world) == ["none", f"sha256:{authority}"]
+
+        for each in deployed:
+            each.request_reconcile("again")
+        world.wait(
+            lambda: all(each.status().get("lastHandledReconcileAt") == "again" for each in deployed), "resolved again"
+        )
+        assert _contexts(world) == ["none", f"sha256:{authority}"]
+
+
+def _public(world: World, **trust: Any) -> tuple[str, Manifest]:
+    name = new_name()
+    return name, {"kind": "image", "image": {"ref": world.push(name, config_map("settings")), **trust}}
+
+
+def _private(world: World, sources: PrivateSources) -> list[tuple[str, Manifest]]:
+    """Return a source of each kind and trust, with the name of its BundleDeployment: servers with and without TLS."""
+    authority, settings = {"certificateData": sources.authority.pem}, config_map("settings")
+    found = [_public(world, insecureSkipTLSVerify=True)]
+    for trust in (authority, {}):  # that of the spec, or else of the Secret
+        name = new_name()
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        world.client.apply(f"/api/v1/namespaces/{name}", namespace, manager="tests", force=True)
+        secret = secret_manifest(name, "login", sources.basic)
+        world.client.apply(f"/api/v1/namespaces/{name}/secrets/login", secret, manager="tests", force=True)
+        sources.put_image(name, settings)
+        found.append((name, sources.image(name, {"name": "login"}, **trust)))
+    name = new_name()
+    sources.put_file(name, settings, authorization="")
+    return [*found, (name, sources.file(name, None, **authority))]
+
+
+def _deploy_each(world: World, sources: Sequence[tuple[str, Manifest]]) -> list[Deployed]:
+    deployed = [world.deploy(name=name, ref="none", sources=[source]) for name, source in sources]
+    for each in deployed:
+        each.wait_ready()
+    return deployed
+
+
+def _contexts(world: World) -> list[str]:
+    """Return what the TLS contexts trust that the controller has created for sources."""
+    lines = [json.loads(line) for line in world.controller.log.splitlines() if "TLS context created" in line]
+    return sorted(line["trust"] for line in lines)

@@ -163,7 +163,7 @@ class LocalRegistry(RegistryClient):
     @property
     def content(self) -> Path:
         """Its storage, which another registry may serve."""
-        return self._process.log.parent / "content"
+        return self._process.content
 
     @property
     def log(self) -> str:

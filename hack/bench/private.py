@@ -1,0 +1,225 @@
+"""What private sources cost: bundles installed from registries with other certificates, with passwords, and with both.
+
+`hack/bench/run` measures it with everything else; `python -m hack.bench.private` measures only this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hack.bench import raw
+from hack.bench.api import Api
+from hack.bench.figures import FIGURES, Measured, Sample, medians
+from hack.bench.machine import describe_machine
+from hack.bench.scenarios import SCENARIOS, Scenario, delete, install
+from hack.bench.table import insert_table
+from hack.bench.testbed import Testbed, make_testbed
+from hack.bench.workloads import Manifest
+from hack.control_plane.binaries import Binaries, MissingError
+from hack.control_plane.registry import Registry
+from hack.control_plane.settings import read_settings
+from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry, password_auth
+
+HERE = Path(__file__).parent
+BEGIN = "<!-- private sources: written by hack/bench/run -->"
+RUNS = 2
+COLUMNS = ("install_seconds", "install_requests", "install_cpu", "peak")
+LOGIN = {"username": USER, "password": PASSWORD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """The registries, which all have the same content, and the authority of their certificates."""
+
+    plain: str
+    """Host of the one without TLS, which anyone may read."""
+    secure: str
+    """With TLS, which anyone may read."""
+    guarded: str
+    """With TLS and a password."""
+    authority: Authority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """How a source trusts its registry, and authenticates."""
+
+    title: str
+    host: Callable[[Servers], str]
+    block: Callable[[Servers], Manifest] = lambda _: {}
+    """Fields of `spec.sources[].image`."""
+    secret: Callable[[Servers], Mapping[str, str]] = lambda _: {}
+    """Values of the Secret that `auth` names; empty for none."""
+    environment: Callable[[Servers], Mapping[str, str]] = lambda _: {}
+    """Variables of the controller."""
+
+
+def _authority(servers: Servers) -> Mapping[str, str]:
+    return {"ca.crt": servers.authority.pem}
+
+
+_UNVERIFIED = {"insecureSkipTLSVerify": True}
+TRUSTS = (
+    Trust(title="public, plain http", host=lambda each: each.plain),
+    Trust(title="`insecureSkipTLSVerify`, plain http", host=lambda each: each.plain, block=lambda _: _UNVERIFIED),
+    Trust(title="`insecureSkipTLSVerify`, https", host=lambda each: each.secure, block=lambda _: _UNVERIFIED),
+    Trust(
+        title="`certificateData`",
+        host=lambda each: each.secure,
+        block=lambda each: {"certificateData": each.authority.pem},
+    ),
+    Trust(title="Secret with a CA", host=lambda each: each.secure, secret=_authority),
+    Trust(
+        title="Secret with a password, CA of the system",
+        host=lambda each: each.guarded,
+        secret=lambda _: LOGIN,
+        environment=lambda each: {"SSL_CERT_FILE": str(each.authority.folder / "ca.crt")},
+    ),
+    Trust(
+        title="Secret with a password and a CA",
+        host=lambda each: each.guarded,
+        secret=lambda each: {**LOGIN, **_authority(each)},
+    ),
+)
+Samples = Mapping[str, Mapping[str, Sequence[Sample]]]
+"""The runs of each scenario, by its name and the title of the trust."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write the table and the JSON, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hack.bench.private", description="Measure private sources.")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each row, for a median [%(default)s]")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write to this folder, and not to the README")
+    options = parser.parse_args(arguments)
+    try:
+        with make_testbed() as testbed:
+            publish(measure(testbed, options.runs), options.output)
+    except (MissingError, TimeoutError, RuntimeError) as error:
+        print(f"hack/bench/private: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def measure(testbed: Testbed, runs: int) -> Samples:
+    """Install the bundles of each scenario with each trust, and delete them."""
+    with tempfile.TemporaryDirectory() as folder, serve_privately(testbed.registry, Path(folder)) as servers:
+        return {
+            scenario.name: {
+                trust.title: [_run(testbed, servers, scenario, trust, number) for number in range(runs)]
+                for trust in TRUSTS
+            }
+            for scenario in SCENARIOS
+        }
+
+
+@contextmanager
+def serve_privately(public: Registry, folder: Path) -> Iterator[Servers]:
+    """Run registries with TLS that serve the content of another one; `folder` is for their files."""
+    program = Binaries(read_settings()).obtain(["registry"])["registry"]
+    for name in ("authority", "secure", "guarded"):
+        (folder / name).mkdir()
+    authority, auth = Authority.make(folder / "authority"), password_auth(folder / "guarded")
+    with (
+        GuardedRegistry(folder / "secure", program, public.content, authority, {}) as secure,
+        GuardedRegistry(folder / "guarded", program, public.content, authority, auth) as guarded,
+    ):
+        yield Servers(plain=public.host, secure=secure.host, guarded=guarded.host, authority=authority)
+
+
+def _run(testbed: Testbed, servers: Servers, scenario: Scenario, trust: Trust, number: int) -> Sample:
+    print(f"{scenario.title}, {trust.title}: run {number + 1}", file=sys.stderr, flush=True)
+    bundles = scenario.make(f"{scenario.name}-{TRUSTS.index(trust)}-{number}")
+    deployments = [_privately(body, servers, trust) for body in testbed.push(bundles)]
+    secret = trust.secret(servers)
+    for bundle in bundles:
+        _make_namespace(testbed.api, bundle.name, secret)
+    testbed.start_controller(trust.environment(servers))
+    try:
+        sample = {**install(testbed, deployments), "peak": Measured(ours=testbed.usage().peak)}
+        delete(testbed, deployments)
+    finally:
+        testbed.stop_controller()
+    raw.remove_namespaces(testbed.api, [bundle.name for bundle in bundles])
+    return sample
+
+
+def _privately(body: Manifest, servers: Servers, trust: Trust) -> Manifest:
+    """Return a BundleDeployment that uses another registry with the same content."""
+    [source] = body["spec"]["sources"]
+    path = source["image"]["ref"].partition("/")[2]
+    auth = {"auth": {"secret": {"name": "login"}}} if trust.secret(servers) else {}
+    image = {"ref": f"{trust.host(servers)}/{path}", **trust.block(servers), **auth}
+    return {**body, "spec": {**body["spec"], "sources": [{**source, "image": image}]}}
+
+
+def _make_namespace(api: Api, name: str, secret: Mapping[str, str]) -> None:
+    """Create an install namespace, if necessary with the Secret."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    api.request("POST", "/api/v1/namespaces", body)
+    if secret:
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in secret.items()}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "data": data}
+        api.request("POST", f"/api/v1/namespaces/{name}/secrets", body)
+
+
+# the table
+
+
+def publish(samples: Samples, output: Path | None) -> None:
+    """Print the table, and write it and the JSON to a folder; by default this one, if there is more than one run."""
+    table = as_markdown(samples)
+    print(table)
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "private.md").write_text(table, encoding="utf-8")
+    elif _runs(samples) > 1:
+        insert_table(HERE / "README.md", table, BEGIN)
+    else:
+        return
+    document = {"machine": describe_machine(), "scenarios": _plain(samples)}
+    ((output or HERE) / "private.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def as_markdown(samples: Samples) -> str:
+    """Return the table: a row for each trust, with columns for each scenario."""
+    shown = [figure for figure in FIGURES if figure.key in COLUMNS]
+    titles = {scenario.name: scenario.title for scenario in SCENARIOS}
+    heads = [f"{titles[name]}: {figure.title}" for name in samples for figure in shown]
+    rows = [
+        [
+            title,
+            *(
+                f"{medians(each[title])[figure.key].ours:,.{figure.digits}f}"
+                for each in samples.values()
+                for figure in shown
+            ),
+        ]
+        for title in next(iter(samples.values()))
+    ]
+    lines = [["", *heads], ["---", *["---:"] * len(heads)], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"Median of {_runs(samples)} runs; {', '.join(describe_machine().values())}.\n\n{table}\n"
+
+
+def _runs(samples: Samples) -> int:
+    return min(len(runs) for by_trust in samples.values() for runs in by_trust.values())
+
+
+def _plain(samples: Samples) -> dict[str, Any]:
+    return {
+        name: {title: [{key: each.ours for key, each in run.items()} for run in runs] for title, runs in found.items()}
+        for name, found in samples.items()
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
