@@ -96,6 +96,7 @@ class Reason(str, Enum):
     INVALID_REFERENCE = "InvalidReference", Retry.PERMANENT, "the image reference, digest, URL or git ref is malformed", "correct it"
     INSECURE_REFUSED = "InsecureRefused", Retry.PERMANENT, "credentials would go over plain http or unverified TLS, or the policy forbids an address or redirect", "use https with a certificate that can be verified, or have the administrator allow the address"
     STORAGE_FULL = "StorageFull", Retry.TRANSIENT, "the disk of the content store, or the tenant's share of it, is full", "enlarge it, or wait until fewer fetches are running; the fetch is retried automatically"
+    STORAGE_BROKEN = "StorageBroken", Retry.TRANSIENT, "the directory of the content store cannot be used: it was removed or replaced, it is read-only, or its disk reports errors", "make the directory writable, or mount its disk again; the fetch is retried automatically"
     UNKNOWN_SOURCE_KIND = "UnknownSourceKind", Retry.PERMANENT, "no installed plug-in provides this kind of source", "install the plug-in, or correct kind"
 
     # Installed

@@ -26,7 +26,7 @@ from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, Rend
 from api.v1alpha2.conditions import Reason
 from controller.build.rendering import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
-from controller.content.disk import full_disk_reported
+from controller.content.disk import disk_errors_reported
 from controller.content.limits import describe_bytes
 from controller.formats.budget import estimate
 from controller.processes.confinement import STARTING, confined
@@ -53,7 +53,7 @@ def render_in_child(format_name: str, request: RenderRequest) -> PackedRevision:
     if means.scratch is None:
         raise RuntimeError("rendering in a child needs a scratch folder")
     folder = means.scratch / "child"
-    with full_disk_reported("content store"):
+    with disk_errors_reported("content store"):
         folder.mkdir()
         (folder / _REQUEST).write_text(json.dumps(_write_request(format_name, request)), encoding="utf-8")
         status = _run(folder, means)
@@ -135,7 +135,7 @@ def main(folder: Path) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     value = json.loads((folder / _REQUEST).read_bytes())
     try:
-        with full_disk_reported("content store"):
+        with disk_errors_reported("content store"):
             revision = pack(render(value["format"], _read_request(value)))
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))

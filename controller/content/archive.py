@@ -21,7 +21,7 @@ from pathlib import Path
 from api.plugins import Entry, EntryKind, Limits, Readable
 from controller.content import nodes
 from controller.content.compression import CHUNK
-from controller.content.disk import full_disk_reported, write_all
+from controller.content.disk import disk_errors_reported, write_all
 from controller.content.limits import Budget, Meter, Rejection, check_link, check_path, leaving, quote
 from controller.content.nodes import Node
 
@@ -46,7 +46,7 @@ def write_entries(
 
     Raises: BundleError (ContentRejected, StorageFull); whatever `entries` raises.
     """
-    with full_disk_reported(path):
+    with disk_errors_reported(path):
         try:
             _write(entries, _Writer(destination, limits, meter))
         except Rejection as rejection:

@@ -1,4 +1,4 @@
-"""The disk: walking folders of folders and regular files, and one error for a disk that is full or broken."""
+"""The disk: walking folders of folders and regular files, and the errors of a disk that is full or broken."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from pathlib import Path
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 
+_FULL = "is full; free some space or enlarge it"
+_AWAY = "is not available; mount it again"
 _UNUSABLE = {
-    errno.ENOSPC: "is full; free some space or enlarge it",
-    errno.EDQUOT: "is full; free some space or enlarge it",
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
     errno.EROFS: "is read-only; make it writable",
     errno.EIO: "reports I/O errors; replace it",
+    errno.ESTALE: _AWAY,
+    errno.ENOTCONN: _AWAY,
+    errno.ENODEV: _AWAY,
 }
 
 
@@ -70,16 +75,23 @@ def is_unusable(error: OSError) -> bool:
     return error.errno in _UNUSABLE
 
 
+def storage_error(disk: str, error: OSError) -> BundleError:
+    """Return the error (StorageFull, StorageBroken) for a disk that cannot be used; `disk` starts the message."""
+    problem = _UNUSABLE.get(error.errno or 0)
+    reason = Reason.STORAGE_FULL if problem == _FULL else Reason.STORAGE_BROKEN
+    unknown = f"cannot be used ({error.strerror}); make the directory readable and writable for the controller"
+    return BundleError(reason, f"{disk} {problem or unknown}")
+
+
 @contextmanager
-def full_disk_reported(subject: str) -> Iterator[None]:
+def disk_errors_reported(subject: str) -> Iterator[None]:
     """Translate the errors of an unusable disk; `subject` starts the message.
 
-    Raises: BundleError (StorageFull).
+    Raises: BundleError (StorageFull, StorageBroken).
     """
     try:
         yield
     except OSError as error:
         if not is_unusable(error):
             raise
-        message = f"{subject}: the disk of the content store {_UNUSABLE[error.errno or 0]}"
-        raise BundleError(Reason.STORAGE_FULL, message) from error
+        raise storage_error(f"{subject}: the disk of the content store", error) from error

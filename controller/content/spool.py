@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from controller.content.disk import full_disk_reported, write_all
+from controller.content.disk import disk_errors_reported, write_all
 
 
 class Spool:
@@ -25,7 +25,7 @@ class Spool:
 
     def __init__(self, folder: Path, subject: str) -> None:
         self._subject = subject
-        with full_disk_reported(subject):
+        with disk_errors_reported(subject):
             self._file: BinaryIO = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
         self.size = 0
         self._hash = hashlib.sha256()
@@ -46,7 +46,7 @@ class Spool:
 
         Raises: BundleError (StorageFull).
         """
-        with full_disk_reported(self._subject):
+        with disk_errors_reported(self._subject):
             write_all(self._file.fileno(), data)
         self._hash.update(data)
         self.size += len(data)

@@ -3,7 +3,8 @@
 Invariants: content appears whole or not at all (staged, then renamed); it is checked against its index once per process
 before it is used; each key has one writer at a time, but waiters lose patience and write themselves, so that no
 BundleDeployment depends on the source of another. The store is a cache: a lost entry only costs a fetch by digest. A
-disk that is full, read-only or broken affects only work that needs it, also at start, and only until it is repaired.
+disk that is full, read-only or broken affects only work that needs it, also at start, and only until it is repaired. A
+folder that was removed or replaced is opened again; whatever used it meanwhile fails.
 
 Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and `scratch/` (emptied at start), `lock`.
 
@@ -28,11 +29,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from controller.content.disk import full_disk_reported, is_unusable
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.content.disk import is_unusable, storage_error
 from controller.content.index import is_intact, read_size, write_index
 
 log = logging.getLogger(__name__)
-_SUBJECT = "content store"
 PATIENCE_SECONDS = 20.0
 
 
@@ -73,38 +75,72 @@ class ContentStore:
 
     def __init__(self, root: Path, patience: float = PATIENCE_SECONDS) -> None:
         self._root, self._patience = root, patience
+        self._subject = f'content store "{root}"'
         self._entries, self._staging, self._scratch = root / "entries", root / "staging", root / "scratch"
         self._guard = threading.Lock()
         self._key_locks: dict[str, _KeyLock] = {}
         self._records: dict[str, _Record] = {}
+        self._in_use: set[Path] = set()
+        """Temporary folders."""
         self._opening = threading.Lock()
+        self._lock_files: list[int] = []
+        """All that were ever locked: while one is open, no other process has its inode, and our identity with it."""
         self._lock_file: int | None = None
         try:
             self._open()
         except OSError as error:
+            self.close()
             if not is_unusable(error):
                 raise
             log.warning("content store is not available yet", extra={"folder": str(root), "problem": error.strerror})
 
     def _open(self) -> None:
-        """Lock and clean the folder, unless that is done.
+        """Lock and clean the folder, unless that is done; again if it was removed or replaced.
 
         Raises: OSError, StoreInUseError.
         """
         with self._opening:
-            if self._lock_file is not None:
+            if self._is_open():
                 return
+            was_open, self._lock_file = self._lock_file is not None, None
             self._entries.mkdir(parents=True, exist_ok=True)
-            lock_file = _lock(self._root)
-            try:
-                for folder in (self._staging, self._scratch):
+            lock_file = self._lock()
+            for folder in (self._staging, self._scratch):
+                if not self._in_use:
                     shutil.rmtree(folder, ignore_errors=True)
-                    folder.mkdir(exist_ok=True)
-                self._records = dict(self._read_records())
-            except OSError:
-                os.close(lock_file)
-                raise
+                folder.mkdir(exist_ok=True)
+            self._records = dict(self._read_records())
             self._lock_file = lock_file
+            if was_open:
+                log.warning("content store was removed or replaced; opened it again", extra={"folder": str(self._root)})
+
+    def _is_open(self) -> bool:
+        """Return whether the folder is there and locked by this store."""
+        try:
+            is_locked = self._lock_file is not None and os.path.samestat(
+                os.fstat(self._lock_file), (self._root / "lock").stat()
+            )
+        except OSError:
+            return False
+        return is_locked and all(map(os.path.isdir, (self._entries, self._staging, self._scratch)))
+
+    def _lock(self) -> int:
+        """Return the descriptor of the lock file of the folder, which may have been moved away and back."""
+        descriptor = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            held = next((each for each in self._lock_files if os.path.sameopenfile(each, descriptor)), None)
+            if held is None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock_files.append(descriptor)
+                return descriptor
+        except OSError as error:
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                remedy = "stop that process, or give each its own directory"
+                raise StoreInUseError(f"{self._subject}: in use by another process; {remedy}") from None
+            raise
+        os.close(descriptor)
+        return held
 
     @property
     def lock(self) -> Path | None:
@@ -118,8 +154,9 @@ class ContentStore:
 
     def close(self) -> None:
         """Release the folder."""
-        if self._lock_file is not None:
-            os.close(self._lock_file)
+        while self._lock_files:
+            os.close(self._lock_files.pop())
+        self._lock_file = None
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +178,7 @@ class ContentStore:
             write: fills an empty folder with folders and regular files. Meanwhile, other calls with this key wait for
                 the result; if it fails, or takes longer than their patience, they write themselves.
 
-        Raises: BundleError (StorageFull); whatever `write` raises. Then nothing is stored.
+        Raises: BundleError (StorageFull, StorageBroken); whatever `write` raises. Then nothing is stored.
         """
         name = _name(key)
         with self._locks(name) as locks:
@@ -158,15 +195,11 @@ class ContentStore:
     def scratch(self) -> Iterator[Path]:
         """Provide an empty folder on the store's file system, which is removed afterwards.
 
-        Raises: BundleError (StorageFull).
+        Raises: BundleError (StorageFull, StorageBroken), also if the folder was removed before the end of the block:
+            then its result, or its error, may be due to that.
         """
-        with full_disk_reported(_SUBJECT):
-            self._open()
-            folder = Path(tempfile.mkdtemp(dir=self._scratch))
-        try:
+        with self._temporary(self._scratch) as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def collect(self, keep: Collection[str], max_bytes: int) -> None:
         """Remove content, the least recently used first, until at most `max_bytes` are left.
@@ -190,6 +223,39 @@ class ContentStore:
         """Return the bytes of all stored files, without scratch and staging."""
         with self._guard:
             return sum(record.size for record in self._records.values())
+
+    @contextmanager
+    def _temporary(self, parent: Path) -> Iterator[Path]:
+        folder = self._make_temporary(parent)
+        self._in_use.add(folder)
+        try:
+            with self._loss_reported(folder):
+                yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._in_use.discard(folder)
+
+    def _make_temporary(self, parent: Path) -> Path:
+        try:
+            self._open()
+            return Path(tempfile.mkdtemp(dir=parent))
+        except OSError as error:
+            raise storage_error(f"{self._subject}: the disk", error) from error
+        except StoreInUseError as error:
+            raise BundleError(Reason.STORAGE_BROKEN, str(error)) from error
+
+    @contextmanager
+    def _loss_reported(self, folder: Path) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if self._is_open() and os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises without permission
+                if isinstance(error, OSError) and is_unusable(error):
+                    raise storage_error(f"{self._subject}: the disk", error) from error
+                raise
+        if not (self._is_open() and os.path.isdir(folder)):  # noqa: PTH112
+            problem = "was removed or replaced while it was in use; it is opened again"
+            raise BundleError(Reason.STORAGE_BROKEN, f"{self._subject}: {problem}, and the fetch retried")
 
     # one key at a time
 
@@ -223,17 +289,14 @@ class ContentStore:
         return entry / "content"
 
     def _create(self, name: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
-        with full_disk_reported(_SUBJECT):
-            self._open()
-            staged = Path(tempfile.mkdtemp(dir=self._staging))
-            try:
-                (staged / "content").mkdir()
+        with self._temporary(self._staging) as folder:
+            staged = folder / "entry"
+            with self._loss_reported(folder):  # before it is added: it may be incomplete
+                (staged / "content").mkdir(parents=True)
                 write(staged / "content")
                 size = write_index(staged)
-                with entry_lock:
-                    return self._reuse(name) or self._add(staged, name, size)
-            finally:
-                shutil.rmtree(staged, ignore_errors=True)
+            with entry_lock:
+                return self._reuse(name) or self._add(staged, name, size)
 
     def _add(self, staged: Path, name: str, size: int) -> Path:
         entry = self._entries / name
@@ -245,14 +308,12 @@ class ContentStore:
         return entry / "content"
 
     def _remove(self, name: str) -> None:
-        """Hide an entry immediately, then remove it from the disk."""
+        """Hide an entry immediately, then remove it from the disk, if that takes it."""
         with self._guard:
             self._records.pop(name, None)
         try:
             self._discard(self._entries / name)
         except OSError as error:
-            if not is_unusable(error):
-                raise
             log.warning("cannot remove content from the store", extra={"entry": name, "problem": error.strerror})
 
     def _discard(self, entry: Path) -> None:
@@ -272,15 +333,3 @@ class ContentStore:
 
 def _name(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def _lock(root: Path) -> int:
-    descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreInUseError(
-            f'content store "{root}": in use by another process; stop that process, or give each its own directory'
-        ) from None
-    return descriptor

@@ -16,7 +16,7 @@ from pathlib import Path
 from api.errors import BundleError
 from api.plugins import ContentTree
 from api.v1alpha2.conditions import Reason
-from controller.content.disk import full_disk_reported, walk
+from controller.content.disk import disk_errors_reported, walk
 from controller.content.limits import quote
 
 
@@ -43,7 +43,7 @@ def assemble(parts: Sequence[tuple[str, str, Path]], destination: Path) -> Conte
     places: dict[str, _Place] = {}
     for field, target, folder in parts:
         _claim_part(places, field, target, folder)
-    with full_disk_reported(parts[0][0] if parts else "spec.sources"):
+    with disk_errors_reported(parts[0][0] if parts else "spec.sources"):
         _place(places, destination)
     return ContentTree(root=destination, destinations=tuple(dict.fromkeys(target for _, target, _ in parts)))
 

@@ -178,12 +178,13 @@ class Quarantine:
 
     @staticmethod
     def _write(folder: Path | None, record: _Record) -> None:
-        """Write a record, whole or not at all; ignores a disk that is full or read-only."""
+        """Write a record, whole or not at all, also if the folder was removed; ignores a disk that does not take it."""
         if folder is None:
             return
         path = folder / _file_name(record.uid)
         # Not synced: written data outlives the process, and crashes of the whole node are not covered.
         with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
             Path(f"{path}.new").write_text(json.dumps(asdict(record)), encoding="utf-8")
             Path(f"{path}.new").replace(path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -178,13 +179,39 @@ def test_a_disk_that_takes_nothing_is_said_and_what_is_installed_is_repaired(wor
         installed.edit("settings", color="red")
         world.wait(lambda: installed.data("settings") == {"color": "blue"}, "repair")
         another = world.deploy(config_map("settings"))
-        another.wait_for("Unpacked", "False", "StorageFull", saying=state)
+        another.wait_for("Unpacked", "False", "StorageFull" if state == "full" else "StorageBroken", saying=state)
 
         subprocess.run(["mount", "-o", "remount,rw", world.store], check=True)
         (world.store / "filler").unlink(missing_ok=True)
         world.wait(lambda: another.conditions().get("Ready", {}).get("status") == "True", "it recovers", 60)
         world.controller.stop()
     world.controller.start()
+
+
+def test_a_store_that_is_removed_while_the_controller_runs_is_opened_again(world: World) -> None:
+    first = world.deploy(config_map("settings", color="blue"))
+    first.wait_ready()
+    shutil.rmtree(world.store)
+    second = world.deploy(config_map("settings"))
+    second.wait_ready()
+    first.request_reconcile("again")
+    world.wait(lambda: first.status().get("lastHandledReconcileAt") == "again", "it was resolved")
+    first.wait_ready()
+    assert "content store was removed or replaced; opened it again" in world.controller.log
+    assert "Reconciler error" not in world.controller.log
+
+
+def test_a_store_that_a_read_only_disk_hides_while_the_controller_runs_is_named_until_it_is_back(world: World) -> None:
+    installed = world.deploy(config_map("settings", color="blue"))
+    installed.wait_ready()
+    with disk(world.store, "size=1m,ro"):  # mounted over the one in use
+        another = world.deploy(config_map("settings"))
+        problem = f'content store "{world.store}": the disk is read-only; make it writable'
+        another.wait_for("Unpacked", "False", "StorageBroken", saying=problem)
+        installed.edit("settings", color="red")
+        world.wait(lambda: installed.data("settings") == {"color": "blue"}, "repair")
+    world.wait(lambda: another.conditions().get("Ready", {}).get("status") == "True", "it recovers", 60)
+    assert "Reconciler error" not in world.controller.log
 
 
 def fill(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -315,14 +316,16 @@ def test_a_slow_writer_holds_up_nobody_for_longer_than_their_patience(root: Path
 class Disk(NamedTuple):
     name: str
     number: int
+    reason: Reason
     expect: str
 
 
 DISKS = [
-    Disk("full", errno.ENOSPC, "is full; free some space or enlarge it"),
-    Disk("over its quota", errno.EDQUOT, "is full; free some space or enlarge it"),
-    Disk("read-only", errno.EROFS, "is read-only; make it writable"),
-    Disk("broken", errno.EIO, "reports I/O errors; replace it"),
+    Disk("full", errno.ENOSPC, Reason.STORAGE_FULL, "is full; free some space or enlarge it"),
+    Disk("over its quota", errno.EDQUOT, Reason.STORAGE_FULL, "is full; free some space or enlarge it"),
+    Disk("read-only", errno.EROFS, Reason.STORAGE_BROKEN, "is read-only; make it writable"),
+    Disk("broken", errno.EIO, Reason.STORAGE_BROKEN, "reports I/O errors; replace it"),
+    Disk("of a server that lost it", errno.ESTALE, Reason.STORAGE_BROKEN, "is not available; mount it again"),
 ]
 
 
@@ -340,8 +343,8 @@ def test_a_disk_that_takes_nothing_hinders_who_needs_it_as_long_as_it_is_so(
         with pytest.raises(BundleError) as caught:
             store.put(KEY, writing(a="1"))
         assert (caught.value.reason, caught.value.message) == (
-            Reason.STORAGE_FULL,
-            f"content store: the disk of the content store {case.expect}",
+            case.reason,
+            f'content store "{root}": the disk {case.expect}',
         )
         with pytest.raises(BundleError), store.scratch():
             pass
@@ -385,3 +388,202 @@ def test_damaged_content_that_cannot_be_removed_is_replaced_later(
         assert store.get(KEY) is None
     assert (store.put(KEY, writing(a="3")) / "a").read_text() == "3"
     assert len(names(root / "entries")) == 1
+
+
+# a folder that goes away while it is in use
+
+
+def remove_all(root: Path) -> None:
+    shutil.rmtree(root)
+
+
+def replace_all(root: Path) -> None:
+    shutil.rmtree(root)
+    root.mkdir()
+
+
+def move_away(root: Path) -> None:
+    root.rename(root.with_name("away"))
+
+
+def replace_by_other(root: Path) -> None:
+    """As another disk with the store of an earlier process, mounted over it, does."""
+    move_away(root)
+    with ContentStore(root) as other:
+        other.put("of the other", writing(a="1"))
+        with other.scratch():
+            other._in_use.clear()
+            shutil.copytree(root, root.with_name("copy"))
+    shutil.rmtree(root)
+    root.with_name("copy").rename(root)
+
+
+def remove_lock(root: Path) -> None:
+    (root / "lock").unlink()
+
+
+def remove_scratch(root: Path) -> None:
+    shutil.rmtree(root / "scratch")
+
+
+def remove_staging(root: Path) -> None:
+    shutil.rmtree(root / "staging")
+
+
+def remove_entries(root: Path) -> None:
+    shutil.rmtree(root / "entries")
+
+
+LOSSES = [
+    remove_all, replace_all, move_away, replace_by_other, remove_lock, remove_scratch, remove_staging, remove_entries,
+]  # fmt: skip
+each_loss = pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__.replace("_", " "))
+
+
+@each_loss
+def test_a_folder_that_goes_away_is_opened_again(
+    lose: Callable[[Path], None], store: ContentStore, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.put(KEY, writing(a="1"))
+    lose(root)
+    assert store.get("never stored") is None
+    with store.scratch() as folder:
+        assert names(folder) == []
+    assert (store.put(KEY, writing(a="2")) / "a").read_text() in "12"
+    assert store.get(KEY) is not None
+    store.collect([], 0)
+    assert (store.bytes_used(), names(root / "staging"), names(root / "scratch")) == (0, [], [])
+    with pytest.raises(StoreInUseError):
+        ContentStore(root)
+    reopened = [each for each in caplog.records if "opened it again" in each.message]
+    assert len(reopened) == 1
+
+
+@each_loss
+def test_content_is_asked_of_a_folder_that_went_away_before_it_is_opened_again(
+    lose: Callable[[Path], None], store: ContentStore, root: Path
+) -> None:
+    store.put(KEY, writing(a="1"))
+    lose(root)
+    found = store.get(KEY)
+    assert found is None or (found / "a").read_text() == "1"
+
+
+def crash(_: Path) -> None:
+    raise FileNotFoundError("tree/a")
+
+
+def refuse_bundle(_: Path) -> None:
+    raise BundleError(Reason.NO_CONTENT, "nothing found")
+
+
+def succeed(_: Path) -> None:
+    pass
+
+
+ENDS = [succeed, crash, refuse_bundle]
+each_end = pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__.replace("_", " "))
+
+
+@each_loss
+@each_end
+def test_what_used_a_folder_that_went_away_has_failed_whatever_it_says(
+    end: Callable[[Path], None], lose: Callable[[Path], None], store: ContentStore, root: Path
+) -> None:
+    def use() -> None:
+        with store.scratch() as folder:
+            lose(root)
+            end(folder)
+
+    with pytest.raises(BundleError) as caught:
+        use()
+    assert caught.value.reason is Reason.STORAGE_BROKEN
+    problem = "was removed or replaced while it was in use; it is opened again, and the fetch retried"
+    assert caught.value.message == f'content store "{root}": {problem}'
+
+
+@each_loss
+@each_end
+def test_content_whose_folder_went_away_while_it_was_written_is_not_stored(
+    end: Callable[[Path], None], lose: Callable[[Path], None], store: ContentStore, root: Path
+) -> None:
+    def write(folder: Path) -> None:
+        lose(root)
+        end(folder)
+
+    with pytest.raises(BundleError) as caught:
+        store.put(KEY, write)
+    assert caught.value.reason is Reason.STORAGE_BROKEN
+    assert (store.put(KEY, writing(a="2")) / "a").read_text() == "2"
+
+
+@each_end
+def test_an_error_in_a_folder_that_is_there_is_its_own(end: Callable[[Path], None], store: ContentStore) -> None:
+    try:
+        with store.scratch() as folder:
+            end(folder)
+    except (FileNotFoundError, BundleError) as error:
+        assert not isinstance(error, BundleError) or error.reason is Reason.NO_CONTENT
+
+
+def test_a_folder_that_was_moved_away_and_back_is_the_same(store: ContentStore, root: Path) -> None:
+    store.put(KEY, writing(a="1"))
+    move_away(root)
+    store.put("other", writing(b="1"))
+    shutil.rmtree(root)
+    root.with_name("away").rename(root)
+    with store.scratch():
+        pass
+    assert store.get("other") is None
+    found = store.get(KEY)
+    assert found is not None
+    assert (found / "a").read_text() == "1"
+
+
+def test_work_in_progress_survives_that_its_lock_was_deleted_and_made_again(store: ContentStore, root: Path) -> None:
+    with store.scratch() as folder:
+        (folder / "a").write_text("1")
+        remove_lock(root)
+        with store.scratch():
+            assert (folder / "a").read_text() == "1"
+
+
+def test_a_folder_that_another_process_has_taken_meanwhile_is_named(store: ContentStore, root: Path) -> None:
+    move_away(root)
+    with ContentStore(root), pytest.raises(BundleError) as caught:
+        store.put(KEY, writing(a="1"))
+    assert (caught.value.reason, caught.value.message) == (
+        Reason.STORAGE_BROKEN,
+        f'content store "{root}": in use by another process; stop that process, or give each its own directory',
+    )
+    assert store.put(KEY, writing(a="1")).is_dir()
+
+
+REMEDY = "make the directory readable and writable for the controller"
+BARRED = {
+    errno.EACCES: f"cannot be used (Permission denied); {REMEDY}",
+    errno.EROFS: "is read-only; make it writable",
+    errno.ENOENT: f"cannot be used (No such file or directory); {REMEDY}",
+}
+
+
+@pytest.mark.parametrize("number", BARRED, ids=errno.errorcode.get)
+def test_a_folder_that_takes_nothing_any_more_is_named_until_it_does(
+    number: int, store: ContentStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(KEY, writing(a="1"))
+
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkdtemp", refuse)
+        uses: list[Callable[[], object]] = [lambda: store.put("other", never), lambda: store.scratch().__enter__()]
+        for use in uses:
+            with pytest.raises(BundleError) as caught:
+                use()
+            assert caught.value.reason is Reason.STORAGE_BROKEN
+            assert caught.value.message == f'content store "{root}": the disk {BARRED[number]}'
+        assert store.get(KEY) is not None
+        store.collect([], 0)
+    assert store.put("other", writing(a="1")).is_dir()
