@@ -54,7 +54,7 @@ BOMBS: dict[str, tuple[str, dict[str, bytes], str]] = {
     "many files": (
         "plain",
         files(**{f"a{i}_yaml": "#" + noise(2 << 20, "\n#") for i in range(20)}),
-        "brings what is parsed",
+        "for all files",
     ),
     "a text that aliases repeat": ("plain", files(a_yaml=REPEATED), "aliases"),
     "a chart with many values": ("helm", chart_of({"templates/a.yaml": f"a:\n{FLOOD}"}), "more than|memory"),

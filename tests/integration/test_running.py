@@ -66,9 +66,7 @@ def test_a_port_in_use_is_named(fresh_cluster: ControlPlane, start: Start) -> No
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         controller = start(fresh_cluster.kubeconfig, f"--probe-address={address}")
         assert controller._process.wait(60) == 1
-    assert (
-        f"rukpak run: --probe-address {address}: the port is in use; choose another address, or off" in controller.log
-    )
+    assert f"rukpak run: --probe-address {address}: the port is in use; choose another address or off" in controller.log
 
 
 def account(cluster: ControlPlane, name: str, folder: Path) -> Path:
