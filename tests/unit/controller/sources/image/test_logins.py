@@ -171,9 +171,9 @@ def test_a_registry_that_asks_in_plain_http_is_not_told(access: Access) -> None:
 
 
 FOREIGN = [
-    ("another host", "https://{other}/token", 'uses token server "localhost", which does not belong to it'),
+    ("another host", "https://{other}/token", 'uses token server "localhost", which is not in the domain of'),
     ("plain http", "http://{host}/token", 'uses token server "127.0.0.1" over plain http, to which no credentials'),
-    ("another user", "https://a:b@{host}/token", 'uses token server "", which does not belong to it'),
+    ("another user", "https://a:b@{host}/token", 'uses token server "", which is not in the domain of'),
 ]
 
 
