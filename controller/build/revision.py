@@ -130,6 +130,13 @@ def measure(objects: bytes) -> Size:
     return Size(text_bytes=size, values=values)
 
 
+def has_objects(revision: Revision | PackedRevision) -> bool:
+    """Return whether a revision has objects, hooks aside."""
+    if isinstance(revision, Revision):
+        return bool(revision.objects)
+    return not zlib.decompressobj().decompress(revision.objects, len(_NO_OBJECTS_TEXT)).startswith(_NO_OBJECTS_TEXT)
+
+
 def pack_terms(revision: Revision | PackedRevision) -> bytes:
     """Return everything in a revision except objects and hooks, as canonical JSON."""
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
@@ -176,4 +183,5 @@ def unpack_terms(digest: str, terms: bytes, objects: bytes) -> PackedRevision:
     return replace(pack(unpack(digest, _NO_OBJECTS, terms)), objects=objects)
 
 
+_NO_OBJECTS_TEXT = b'{"objects":[]'
 _NO_OBJECTS = zlib.compress(b'{"objects":[],"hooks":[]}')

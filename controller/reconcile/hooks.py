@@ -16,6 +16,7 @@ from controller.apply.hooks.runner import HookOptions, HookRunner
 from controller.apply.order import Stage, position_of
 from controller.apply.targets import TargetSet, make_install_namespace
 from controller.build.revision import Revision
+from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.retries import SLOW_SECONDS, Retries
@@ -59,18 +60,22 @@ class Hooks:
         if not revision.hooks or context.status.installed_revision:
             return _open
         own = {record.key for record in context.own_records(self._watches.managed(context.name))}
-        has_begun = any(key in own for key in targets.by_key if position_of(key).stage is not Stage.DEFINITIONS)
+        has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
         return _open if has_begun else lambda: self._run(revision, HookEvent.PRE_INSTALL, context)
 
-    def after_apply(self, context: Context, wanted: Wanted) -> BundleError | None:
+    def after_apply(self, context: Context, wanted: Wanted, targets: TargetSet) -> BundleError | None:
         """Run the hooks after a revision was applied; returns why they are not done.
+
+        If a first install has nothing that waits for the hooks before it, these run here, too.
 
         Raises: ApiError.
         """
         revision = wanted.revision
         if not wanted.current or revision is None or context.status.installed_revision == revision.digest:
             return None
-        return self._run(revision, _event_after(context), context)
+        is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
+        before = self._run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
+        return before or self._run(revision, _event_after(context), context)
 
     def are_left(self, context: Context, wanted: Wanted) -> bool:
         """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
@@ -109,6 +114,10 @@ class Hooks:
             progress=context.state.hooks,
         )
         return self._runner.run(revision, event, options)
+
+
+def _waits_for_hooks(key: ObjectKey) -> bool:
+    return position_of(key).stage is not Stage.DEFINITIONS
 
 
 def _event_after(context: Context) -> HookEvent:

@@ -47,9 +47,12 @@ class Settled:
     def _is_as_left(self, context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
         """Whether no object has changed since the last pass or, after a restart, since status was written."""
         status, ledger = context.status, context.state.ledger
-        if not ledger.left and managed_state(own := context.own_records(observed)) == status.managed_state:
-            ledger.expect_all(own)
-        if not ledger.left or ledger.drifted(observed):
+        if not ledger.left:
+            own = context.own_records(observed)
+            if managed_state(own) != status.managed_state:
+                return False
+            ledger.expect_all(own)  # none if the revision has no objects
+        if ledger.drifted(observed):
             return False
         return not any(self._watches.has_appeared(GroupVersionKind.parse(kind)) for kind in status.skipped_kinds)
 

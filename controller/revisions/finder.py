@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
 from controller.build.pins import Sources, match_pins
 from controller.build.request import Request, inputs_digest
-from controller.build.revision import PackedRevision, Revision
+from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, make_request, resolve_ticket
@@ -195,8 +196,22 @@ class Finder:
 
     def _keep(self, context: RevisionContext, request: Request, made: Revision | PackedRevision) -> Revision | None:
         try:
+            self._refuse_emptiness(context, made)
             made = self._kept.write(context, made)
         except BundleError as error:
             raise self._maker.failed(context, build_ticket(request), error) from None
         self._maker.succeeded(context)
         return self._kept.learn(context, made)
+
+    def _refuse_emptiness(self, context: RevisionContext, made: Revision | PackedRevision) -> None:
+        """Refuse a revision without objects if there are some, since all of them would be pruned.
+
+        Raises: BundleError (NoContent).
+        """
+        if has_objects(made):
+            return
+        last = self._kept.last_good(context)
+        if last and has_objects(last):
+            problem = "the content renders no objects, but the installed revision has some, which would be deleted"
+            remedy = "correct the content or spec.config, or delete the BundleDeployment"
+            raise BundleError(Reason.NO_CONTENT, f"spec: {problem}; {remedy}")

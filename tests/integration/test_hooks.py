@@ -154,3 +154,24 @@ def test_no_other_namespace_than_the_install_namespace_is_made_for_a_hook(world:
     deployed = deploy(world, config_map("settings"), elsewhere)
     deployed.wait_for("Installed", "False", "NamespaceNotFound", f'namespace "{missing}" does not exist')
     assert missing not in [each["metadata"]["name"] for each in world.client.list("/api/v1/namespaces")]
+
+
+def test_a_chart_of_hooks_alone_runs_them_and_is_installed(world: World) -> None:
+    deployed = deploy(world, hook("before", "pre-install,pre-upgrade"), hook("after", "post-install"))
+    deployed.wait_for("Installed", "False", "WaitingForHook", "Job")
+    end(world, deployed, "before")
+    deployed.wait(lambda: job(deployed, "after"), "the second hook")
+    end(world, deployed, "after")
+    deployed.wait_ready()
+
+    upgrade(world, deployed, config_map("settings"))
+    deployed.wait(lambda: deployed.get("settings"), "the upgrade")
+    deployed.wait_ready()
+    upgrade(world, deployed, hook("before", "pre-install,pre-upgrade"))
+    deployed.wait_for("Installed", "False", "NoContent", "renders no objects")
+    assert deployed.get("settings")
+
+
+def test_a_chart_that_renders_nothing_is_installed_with_a_warning(world: World) -> None:
+    deployed = deploy(world)
+    assert "renders no objects" in deployed.wait_ready()["warnings"][0]

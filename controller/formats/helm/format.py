@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from api.errors import BundleError
@@ -70,8 +71,11 @@ class HelmFormat:
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the chart, those of `crds/` first, and its hooks in Helm's order.
 
-        Raises: BundleError (NoContent, InvalidBundle, InvalidConfig, RenderFailed, RenderLimitExceeded; NotSupported
-            without Helm; APIUnavailable for an API group whose kinds are not known), LargeTextError.
+        A chart may render nothing, which is a warning; hooks without objects are not.
+
+        Raises: BundleError (NoContent without a chart, InvalidBundle, InvalidConfig, RenderFailed,
+            RenderLimitExceeded; NotSupported without Helm; APIUnavailable for an API group whose kinds are not
+            known), LargeTextError.
         """
         configuration, means = read_configuration(request.config), request.means
         release = _release_name(request.name, configuration)
@@ -84,10 +88,9 @@ class HelmFormat:
             means.occupy(len(output))
             kept.write_bytes(output)  # for the child that reads it, so that Helm does not run twice
             raise
-        if not rendering.objects:
-            problem = "chart renders no objects with these values; correct spec.config"
-            raise BundleError(Reason.NO_CONTENT, f"{quote(chart.path)}: {problem}")
-        return rendering
+        if rendering.objects or rendering.hooks:
+            return rendering
+        return replace(rendering, warnings=(f"{quote(chart.path)}: chart renders no objects with these values",))
 
     def _template(self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart) -> bytes:
         """Return the output of `helm template`."""

@@ -93,7 +93,7 @@ class Finisher:
 
     def _evaluate(self, work: Work, outcomes: list[Outcome]) -> _Result:
         applied = not any(outcome.error for outcome in outcomes)
-        hook_failure = self._hooks.after_apply(work.context, work.wanted) if applied else None
+        hook_failure = self._hooks.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
         applied = applied and hook_failure is None and not self._hooks.are_left(work.context, work.wanted)
         progress = self._assessor.assess_work(work, outcomes)
         return _Result(applied=applied, hook_failure=hook_failure, progress=progress)
@@ -161,9 +161,13 @@ def _kinds_of(records: Iterable[Record], context: Context) -> list[GroupVersionK
 def _warnings(
     outcomes: Iterable[Outcome], found: Iterable[str], options: ApplyOptions, revision: Revision | None
 ) -> tuple[str, ...] | None:
-    """Return each warning once, ours first; None if nothing was sent, to keep those of the last apply."""
+    """Return each warning once, ours first; None if nothing was sent, to keep those of the last apply.
+
+    A revision without objects has nothing to send, and its warning says so.
+    """
     sent = [outcome for outcome in outcomes if outcome.tried]
+    is_due = bool(sent) or (revision is not None and not revision.objects)
     ignored = (text for target in options.wanted.targets for text in target.ignored.warnings)
     lacking = find_missing_labels(options.wanted, options.ledger.used)
     ours = [*(revision.warnings if revision else ()), *options.warnings, *ignored, *lacking, *found]
-    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if sent else None
+    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if is_due else None

@@ -184,8 +184,6 @@ REFUSED = [
          '"c": c/templates/a.yaml: yaml: mapping values are not allowed in this context'),
     Refused("what is no object", {"templates/a.yaml": "\nkind: ConfigMap"}, Reason.INVALID_BUNDLE,
          "c/templates/a.yaml:1: apiVersion: missing"),
-    Refused("nothing", {"templates/a.yaml": "{{ if .Values.on }}x{{ end }}"}, Reason.NO_CONTENT,
-         '"c": chart renders no objects with these values; correct spec.config'),
     Refused("a chart for another Kubernetes", {}, FAILED,
          '"c": chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.36.3',
          more="kubeVersion: '>=1.99'"),
@@ -282,8 +280,21 @@ def test_a_chart_learns_nothing_of_this_machine(tmp_path: Path, monkeypatch: pyt
         render(write(tmp_path / "a", chart_of({"templates/a.yaml": functions})), tmp_path)
     files = '{{ .Files.Get "/etc/hostname" }}{{ .Files.Get "../outside" }}{{ getHostByName "localhost" }}'
     write(tmp_path / "b", {"outside": b"kind: Leak", **chart_of({"templates/a.yaml": files})})
-    with pytest.raises(BundleError, match="renders no objects"):
-        render(tmp_path / "b", tmp_path)
+    assert not render(tmp_path / "b", tmp_path).objects
+
+
+def test_a_chart_that_renders_nothing_is_a_warning(tmp_path: Path) -> None:
+    root = write(tmp_path / "c", chart_of({"templates/a.yaml": "{{ if .Values.on }}x{{ end }}"}))
+    rendering = render(root, tmp_path)
+    assert (rendering.objects, rendering.hooks) == ([], [])
+    assert rendering.warnings == ('"c": chart renders no objects with these values',)
+
+
+def test_a_chart_may_have_hooks_alone(tmp_path: Path) -> None:
+    metadata = '{"name": "a", "annotations": {"helm.sh/hook": "pre-install"}}'
+    manifest = f'{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {metadata}}}'
+    rendering = render(write(tmp_path / "c", chart_of({"templates/a.yaml": manifest})), tmp_path)
+    assert (rendering.objects, len(rendering.hooks), rendering.warnings) == ([], 1, ())
 
 
 def test_a_chart_that_asks_for_a_group_whose_kinds_are_not_known_is_not_rendered(tmp_path: Path) -> None:
