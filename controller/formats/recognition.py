@@ -15,6 +15,8 @@ from controller.content.tar import read_tar
 _REGISTRY_MEDIA_TYPE = b"registry+v1"
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 """Of files with manifests."""
+CHART_SUFFIXES = (".tgz", ".tar.gz")
+"""Of packaged charts."""
 _ENTRIES = 10_000
 """Entries of an archive that are checked; `helm package` writes Chart.yaml first."""
 
@@ -27,7 +29,7 @@ def recognize_chart(root: Path, folder: str) -> str:
 
 def recognize_archives(root: Path, folder: str) -> str:
     """Return the message for a folder of the tree with a packaged Helm chart; empty if it has none."""
-    archives = (path for path in list_files(root, folder, (".tgz",)) if is_chart_archive(root / path))
+    archives = (path for path in list_files(root, folder, CHART_SUFFIXES) if is_chart_archive(root / path))
     return next((_describe(path, "a Helm chart", "helm") for path in archives), "")
 
 

@@ -5,6 +5,7 @@ In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` run
     format         START HERE: the steps in order
     configuration  `spec.config`
     chart          finds the chart and copies its files
+    ignore         which packaged dependencies `.helmignore` names
     values         reads and writes values
     asked_groups   refuses charts that ask for API groups whose kinds are not known
     schemas        refuses references that helm would follow

@@ -1,8 +1,8 @@
 """Finds the one chart in a content tree, and copies its files for Helm.
 
 The copy, in a scratch folder, contains no archives and no links: packaged dependencies (`charts/*.tgz`) are unpacked by
-our own reader, within the limits of all content, so that Helm reads exactly what was checked. Helm itself reports
-missing dependencies (failures.py).
+our own reader, within the limits of all content, so that Helm reads exactly what was checked; those that `.helmignore`
+names are left out. Helm itself reports missing dependencies (failures.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from controller.content.disk import ForeignFileError, walk
 from controller.content.limits import Rejection, check_path, quote
 from controller.content.shares import BLOCK
 from controller.content.tar import read_tar
+from controller.formats.budget import read_small
+from controller.formats.helm.ignore import FILE as IGNORE_FILE
+from controller.formats.helm.ignore import Ignores, read_rules
 from controller.formats.recognition import (
+    CHART_SUFFIXES,
     is_chart_archive,
     is_file,
     join,
@@ -34,6 +38,7 @@ from controller.formats.recognition import (
 
 _ARCHIVE = ".tgz"
 _SHOWN = 4
+_IGNORE_BYTES = 64 * 1024
 # Of a chart or a dependency in its folder. Helm skips names that start with a dot (macOS writes ._x.tgz next to x.tgz)
 # or an underscore.
 _PACKED_DEPENDENCY = re.compile(r"(?:charts/[^/._][^/]*/)*charts/[^/._][^/]*\.tgz")
@@ -127,7 +132,7 @@ def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
 
 
 def _find_archives(root: Path, folder: str, limits: Limits) -> Iterator[Chart]:
-    for path in list_files(root, folder, (_ARCHIVE,)):
+    for path in list_files(root, folder, CHART_SUFFIXES):
         if is_chart_archive(root / path, limits):
             yield Chart(path, is_packed=True)
 
@@ -137,7 +142,7 @@ def _is_below(folder: str, other: str) -> bool:
 
 
 def _no_chart(root: Path) -> BundleError:
-    problem = f"no chart found: neither a directory with Chart.yaml nor a {_ARCHIVE} archive of one"
+    problem = "no chart found: neither a directory with Chart.yaml nor a .tgz or .tar.gz archive of one"
     remedy = (
         recognize_first(root, recognize_bundle, recognize_manifests)
         or "add the chart, or correct the directory of its source"
@@ -150,12 +155,21 @@ def _no_chart(root: Path) -> BundleError:
 
 def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
     if not chart.is_packed:
-        yield from _entries_of_folder(root / chart.path)
+        ignores = _read_ignore_file(root / chart.path, chart)
+        for entry in _entries_of_folder(root / chart.path):
+            if not (_PACKED_DEPENDENCY.fullmatch(entry.path) and ignores(entry.path)):
+                yield entry
         return
     with (root / chart.path).open("rb") as file:
         for entry in _entries_of_archive(file, limits):
-            if entry.path != ".helmignore":  # `helm package` has applied it; Helm ignores it in an archive
+            if entry.path != IGNORE_FILE:  # `helm package` has applied it; Helm ignores it in an archive
                 yield entry
+
+
+def _read_ignore_file(folder: Path, chart: Chart) -> Ignores:
+    path = folder / IGNORE_FILE
+    place = quote(join(chart.path, IGNORE_FILE))
+    return read_rules(read_small(path, place, _IGNORE_BYTES) if is_file(path) else b"")
 
 
 def _entries_of_folder(folder: Path) -> Iterator[Entry]:

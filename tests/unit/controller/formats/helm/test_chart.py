@@ -45,6 +45,8 @@ FOUND = [
     Found("a chart anywhere", {"a/b/Chart.yaml": b"", "README.md": b""}, "a/b"),
     Found("an archive", {"c-1.0.0.tgz": PACKED}, "c-1.0.0.tgz"),
     Found("an archive anywhere", {"a/c.tgz": PACKED}, "a/c.tgz"),
+    Found("an archive with the other suffix", {"a/c.tar.gz": PACKED}, "a/c.tar.gz"),
+    Found("beside another archive of something else", {"a/Chart.yaml": b"", "x.tar.gz": pack({"x/y": b""})}, "a"),
     Found("beside an archive of something else", {"a/Chart.yaml": b"", "x.tgz": pack({"x/y": b""})}, "a"),
     Found("beside a damaged archive", {"a/Chart.yaml": b"", "x.tgz": b"x"}, "a"),
     Found("charts in a chart are a part of it", {"Chart.yaml": b"", "charts/d/Chart.yaml": b"", "x/Chart.yaml": b""},
@@ -70,7 +72,7 @@ class Missed:
     destinations: tuple[str, ...] = ("",)
 
 
-NONE = "no chart found: neither a directory with Chart.yaml nor a .tgz archive of one"
+NONE = "no chart found: neither a directory with Chart.yaml nor a .tgz or .tar.gz archive of one"
 # fmt: off
 MISSED = [
     Missed("two charts", {"a/Chart.yaml": b"", "b/Chart.yaml": b""}, Reason.INVALID_BUNDLE,
@@ -114,6 +116,13 @@ def test_helm_gets_all_files_of_an_archive(tmp_path: Path) -> None:
     root = write(tmp_path / "tree", {"c.tgz": archive})
     expected = {"Chart.yaml": b"x", "templates/.helmignore": b"z"}
     assert gather(root, tmp_path, Chart("c.tgz", is_packed=True)) == expected
+
+
+def test_packaged_dependencies_that_are_ignored_are_left_out(tmp_path: Path) -> None:
+    kept = {"Chart.yaml": b"x", ".helmignore": b"# not these\ncharts/old-*.tgz\n", "charts/d/Chart.yaml": b"x"}
+    old = {"charts/old-1.tgz": PACKED, "charts/old-2.tgz": b"damaged"}
+    gathered = gather(write(tmp_path / "tree", {**kept, **old, "charts/new-1.tgz": PACKED}), tmp_path, Chart("."))
+    assert gathered.keys() == {*kept, "charts/new-1.unpacked/Chart.yaml"}
 
 
 def test_packaged_dependencies_are_unpacked_recursively(tmp_path: Path) -> None:

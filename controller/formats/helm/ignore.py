@@ -1,0 +1,91 @@
+"""The rules of `.helmignore`, for packaged dependencies: they are unpacked before Helm could ignore them.
+
+Helm applies the rules to all other files itself, and reports invalid ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+FILE = ".helmignore"
+Ignores: TypeAlias = Callable[[str], bool]
+"""Whether a file is ignored, by its path in the chart."""
+
+# Of filepath.Match: `*`, `?`, a class, an escaped character, any other one. A bare `[` or `\` is malformed.
+_TOKEN = re.compile(r"(\*)|(\?)|\[(\^?)((?:(?:\\.|[^\\\]-])(?:-(?:\\.|[^\\\]-]))?)+)\]|\\(.)|([^\\\[])", re.DOTALL)
+_CLASS_CHARACTER = re.compile(r"\\(.)|(-)|(.)", re.DOTALL)
+
+
+class _Rule(NamedTuple):
+    matches: Callable[[str], object]
+    is_negated: bool
+    only_folders: bool
+
+
+def read_rules(text: bytes) -> Ignores:
+    """Return what a file ignores; nothing if one of its rules is malformed, which Helm reports."""
+    lines = text.decode("utf-8-sig", "replace").splitlines()
+    try:
+        rules = [_parse(line) for line in map(str.strip, lines) if line and not line.startswith("#")]
+    except (ValueError, re.error):
+        return lambda _path: False
+    return lambda path: _is_ignored(path, rules)
+
+
+def _is_ignored(path: str, rules: list[_Rule]) -> bool:
+    """Return what Helm's ignore.Rules says of a file: a negated rule ignores everything that it does not match."""
+    for rule in rules:
+        is_match = not rule.only_folders and bool(rule.matches(path))
+        if is_match != rule.is_negated:
+            return True
+    return False
+
+
+def _parse(line: str) -> _Rule:
+    is_negated, only_folders = line.startswith("!"), line.endswith("/")
+    pattern = line.removeprefix("!").removesuffix("/")
+    if "**" in pattern:
+        raise ValueError(pattern)
+    match = _compile(pattern.removeprefix("/"))
+    by_path = "/" in pattern
+    return _Rule(match if by_path else lambda path: match(path.rpartition("/")[2]), is_negated, only_folders)
+
+
+def _compile(pattern: str) -> Callable[[str], object]:
+    """Return filepath.Match for a pattern; a text takes time linear in its length.
+
+    Raises: ValueError if the pattern is malformed.
+    """
+    parts = [""]
+    for token in _tokens(pattern):
+        if token == "*":  # noqa: S105 - a token of the pattern
+            parts.append("")
+        else:
+            parts[-1] += token
+    first, *rest = parts
+    if not rest:
+        return re.compile(first, re.DOTALL).fullmatch
+    middle = "".join(rf"(?>[^/]*?{part})" for part in rest[:-1])
+    return re.compile(rf"{first}{middle}[^/]*{rest[-1]}", re.DOTALL).fullmatch
+
+
+def _tokens(pattern: str) -> Iterator[str]:
+    """Yield a regular expression for each element of a pattern, and `*`."""
+    position = 0
+    while position < len(pattern):
+        match = _TOKEN.match(pattern, position)
+        if match is None:
+            raise ValueError(pattern)
+        star, any_, negation, members, escaped, other = match.groups()
+        if members:
+            yield f"[{negation}{_CLASS_CHARACTER.sub(_write_member, members)}]"
+        else:
+            yield "*" if star else "[^/]" if any_ else re.escape(escaped or other)
+        position = match.end()
+
+
+def _write_member(match: re.Match[str]) -> str:
+    escaped, dash, other = match.groups()
+    return "-" if dash else re.escape(escaped or other)
