@@ -82,7 +82,7 @@ class Finisher:
             conflicts=tuple(context.state.ledger.conflicts()),
             progress=result.progress,
             install_namespace=options.install_namespace,
-            managed_state=self._settle(work, kinds, observed) if is_over else context.status.managed_state,
+            managed_state=self._settle(work, kinds, observed) if is_over else _unsettled(context, waiting),
             skipped_kinds=options.wanted.skipped_kinds,
             warnings=_warnings(outcomes, self._concerns(work), options, work.wanted.revision),
         )
@@ -132,6 +132,11 @@ class Finisher:
         strays = work.context.state.strays
         unseen = (kind for kind in work.options.wanted.kinds if self._watches.is_forbidden(kind.group, kind.kind))
         return [*describe_unseen(unseen), *([describe_strays(strays)] if strays else [])]
+
+
+def _unsettled(context: Context, waiting: Collection[Record]) -> str:
+    """Return the managedState while something is left to do: empty if that is to prune, which no event reports."""
+    return "" if waiting and context.spec.prune != "Never" else context.status.managed_state
 
 
 def _may_prune(work: Work, result: _Result) -> bool:

@@ -442,6 +442,17 @@ def test_what_is_never_pruned_costs_nothing_and_goes_with_the_bundle(world: Worl
     assert names.RELEASED_FROM in world.cluster.objects[CLAIM]["metadata"]["annotations"]
 
 
+def test_a_prune_that_fails_is_retried_although_nothing_else_has_changed(world: World) -> None:
+    world.shelf.put("both", config_map("a"), config_map("old"))
+    world.shelf.put("one", config_map("a"))
+    installed(world, "both")
+    world.wish("one")
+    world.cluster.faults[f"DELETE {OLD}"] = [ApiError(503, "ServiceUnavailable", "no")]
+    world.settle()
+    assert not world.exists(OLD)
+    assert world.deployment.status.managed_state
+
+
 def test_what_waits_for_its_prune_is_repaired_from_its_revision(world: World) -> None:
     rolling(world)
     world.settle()
