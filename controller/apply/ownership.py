@@ -13,7 +13,7 @@ from typing import Any
 
 from api import names
 from controller.content.digests import digest_of_json
-from controller.observe.records import RESOURCE_POLICY, ObjectKey, Record, key_of
+from controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
 
@@ -108,6 +108,34 @@ def is_ours(record: Record, owner: Owner, *, carries_reference: bool) -> bool:
     if (record.owner, record.owner_uid) != (owner.name, owner.uid):
         return False
     return record.controller_uid == owner.uid or not carries_reference
+
+
+def needs_mark(record: Record, owner: Owner, *, evicts: bool) -> bool:
+    """Whether an object must be marked as ours to take back before it is applied, since one write cannot do it all.
+
+    `evicts`: another controller reference must be removed first.
+    """
+    ours = (names.field_manager(owner.name), names.initial_field_manager(owner.name))
+    is_shared = record.wiped or any(manager not in ours for manager in record.co_managers)
+    return evicts or (is_shared and record.released_from != owner.name)
+
+
+def is_unfinished(record: Record, *, leaves: bool) -> bool:
+    """Whether an object of ours still has the mark of its adoption, or entries that our apply replaces.
+
+    Args:
+        record: of an object that is ours.
+        leaves: whether it has ignored fields, which the initial manager keeps.
+    """
+    stays = (manager for manager in record.co_managers if is_always_replaced(manager, record.owner, leaves=leaves))
+    return bool(record.released_from) or any(stays)
+
+
+def is_always_replaced(manager: str, owner: str, *, leaves: bool) -> bool:
+    """Whether the entry of a manager in `Record.co_managers` is removed also from an object that was not adopted."""
+    if manager.startswith(names.initial_field_manager("")):
+        return manager != names.initial_field_manager(owner) or not leaves
+    return manager == BEFORE_FIRST_APPLY
 
 
 def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> bool:

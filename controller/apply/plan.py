@@ -15,7 +15,7 @@ from api.v1alpha2.conditions import Reason
 from controller.apply import order
 from controller.apply.drift.ledger import Ledger
 from controller.apply.options import ApplyOptions
-from controller.apply.ownership import Situation, judge
+from controller.apply.ownership import Situation, is_unfinished, judge
 from controller.apply.possession import find_surplus
 from controller.apply.targets import Target
 from controller.observe.health.presence import assess_absent
@@ -161,7 +161,10 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
     if record.deleting or options.ledger.recreated.get(target.key) == record.uid:
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
-        return Task(target=target, action=_compare(target, record, options.ledger), record=record)
+        action = _compare(target, record, options.ledger)
+        if action in (Action.NONE, Action.COMPARE) and is_unfinished(record, leaves=bool(target.ignored.paths)):
+            action = Action.APPLY  # the controller was interrupted after its apply
+        return Task(target=target, action=action, record=record)
     return Task(target=target, action=Action.TAKE_BACK, record=record, evicts=judgement.evicts)
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from controller.observe.health.verdict import Verdict
 
 RESOURCE_POLICY = "helm.sh/resource-policy"
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""Field manager that the server invents when an object without entries is applied, as after all were wiped."""
+REPLACED_MANAGERS = frozenset({"kubectl-client-side-apply", "helm", BEFORE_FIRST_APPLY})
+"""Field managers whose Update entries would keep fields that an object's next owner drops."""
 _NAMESPACE = ("", "Namespace")
 
 # Labels and annotations by which other tools claim an object, with the kind of owner. The first that is set counts.
@@ -81,6 +85,8 @@ class Record:
     entry_hash: str = ""
     """Of the managedFields entry of the owner's field manager; see `entry_hash`. If all entries were wiped, it is the
     generation instead, or the resourceVersion for kinds without generation."""
+    co_managers: tuple[str, ...] = ()
+    """Field managers whose entries must be removed if the object is adopted, and some of them at any time."""
     scaled_hash: str = ""
     """What `entry_hash` would be if no autoscaler had taken over spec.replicas; empty if none has."""
     applied_at: str = ""
@@ -154,6 +160,7 @@ def project(
         applied_digest=annotations.get(names.APPLIED_DIGEST, ""),
         released_from=intern(annotations.get(names.RELEASED_FROM, "")),
         entry_hash=_wiped_state(metadata) if wiped and owner else entry_hash(entry),
+        co_managers=_co_managers(metadata, owner),
         scaled_hash=_scaled_hash(manifest, entry),
         applied_at=intern((entry or {}).get("time") or ""),
         wiped=wiped,
@@ -171,6 +178,20 @@ def entry_of(manifest: Mapping[str, Any], manager: str) -> dict[str, Any] | None
     """Return the managedFields entry of a manager for applies to the object itself, not to a subresource."""
     entries: list[dict[str, Any]] = (manifest.get("metadata") or {}).get("managedFields") or []
     return next((entry for entry in entries if _is_apply_entry(entry, manager)), None)
+
+
+def is_of_another_owner(entry: Mapping[str, Any], owner: str) -> bool:
+    """Whether a managedFields entry would keep fields that the BundleDeployment `owner` drops once it has the object.
+
+    Entries of its own managers are not, except that of the initial one, which it may need.
+    """
+    manager, operation = entry.get("manager", ""), entry.get("operation")
+    if manager == names.field_manager(owner) or entry.get("subresource"):
+        return False
+    if manager.startswith(names.initial_field_manager("")):
+        return True
+    is_bundle = operation == "Apply" and manager.startswith(names.field_manager(""))
+    return is_bundle or (operation == "Update" and manager in REPLACED_MANAGERS)
 
 
 def entry_hash(entry: Mapping[str, Any] | None) -> str:
@@ -216,6 +237,11 @@ def _scaled_hash(manifest: Mapping[str, Any], entry: Mapping[str, Any] | None) -
     if entry is None or "f:replicas" in spec or not is_scaled(manifest):
         return ""
     return entry_hash({**entry, "fieldsV1": {**fields, "f:spec": {**spec, "f:replicas": {}}}})
+
+
+def _co_managers(metadata: Mapping[str, Any], owner: str) -> tuple[str, ...]:
+    entries = metadata.get("managedFields") or ()
+    return tuple(intern(entry["manager"]) for entry in entries if is_of_another_owner(entry, owner))
 
 
 def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from controller.apply.ownership import is_unfinished
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record, managed_state
 from controller.observe.watches import Watches
@@ -49,7 +50,8 @@ class Settled:
         status, ledger = context.status, context.state.ledger
         if not ledger.left:
             own = context.own_records(observed)
-            if managed_state(own) != status.managed_state:
+            is_interrupted = any(is_unfinished(record, leaves=True) for record in own)
+            if is_interrupted or managed_state(own) != status.managed_state:
                 return False
             ledger.expect_all(own)  # none if the revision has no objects
         if ledger.drifted(observed):

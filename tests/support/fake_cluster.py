@@ -421,7 +421,7 @@ def _applied(known: Mapping[str, Any], body: Mapping[str, Any], manager: str) ->
         "fieldsV1": _fields({key: value for key, value in body.items() if key not in ("apiVersion", "kind")}),
     }
     metadata = known.get("metadata") or {}
-    others = [one for one in metadata.get("managedFields", []) if one["manager"] != manager]
+    others = [one for one in metadata.get("managedFields", []) if one.get("manager") not in (manager, None)]
     ours = json.loads(json.dumps({key: value for key, value in body.items() if key != "metadata"}))
     merged = _merge(metadata, {key: value for key, value in body["metadata"].items() if key != "resourceVersion"})
     return {**known, **ours, "metadata": {**merged, "managedFields": [*others, entry]}}

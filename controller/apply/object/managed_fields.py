@@ -13,16 +13,16 @@ from typing import Any
 from api import names
 from controller.apply.drift.comparison import merge_keys
 from controller.apply.drift.ignored_fields import Path
+from controller.apply.ownership import is_always_replaced
 from controller.kube.client import Client
-from controller.observe.records import entry_of
+from controller.observe.records import entry_of, is_of_another_owner
 
 Entry = Mapping[str, Any]
 Tree = dict[str, Any]
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# The server creates this one when an object without entries is applied, for example after all were wiped.
-_BEFORE_FIRST_APPLY = "before-first-apply"
-_REPLACED = frozenset({"kubectl-client-side-apply", "helm", _BEFORE_FIRST_APPLY})
+# On an object that is adopted; `released-from` goes last, since it says that this is not finished.
+_ANNOTATIONS = (LAST_APPLIED, names.RELEASED_FROM)
 
 
 def migrate_entries(client: Client, path: str, api_version: str) -> None:
@@ -78,7 +78,7 @@ def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager:
 def drop_replaced_entries(
     client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
 ) -> Any:
-    """Remove entries that would keep fields which we drop later; returns the metadata after that.
+    """Remove entries that would keep fields which we drop later, and annotations of an adopted object, in one write.
 
     Args:
         client: sends.
@@ -88,14 +88,16 @@ def drop_replaced_entries(
         adopted: whether the object had another owner, whose entries are replaced.
         leaves: whether it has ignored fields, which the initial manager keeps.
 
+    Returns: the metadata after that.
     Raises: ApiError.
     """
     entries = _entries(metadata)
     kept = [entry for entry in entries if not _is_replaced(entry, owner, adopted=adopted, leaves=leaves)]
-    marked = adopted and LAST_APPLIED in (metadata.get("annotations") or {})
-    if len(kept) == len(entries) and not marked:
+    found = metadata.get("annotations") or {}
+    dropped = dict.fromkeys(name for name in _ANNOTATIONS if adopted and name in found)
+    if len(kept) == len(entries) and not dropped:
         return metadata
-    return _write_entries(client, path, metadata, kept, annotations={LAST_APPLIED: None} if marked else None)
+    return _write_entries(client, path, metadata, kept, annotations=dropped)
 
 
 def has_keyed_items(value: Any) -> bool:
@@ -214,15 +216,11 @@ def _is_update(entry: Entry, ours: Entry) -> bool:
 
 
 def _is_replaced(entry: Entry, owner: str, *, adopted: bool, leaves: bool) -> bool:
-    name, operation = entry.get("manager", ""), entry.get("operation")
-    if name == names.field_manager(owner) or entry.get("subresource"):
+    if not is_of_another_owner(entry, owner):
         return False
-    if name.startswith(names.initial_field_manager("")):
-        return name != names.initial_field_manager(owner) or not leaves
-    if not adopted:
-        return name == _BEFORE_FIRST_APPLY and operation == "Update"
-    other_bundle = operation == "Apply" and name.startswith(names.field_manager(""))
-    return other_bundle or (name in _REPLACED and operation == "Update")
+    if leaves and entry["manager"] == names.initial_field_manager(owner):
+        return False
+    return adopted or is_always_replaced(entry["manager"], owner, leaves=leaves)
 
 
 def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:

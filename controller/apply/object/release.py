@@ -1,4 +1,4 @@
-"""Release an object without deleting it, and prepare one to be taken back.
+"""Release an object without deleting it, and mark one that is to be taken back.
 
 Never with an empty apply, which would delete all fields that we own (README.md, Ownership).
 """
@@ -12,7 +12,7 @@ from typing import Any
 from api import names
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import Resource
-from controller.observe.records import ObjectKey
+from controller.observe.records import ObjectKey, Record
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
 
@@ -87,18 +87,24 @@ def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
     return (group, reference.get("kind"), reference.get("name")) == (names.GROUP, names.KIND, owner)
 
 
-def make_way(client: Client, resource: Resource, key: ObjectKey, resource_version: str) -> str:
-    """Remove what prevents taking an object back: another controller reference, and `released-from`.
+def make_way(client: Client, resource: Resource, record: Record, owner: str) -> str:
+    """Mark an object as ours to take back, and remove another controller reference, in one write.
+
+    The mark is `released-from`, which the last write of an adoption removes: whatever happens in between, the object is
+    taken back, and it is not deleted before it is ours.
 
     Returns: the new resourceVersion.
     Raises: ApiError; a 409 if the object has changed since it was judged.
     """
-    path = resource.path(key.namespace, key.name)
-    metadata = client.get(path, metadata=True).value["metadata"]
-    patch: dict[str, Any] = {"resourceVersion": resource_version, "annotations": {names.RELEASED_FROM: None}}
-    if metadata.get("ownerReferences"):
-        patch["ownerReferences"] = _without_controller(metadata)
-    reply = client.merge_patch(path, {"metadata": patch}, metadata=True).value
+    path = resource.path(record.key.namespace, record.key.name)
+    patch: dict[str, Any] = {
+        "resourceVersion": record.resource_version,
+        "annotations": {names.RELEASED_FROM: owner},
+    }
+    if record.controller_uid:
+        patch["ownerReferences"] = _without_controller(client.get(path, metadata=True).value["metadata"])
+    manager = names.field_manager(owner)
+    reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True).value
     version: str = reply["metadata"]["resourceVersion"]
     return version
 

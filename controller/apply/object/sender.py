@@ -28,7 +28,7 @@ from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.release import is_shared, make_way, withdraw
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
-from controller.apply.ownership import make_body
+from controller.apply.ownership import make_body, needs_mark
 from controller.apply.plan import Action, Task, decide_about
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
@@ -190,12 +190,13 @@ class Sender:
         is_ours = task.action in (Action.APPLY, Action.REPAIR)
         if not (task.target.recreate and is_ours and record) or self._watches.is_forbidden(key.group, key.kind):
             return None
+        if task.action is Action.APPLY:
+            # So that its absence is no drift; before the request, whose reply may be lost.
+            options.ledger.forget([key])
         propagation = "Orphan" if key[:2] == _STATEFUL_SET else "Background"  # the new one adopts its pods
         delete(request.client, request.resource, record, propagation=propagation)
         log.info("object deleted to be recreated", extra=_about(task, options))
         options.ledger.recreated[key] = record.uid
-        if task.action is Action.APPLY:
-            options.ledger.forget([key])  # so that its absence is no drift
         return replace(request, task=replace(task, action=Action.AWAIT))
 
     def _create_namespace(self, request: _ApplyRequest) -> bool:
@@ -241,12 +242,13 @@ class Sender:
             return Outcome(task=task, error=out_of_date(task))
         body = self._prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
-        self._retries.succeeded(options.owner.name, task.target.key)
         warnings = (*reply.warnings, *warnings)
         if task.target.bare:
+            self._retries.succeeded(options.owner.name, task.target.key)
             return Outcome(task=task, tried=True, warnings=warnings)
         log.info("object applied", extra={**_about(task, options), "action": task.action.value})
         record = self._watches.learn(_project(self._tidied(request, reply.value), task.target.key))
+        self._retries.succeeded(options.owner.name, task.target.key)
         repaired = _is_repair(task, options) and not _was_idle(task, record)
         if repaired:
             options.ledger.repaired(task.target.key)
@@ -297,9 +299,7 @@ class Sender:
             elif task.action is Action.TAKE_BACK and record:
                 body = {**body, "metadata": {**body["metadata"], "resourceVersion": self._make_way(request, record)}}
         except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            raise ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read") from error
+            raise _as_conflict(error) from error
         is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
         return without(body, [REPLICAS]) if is_scaled else body
 
@@ -327,13 +327,18 @@ class Sender:
 
     def _make_way(self, request: _ApplyRequest, record: Record) -> str:
         """Return the resourceVersion at which to take an object back."""
-        if not (request.task.evicts or record.released_from):
+        owner = request.options.owner
+        if not needs_mark(record, owner, evicts=request.task.evicts):
             return record.resource_version
-        return make_way(request.client, request.resource, record.key, record.resource_version)
+        return make_way(request.client, request.resource, record, owner.name)
 
     def _tidied(self, request: _ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Remove the entries that our apply replaces; a failure to do so is no failure of the apply."""
-        adopted = request.task.action is Action.TAKE_BACK
+        """Remove the entries that our apply replaces, and the mark of an adoption, which is finished then.
+
+        Raises: ApiError: until this has succeeded, the object is applied again.
+        """
+        is_marked = names.RELEASED_FROM in (value["metadata"].get("annotations") or {})
+        adopted = is_marked or request.task.action is Action.TAKE_BACK
         try:
             metadata = managed_fields.drop_replaced_entries(
                 request.client,
@@ -344,10 +349,15 @@ class Sender:
                 leaves=bool(request.task.target.ignored.paths),
             )
         except ApiError as error:
-            extra = {**_about(request.task, request.options), "reply": str(error)}
-            log.warning("replaced field managers not removed", extra=extra)
-            return value
+            raise _as_conflict(error) from error
         return {**value, "metadata": metadata}
+
+
+def _as_conflict(error: ApiError) -> ApiError:
+    """Return a 409 if an object is gone that was just read or applied: it is judged again."""
+    if error.status != HTTPStatus.NOT_FOUND:
+        return error
+    return ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read")
 
 
 def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:

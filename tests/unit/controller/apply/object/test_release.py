@@ -8,7 +8,7 @@ from api import names
 from controller.apply.object.release import make_way, release
 from controller.apply.ownership import Owner, make_body
 from controller.kube.errors import ApiError
-from controller.observe.records import ObjectKey
+from controller.observe.records import ObjectKey, Record, project
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
@@ -16,6 +16,7 @@ PATH = "/api/v1/namespaces/shop/configmaps/a"
 CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 OTHER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod"}
 OWNER = Owner("foo", "uid-foo")
+UNMARKED = {names.RELEASED_FROM: None}
 
 
 @pytest.fixture
@@ -82,19 +83,35 @@ def test_one_that_goes_on_changing_is_given_up(cluster: FakeCluster) -> None:
     assert len(cluster.requests) == 4
 
 
-def test_way_is_made_for_taking_back_what_another_controls(cluster: FakeCluster) -> None:
+def judged(cluster: FakeCluster, *references: Any) -> Record:
+    """Release the object, have others refer to it, and return it as it is judged then."""
     release(cluster.client, CONFIG_MAPS, KEY, "foo")
-    judged = cluster.patch(PATH, {"metadata": {"ownerReferences": [CONTROLLER, OTHER]}})["metadata"]["resourceVersion"]
-    version = make_way(cluster.client, CONFIG_MAPS, KEY, judged)
+    changed = cluster.patch(PATH, {"metadata": {"ownerReferences": list(references), "annotations": UNMARKED}})
+    return project(changed, "", "ConfigMap")
+
+
+def test_an_object_that_another_controls_is_marked_as_ours_in_the_same_write(cluster: FakeCluster) -> None:
+    record = judged(cluster, CONTROLLER, OTHER)
+    cluster.taken()
+    version = make_way(cluster.client, CONFIG_MAPS, record, "foo")
     assert metadata(cluster)["ownerReferences"] == [OTHER]
-    assert names.RELEASED_FROM not in metadata(cluster)["annotations"]
+    assert metadata(cluster)["annotations"][names.RELEASED_FROM] == "foo"
     assert version == metadata(cluster)["resourceVersion"]
+    assert cluster.requests == [f"GET {PATH}", f"MERGE {PATH}"]
+
+
+def test_an_object_that_nobody_controls_is_marked_without_being_read(cluster: FakeCluster) -> None:
+    record = judged(cluster, OTHER)
+    cluster.taken()
+    make_way(cluster.client, CONFIG_MAPS, record, "foo")
+    assert metadata(cluster)["ownerReferences"] == [OTHER]
+    assert cluster.requests == [f"MERGE {PATH}"]
 
 
 def test_an_object_that_has_changed_since_it_was_judged_is_not_touched(cluster: FakeCluster) -> None:
-    judged = metadata(cluster)["resourceVersion"]
-    cluster.patch(PATH, {"metadata": {"ownerReferences": [CONTROLLER]}})
+    record = judged(cluster, CONTROLLER)
+    cluster.patch(PATH, {"data": {"color": "green"}})
     with pytest.raises(ApiError) as caught:
-        make_way(cluster.client, CONFIG_MAPS, KEY, judged)
+        make_way(cluster.client, CONFIG_MAPS, record, "foo")
     assert caught.value.status == 409
     assert metadata(cluster)["ownerReferences"] == [CONTROLLER]
