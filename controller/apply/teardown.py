@@ -46,12 +46,32 @@ def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan:
         orphan: whether its objects are released and kept.
     """
     ours = [record for record in observed.values() if _is_left(record, owner, orphan=orphan)]
-    current = [record for record in ours if orphan or _tier(record) is min(map(_tier, ours))]
+    current = _releasable(ours) if orphan else [record for record in ours if _tier(record) is min(map(_tier, ours))]
     return Teardown(
         remaining=tuple(ours),
         now=tuple(record for record in current if not record.deleting),
         awaited=tuple(record for record in current if record.deleting),
     )
+
+
+def is_orphaned(observed: Iterable[Record], owner: Owner) -> bool:
+    """Whether the garbage collector has stripped the owner references from the objects of a BundleDeployment.
+
+    It does so for `--cascade=orphan`, and then removes its finalizer, which may be gone when the controller looks.
+
+    Args:
+        observed: the objects that carry our label and that a kept revision names.
+        owner: the BundleDeployment that is being deleted.
+    """
+    marked = [record for record in observed if (record.owner, record.owner_uid) == (owner.name, owner.uid)]
+    references = [record.controller_uid for record in marked if not loses_reference(record, orphan=False)]
+    return bool(references) and not any(references)
+
+
+def _releasable(ours: list[Record]) -> list[Record]:
+    # Those that never had a reference first: until the others are released, they show `is_orphaned` after a restart.
+    first = [record for record in ours if loses_reference(record, orphan=False) and not record.deleting]
+    return first or ours
 
 
 def blockers(awaited: Iterable[Record]) -> str:

@@ -44,6 +44,8 @@ class State(RevisionState):
     hooks: HookProgress = field(default_factory=HookProgress)
     abandoned: set[ObjectKey] = field(default_factory=set)
     """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
+    orphaned: bool = False
+    """At deletion: `--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
     torn_down: bool = False
     """At deletion: none of its objects is left."""
     awaits_change: bool = False

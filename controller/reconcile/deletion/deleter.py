@@ -15,7 +15,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.hooks.hook import HookEvent
 from controller.apply.prune import Removal, RemovalCause
-from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, plan_teardown
+from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, is_orphaned, plan_teardown
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
@@ -63,6 +63,7 @@ class Deleter:
         """
         if names.FINALIZER not in context.metadata.finalizers:
             return NEVER
+        context.state.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
         if self._watches.require(context.name, context.recorded_kinds):
             return UNLISTED
         return self._delete(context)
@@ -75,7 +76,9 @@ class Deleter:
         if mandate.hindrance:
             return self._abandon(context, mandate, mandate.hindrance)
         self._remover.abandon_denied(context, mandate.unreadable)
-        teardown = plan_teardown(self._left(context, mandate), context.owner, orphan=_orphans(context))
+        left = self._left(context, mandate)
+        context.state.orphaned |= is_orphaned(left.values(), context.owner)
+        teardown = plan_teardown(left, context.owner, orphan=_orphans(context))
         event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
         runs_hooks = not (_orphans(context) or mandate.without_hooks)
         if hook_failure := self._hooks.around_teardown(context, event) if runs_hooks else None:
@@ -173,7 +176,7 @@ class Deleter:
 
 def _orphans(context: Context) -> bool:
     """Whether the objects are kept: by the spec, or by `--cascade=orphan` at the deletion."""
-    return context.orphan or ORPHAN_FINALIZER in context.metadata.finalizers
+    return context.orphan or context.state.orphaned
 
 
 def _describe(

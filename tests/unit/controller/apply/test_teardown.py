@@ -67,13 +67,9 @@ def test_what_goes_now(case: Case) -> None:
     assert set(made.remaining) == set(case.records)
 
 
-def test_what_stays_is_released_all_at_once() -> None:
-    assert set(teardown(NAMESPACE, DEFINITION, WORKLOAD, WIDGET, orphan=True).now) == {
-        NAMESPACE,
-        DEFINITION,
-        WORKLOAD,
-        WIDGET,
-    }
+def test_what_never_had_a_reference_is_released_before_what_shows_that_it_was_stripped() -> None:
+    assert set(teardown(NAMESPACE, DEFINITION, WORKLOAD, WIDGET, orphan=True).now) == {NAMESPACE, DEFINITION}
+    assert set(teardown(WORKLOAD, WIDGET, orphan=True).now) == {WORKLOAD, WIDGET}
 
 
 def test_a_deletion_that_stripped_the_references_leaves_ours_to_be_released() -> None:

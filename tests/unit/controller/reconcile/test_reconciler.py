@@ -554,6 +554,37 @@ def test_what_is_orphaned_stays_and_belongs_to_nobody(
     assert not [path for path in world.cluster.objects if "/secrets/" in path]
 
 
+def collect_garbage(world: World) -> None:
+    """Strip the references from all objects, then the finalizer from their owner, as for `--cascade=orphan`."""
+    for path in (A, CLAIM):
+        world.cluster.patch(path, {"metadata": {"ownerReferences": None}})
+    world.cluster.patch(PATH, {"metadata": {"finalizers": [names.FINALIZER]}})
+
+
+@pytest.mark.parametrize("refused", [[], [A], [CLAIM], [A, CLAIM]], ids=["unseen", "object", "claim", "both"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["same process", "restart"])
+def test_what_is_orphaned_is_released_although_the_collector_is_faster(
+    world: World, refused: list[str], *, restarts: bool
+) -> None:
+    world.shelf.put("claim", config_map("a"), claim())
+    installed(world, "claim")
+    world.delete("orphan")
+    if refused:
+        for path in refused:
+            conflict = ApiError(409, "Conflict", "it has changed")
+            world.cluster.faults[f"MERGE {path}"] = [conflict, conflict]
+        world.reconcile()
+    collect_garbage(world)
+    if restarts:
+        world.restart()
+    world.settle()
+    for path in (A, CLAIM):
+        metadata = world.cluster.objects[path]["metadata"]
+        assert metadata["annotations"] == {names.RELEASED_FROM: "shop"}
+        assert names.OWNER_LABEL not in metadata["labels"]
+    assert world.watches.deployment("shop") is None
+
+
 def test_nothing_is_repaired_once_it_is_being_deleted(world: World) -> None:
     installed(world)
     world.cluster.patch(OLD, {"metadata": {"finalizers": ["example.com/hold"]}})
