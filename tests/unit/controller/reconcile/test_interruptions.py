@@ -1,6 +1,6 @@
 """Work that takes more than one request ends the same, whichever write fails, gets no reply or is the last one.
 
-With all real parts over a cluster in memory; tests/integration/test_take_back.py does it on a real API server.
+With all real parts over a cluster in memory; tests/integration/test_kill_points.py does some of it on a real one.
 """
 
 from __future__ import annotations
