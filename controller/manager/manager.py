@@ -70,7 +70,6 @@ class Manager:
         self.cluster.events.start()
         self.leadership.start()
         self.cluster.watches.start()
-        self.building.secrets.reflector.start()
         for server in self.servers:
             server.start()
         self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
@@ -110,7 +109,6 @@ class Manager:
         self.building.quarantine.end()
         self.applying.explainer.stop()
         self.cluster.watches.stop()
-        self.building.secrets.reflector.stop()
         self.workers.join(DRAIN_SECONDS)
         self.cluster.events.stop(EVENTS_SECONDS)
         self.applying.applier.stop()

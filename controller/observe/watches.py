@@ -19,7 +19,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource, read_kinds
+from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
@@ -30,7 +30,6 @@ from controller.observe.managed.objects import ManagedObjects
 from controller.observe.managed.projection import CLAIM, Projection
 from controller.observe.managed.registry import Registry
 from controller.observe.managed.served_kinds import ServedKinds
-from controller.observe.own_statuses import OwnStatuses
 from controller.observe.records import ObjectKey, Record
 from controller.observe.storage_classes import StorageClasses
 
@@ -42,7 +41,6 @@ class Watches:
 
     def __init__(self, client: Client, discovery: Discovery, listener: Listener) -> None:
         self._discovery, self._listener = discovery, listener
-        self.statuses = OwnStatuses()
         self._deployments = SeenDeployments(
             client, self._deployment_changed, self._deployments_synced, listener.cluster_restored
         )
@@ -253,18 +251,14 @@ class Watches:
             self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
         seen = new or old
-        if seen and (needs_pass(old, new) or self._has_foreign_status(seen.name)):
+        if seen and needs_pass(old, new):
             self._listener.deployment_changed(seen.name)
 
     def _prepare(self, outline: BundleDeployment) -> None:
         """Watch the kinds that status names until a pass requires some, which a standby does not run."""
-        recorded = read_kinds(outline.status.managed_kinds)
+        recorded = [GroupVersionKind.parse(text) for text in outline.status.managed_kinds]
         with suppress(ApiError):  # of discovery: a pass retries
             self._kinds.prepare(outline.metadata.name, recorded)
-
-    def _has_foreign_status(self, name: str) -> bool:
-        newest = self.outline(name)  # a reply to a write of ours may be newer than the event
-        return newest is not None and self.statuses.is_foreign(newest)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         self._served_kinds_changed()

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from api.v1alpha2.types import BundleDeployment
-from controller.observe.own_statuses import OwnStatuses
 from controller.reconcile.context import Context
 from controller.reconcile.state import States
 from controller.retries import Retries
 from controller.revisions.service_accounts import AccountPolicy
-from controller.status.validity import only_valid
 
 
 class Contexts:
@@ -19,7 +17,6 @@ class Contexts:
 
     Args:
         policy: gives the default account.
-        statuses: what this process left in status, which a pass continues with.
         retries: failures that wait for the cluster are retried when it has changed.
         abandoned: called when a BundleDeployment is gone without its teardown: its revisions are left.
         now: the time of day.
@@ -29,18 +26,17 @@ class Contexts:
         self,
         *,
         policy: AccountPolicy,
-        statuses: OwnStatuses,
         retries: Retries,
         abandoned: Callable[[], None],
         now: Callable[[], datetime],
     ) -> None:
-        self._policy, self._statuses, self._retries = policy, statuses, retries
+        self._policy, self._retries = policy, retries
         self._abandoned, self._now = abandoned, now
         self.states = States()
 
     def begin(self, deployment: BundleDeployment) -> Context:
         """Return the context of a new pass."""
-        deployment = self._policy.complete(self._with_usable_status(deployment))
+        deployment = self._policy.complete(deployment)
         state = self.states.of(deployment.metadata)
         if self.states.begin_pass(state):
             self._retries.end_waits(deployment.metadata.name)
@@ -48,17 +44,11 @@ class Contexts:
 
     def current(self, deployment: BundleDeployment) -> Context:
         """Return a context for the pass that has just ended."""
-        known = self._with_usable_status(deployment)
-        return Context(deployment=known, state=self.states.of(deployment.metadata), now=self._now)
-
-    def _with_usable_status(self, deployment: BundleDeployment) -> BundleDeployment:
-        deployment = self._statuses.restore(deployment)
-        return deployment.model_copy(update={"status": only_valid(deployment.status)})
+        return Context(deployment=deployment, state=self.states.of(deployment.metadata), now=self._now)
 
     def forget(self, name: str) -> None:
         """Drop the state of a BundleDeployment that is gone."""
         self._retries.forget(name)
-        self._statuses.forget(name)
         state = self.states.forget(name)
         if state and not state.torn_down:  # a user has removed its finalizer
             self._abandoned()

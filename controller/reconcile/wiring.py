@@ -85,11 +85,7 @@ def make_reconciler(parts: Parts) -> Reconciler:
     return Reconciler(
         watches=parts.watches,
         contexts=Contexts(
-            policy=parts.accounts.policy,
-            statuses=parts.watches.statuses,
-            retries=parts.retries,
-            abandoned=parts.abandoned,
-            now=parts.now,
+            policy=parts.accounts.policy, retries=parts.retries, abandoned=parts.abandoned, now=parts.now
         ),
         steps=_make_steps(parts, hooks, holdings),
         retries=parts.retries,
@@ -107,7 +103,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             writer=parts.writer,
             retries=parts.retries,
         ),
-        settled=Settled(parts.watches, parts.kept, assessor, parts.writer),
+        settled=Settled(parts.watches, assessor, parts.writer),
         planner=Planner(
             watches=parts.watches,
             kept=parts.kept,

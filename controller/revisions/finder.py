@@ -59,14 +59,6 @@ class Wanted:
         )
 
 
-class _UnresolvedError(BundleError):
-    """Not all sources could be resolved; `found` are the pins of the others."""
-
-    def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
-        super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
-        self.found = found
-
-
 class Finder:
     """Finds the wanted revision of BundleDeployments."""
 
@@ -95,8 +87,6 @@ class Finder:
             self._check(context)
             sources = self._sources(context)
             revision = self._revision(context, sources) if sources else None
-        except _UnresolvedError as error:
-            return self._keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
         except BundleError as error:
             return self._keep_last(context, error, sources)
         if revision is None:
@@ -180,8 +170,9 @@ class Finder:
         if resolved is None:
             return None
         if resolved.failure:
-            failure = self._maker.failed(context, resolve_ticket(context), resolved.failure)
-            raise failure if renew else _UnresolvedError(failure, resolved.found)
+            if not renew:
+                self._writer.write_status(context.deployment, status.model_copy(update={"sources": resolved.found}))
+            raise self._maker.failed(context, resolve_ticket(context), resolved.failure)
         self._maker.succeeded(context)
         sources = Sources(pins=resolved.found, requested_at=requested)
         context.state.resolved = (context.spec_version, sources)
@@ -189,11 +180,11 @@ class Finder:
 
     def _revision(self, context: RevisionContext, sources: Sources) -> Revision | None:
         """Return the revision of these pins, kept or new; None while it is built."""
-        request = make_request(context, sources)
+        status, request = context.status, make_request(context, sources)
         inputs = inputs_digest(request)
         # Until its kinds are known a revision is named only in memory, not in status.
         others: list[Revision | PackedRevision] = []
-        for digest in dict.fromkeys((*self._kept.named(context), *context.state.digests)):
+        for digest in dict.fromkeys((status.revision, status.installed_revision, *context.state.digests)):
             found = self._kept.read(context, digest)
             if found and found.terms.inputs == inputs:
                 self._maker.cancel(context)

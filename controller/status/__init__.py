@@ -5,7 +5,6 @@ from `observe`, failures carry their reason. START HERE, in reading order:
 
     report      what a pass found and did, as values
     conditions  the one place where conditions are set
-    validity    which texts of a status can be used
     summary     the rest of status: revisions, counts, objects that are not ready
     notes       the texts of Events
     texts       shortened digests and lists

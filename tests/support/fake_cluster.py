@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -26,7 +26,6 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.subject import Context
-from controller.observe.own_statuses import OwnStatuses
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from controller.processes.supervision import Supervisor
@@ -200,19 +199,6 @@ class FakeCluster:
             del self.objects[place]
         return self._reply(value)
 
-    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "") -> Response:
-        """Know tests and additions of members of the object and of its metadata."""
-        self._note(f"PATCH {path}")
-        place = path.removesuffix("/status")
-        value = copy.deepcopy(self._find(place))
-        for operation in operations:
-            *parents, member = operation["path"].strip("/").split("/")
-            parent = value[parents[0]] if parents else value
-            if operation["op"] == "test" and parent.get(member) != operation["value"]:
-                raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
-            parent[member] = copy.deepcopy(operation["value"])
-        return self._reply(self._store(place, value))
-
     def delete(
         self, path: str, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> Response:
@@ -319,8 +305,6 @@ class FakeWatches:
         """Whether the BundleDeployments are listed."""
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
-        self.ever_needed: set[str] = set()
-        """The same for all, also after it was dropped."""
         self.unwatched: set[str] = set()
         """Kinds that cannot be watched yet, since discovery is behind."""
         self.failing: set[str] = set()
@@ -333,7 +317,6 @@ class FakeWatches:
         """The outdated record that is still seen of an object."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
-        self.statuses = OwnStatuses()
 
     @property
     def watches(self) -> Watches:
@@ -365,7 +348,6 @@ class FakeWatches:
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted
-        self.ever_needed |= wanted
         return sorted(wanted & self.unsynced)
 
     def has_unwatched(self, name: str) -> bool:

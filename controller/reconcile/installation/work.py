@@ -14,7 +14,6 @@ from controller.apply.options import ApplyOptions
 from controller.apply.plan import Plan, make_plan
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, leave_out_missing, make_targets
 from controller.build.revision import Revision
-from controller.kube.resources import GroupVersionKind
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
@@ -39,12 +38,6 @@ class Work:
     """Nothing may be sent: the spec is paused, or its account may not act."""
     hindrance: BundleError | None = None
     """Why the account may not act."""
-
-    @property
-    def earlier_kinds(self) -> list[GroupVersionKind]:
-        """The kinds that objects of earlier passes may have: by status, and by older revisions in the store."""
-        named = (each.kind for each in self.options.older.values())
-        return list(dict.fromkeys((*self.context.recorded_kinds, *named)))
 
     def report(self) -> Report:
         """Return what is known before anything is compared."""
@@ -77,17 +70,17 @@ class Planner:
         if revision is None:
             return wanted.report(context)
         targets, leftovers, warnings = self._targets(context, revision)
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *context.recorded_kinds}
+        if unknown := self._watches.require(context.name, kinds):
+            return replace(wanted.report(context), unknown=tuple(unknown))
         options = replace(
             self._options(context, revision, targets, warnings), older=self._holdings.older(context, revision)
         )
-        work = Work(context=context, wanted=wanted, options=options, plan=Plan())
-        kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
-        if unknown := self._watches.require(context.name, kinds):
-            return replace(wanted.report(context), unknown=tuple(unknown))
-        work = replace(work, plan=make_plan(options, leftovers, self._watches.managed(context.name)))
+        plan = make_plan(options, leftovers, self._watches.managed(context.name))
+        work = Work(context=context, wanted=wanted, options=options, plan=plan)
         if context.spec.paused or not self._accounts.policy.allows(revision.terms):
             return replace(work, only_compare=True)
-        return self._with_hindrance(work, revision) if work.plan.writes else work
+        return self._with_hindrance(work, revision) if plan.writes else work
 
     def _with_hindrance(self, work: Work, revision: Revision) -> Work:
         account = account_of(revision.terms)

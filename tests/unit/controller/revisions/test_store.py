@@ -13,7 +13,6 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import SECRETS
 from controller.revisions.store import CHUNK_BYTES, RevisionStore
 from tests.support.fake_cluster import FakeCluster
-from tests.support.revisions import make_store
 
 NAMESPACE = "rukpak-system"
 
@@ -37,7 +36,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def store(cluster: FakeCluster) -> RevisionStore:
-    return make_store(cluster.client, NAMESPACE)
+    return RevisionStore(cluster.client, NAMESPACE)
 
 
 LARGE = revision(size=2 * CHUNK_BYTES + 1)
@@ -60,7 +59,7 @@ def exchange(cluster: FakeCluster, made: Revision) -> None:
 
 
 def change_terms(cluster: FakeCluster, made: Revision) -> None:
-    other = make_store(FakeCluster().client, NAMESPACE)
+    other = RevisionStore(FakeCluster().client, NAMESPACE)
     other.write("shop", revision(account="installer"))
     changed: Any = other._client
     terms = changed.objects[path_of(revision(), 0)]["data"]["terms"]
@@ -77,7 +76,7 @@ def test_a_revision_that_is_not_as_it_was_written_is_none(
 
 
 def test_what_a_tenant_keeps_is_bounded_and_the_same_again_is_no_more(cluster: FakeCluster) -> None:
-    store = make_store(cluster.client, NAMESPACE, tenant_bytes=3000)
+    store = RevisionStore(cluster.client, NAMESPACE, tenant_bytes=3000)
     first, second = revision(1, 1500, "installer"), revision(2, 1500, "installer")
     store.write("shop", first)
     store.write("shop", first)
@@ -88,7 +87,7 @@ def test_what_a_tenant_keeps_is_bounded_and_the_same_again_is_no_more(cluster: F
 
 
 def test_what_could_not_be_written_takes_no_room(cluster: FakeCluster) -> None:
-    store = make_store(cluster.client, NAMESPACE, tenant_bytes=3000)
+    store = RevisionStore(cluster.client, NAMESPACE, tenant_bytes=3000)
     made = revision(1, 1500, "installer")
     cluster.faults[f"APPLY {path_of(made, 0)}"] = [ApiError(503, "ServiceUnavailable", "no")]
     with pytest.raises(ApiError):
