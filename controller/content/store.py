@@ -249,13 +249,20 @@ class ContentStore:
         try:
             yield
         except Exception as error:
-            if self._is_open() and os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises without permission
-                if isinstance(error, OSError) and is_unusable(error):
-                    raise storage_error(f"{self._subject}: the disk", error) from error
-                raise
-        if not (self._is_open() and os.path.isdir(folder)):  # noqa: PTH112
-            problem = "was removed or replaced while it was in use; it is opened again"
-            raise BundleError(Reason.STORAGE_BROKEN, f"{self._subject}: {problem}, and the fetch retried")
+            if self._is_lost(folder):
+                raise self._loss() from None
+            if isinstance(error, OSError) and is_unusable(error):
+                raise storage_error(f"{self._subject}: the disk", error) from error
+            raise
+        if self._is_lost(folder):
+            raise self._loss()
+
+    def _is_lost(self, folder: Path) -> bool:
+        return not (self._is_open() and os.path.isdir(folder))  # noqa: PTH112 - Path.is_dir raises without permission
+
+    def _loss(self) -> BundleError:
+        problem = "was removed or replaced while it was in use; it is opened again"
+        return BundleError(Reason.STORAGE_BROKEN, f"{self._subject}: {problem}, and the fetch retried")
 
     # one key at a time
 

@@ -540,6 +540,23 @@ def test_a_folder_that_was_moved_away_and_back_is_the_same(store: ContentStore, 
     assert (found / "a").read_text() == "1"
 
 
+def test_an_error_while_the_folder_is_away_for_a_moment_stores_nothing(
+    store: ContentStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(folder: Path) -> None:
+        (folder / "a").write_text("half")
+        # Away when the error is judged, and back right after that.
+        answers = iter([False])
+        monkeypatch.setattr(store, "_is_open", lambda: next(answers, True))
+        raise OSError(errno.ENOENT, "gone")
+
+    with pytest.raises(BundleError) as caught:
+        store.put(KEY, write)
+    assert caught.value.reason is Reason.STORAGE_BROKEN
+    assert store.get(KEY) is None
+    assert not list((root / "entries").iterdir())
+
+
 def test_work_in_progress_survives_that_its_lock_was_deleted_and_made_again(store: ContentStore, root: Path) -> None:
     with store.scratch() as folder:
         (folder / "a").write_text("1")
