@@ -104,7 +104,7 @@ class Applier:
         for task in step.tasks:
             outcome = self._held(task, step, options, results)
             resource = None if outcome else self._resource(task, options)
-            error = _unaddressable(task, resource) if resource else self._not_served(task)
+            error = _unaddressable(task, resource) if resource else self._unserved(task)
             if outcome:
                 held.append(outcome)
             elif resource is None or error:
@@ -124,12 +124,11 @@ class Applier:
         error = results.gate or self._dependencies.hindrance(task, step, options, results)
         return Outcome(task=task, error=error) if error else None
 
-    def _not_served(self, task: Task) -> BundleError:
-        kind, group = task.target.kind, task.target.kind.group
+    def _unserved(self, task: Task) -> BundleError:
+        group = task.target.kind.group
         if group not in self._discovery.failed_groups():
             return _not_served(task)
-        problem = f'the cluster does not serve {kind}: discovery of API group "{group}" failed; repair its APIService'
-        return BundleError(Reason.KIND_NOT_SERVED, f"{task.target.key}: {problem}")
+        return _not_served(task, f': discovery of API group "{group}" failed; repair its APIService')
 
     def _resource(self, task: Task, options: ApplyOptions) -> Resource | None:
         defined = options.wanted.resources.get(task.target.kind[::2])
@@ -195,11 +194,8 @@ def _is_drift(task: Task, options: ApplyOptions) -> bool:
     return task.action is Action.REPAIR
 
 
-def _not_served(task: Task) -> BundleError:
-    return BundleError(
-        Reason.KIND_NOT_SERVED,
-        f"{task.target.key}: the cluster does not serve {task.target.kind}; install its API",
-    )
+def _not_served(task: Task, why: str = "; install its API") -> BundleError:
+    return BundleError(Reason.KIND_NOT_SERVED, f"{task.target.key}: the cluster does not serve {task.target.kind}{why}")
 
 
 def _unaddressable(task: Task, resource: Resource) -> BundleError | None:

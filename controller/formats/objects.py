@@ -100,6 +100,11 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def drop_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping without the fields that are null; nested ones remain."""
+    return {key: item for key, item in value.items() if item is not None}
+
+
 def describe_wrong_type(value: Any) -> str:
     """Return the problem of a value that should be a string, without the value: it may be a secret."""
     remedy = "" if isinstance(value, dict | list) else "; put it in quotes"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from controller.formats.objects import Object
+from controller.formats.objects import Object, drop_nulls
 from controller.formats.registry_v1.bundle.install_modes import ALL_NAMESPACES
 from controller.formats.registry_v1.bundle.service_version import Permission, ServiceVersion
 from controller.formats.registry_v1.generators import names
@@ -60,7 +60,7 @@ def _make_pair(
     name = names.join_name(f"{version}-{account}", names.hash_of(permission.as_hashed()))
     role = _make_object(f"{prefix}Role", name, place)
     if permission.rules is not None:
-        role["rules"] = [_drop_unset(rule) for rule in permission.rules]
+        role["rules"] = [drop_nulls(rule) for rule in permission.rules]
     binding = _make_object(f"{prefix}RoleBinding", name, place)
     binding["roleRef"] = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
     binding["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
@@ -69,10 +69,6 @@ def _make_pair(
 
 def _make_object(kind: str, name: str, place: Mapping[str, str]) -> Object:
     return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": {"name": name, **place}}
-
-
-def _drop_unset(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in rule.items() if value is not None}
 
 
 def _account(permission: Permission) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from controller.formats.objects import Object, as_mapping
+from controller.formats.objects import Object, as_mapping, drop_nulls
 from controller.formats.registry_v1.bundle.service_version import ServiceVersion, StrategyDeployment, Webhook
 from controller.formats.registry_v1.generators import names
 from controller.formats.registry_v1.generators.certificates import Provider, annotate
@@ -40,7 +40,7 @@ def make_webhook_services(
     for deployment, webhooks in _serving(version):
         service = _make_service(deployment, webhooks, namespace)
         if own := bundled.get(deployment.name):
-            service = {**service, **own, "spec": {**service["spec"], **_drop_nulls(as_mapping(own.get("spec")))}}
+            service = {**service, **own, "spec": {**service["spec"], **drop_nulls(as_mapping(own.get("spec")))}}
         services.append(annotate(service, provider.service_annotations(deployment.name)))
     return services
 
@@ -97,7 +97,3 @@ def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) 
 def _resolve(target: Any, named: Mapping[Any, Any]) -> Any:
     """Return the number of a port that a container names."""
     return named.get(target, target) if isinstance(target, str) else target
-
-
-def _drop_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in value.items() if item is not None}
