@@ -8,5 +8,5 @@ writing entries is left to `content`, reading Secrets to `revisions`.
     hosts, addresses  which hosts and addresses the administrator allows
     credentials    the values of a Secret
     trust          certificates to trust, and when credentials may be sent
-    contexts       TLS contexts, one for each set of trust
+    tls_contexts   TLS contexts, one for each set of trust
 """

@@ -5,7 +5,7 @@ nothing is read beyond its limit, nothing is decoded; nothing is taken from the 
 `Authorization` is sent only to the origin that it is for. Messages name host and status, never a URL, and nothing about
 the target of a redirect.
 
-Not here: which addresses are allowed (connections.py), TLS contexts (contexts.py), which redirects are followed
+Not here: which addresses are allowed (connections.py), TLS contexts (tls_contexts.py), which redirects are followed
 (redirects.py), how slow is too slow (pace.py), the meaning of responses (image/registry.py), tokens (image/tokens.py).
 Name resolution has the resolver's own timeout.
 """
@@ -36,9 +36,9 @@ from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import describe_bytes, quote
 from controller.sources.connections import Guard, GuardedPools
-from controller.sources.contexts import CONTEXTS
 from controller.sources.pace import Pace, check_deadline
 from controller.sources.redirects import Place, follow, host_of, origin_of, place_of
+from controller.sources.tls_contexts import CONTEXTS
 from controller.sources.transport_failures import LIBRARY_ERRORS, PlainServerError, translate, unreachable
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Access, Credentials
 from api.v1alpha2.conditions import Reason
-from controller.sources.contexts import CONTEXTS
+from controller.sources.tls_contexts import CONTEXTS
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 

@@ -25,7 +25,7 @@ _CONTEXTS = 64
 _CHARACTERS = 2 << 20  # of PEM, which takes three times as much memory in a context
 
 
-class Contexts:
+class TLSContexts:
     """A cache of contexts, for any thread.
 
     The least recently used contexts with certificates of sources are dropped; calls that still use one keep it.
@@ -105,5 +105,5 @@ def _trust_anyone() -> ssl.SSLContext:
     return context
 
 
-CONTEXTS = Contexts()
+CONTEXTS = TLSContexts()
 """Those of this process."""

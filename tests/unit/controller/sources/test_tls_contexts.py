@@ -19,8 +19,8 @@ from api.errors import BundleError
 from api.plugins import Access
 from api.v1alpha2.conditions import Reason
 from controller.sources import transport, trust
-from controller.sources.contexts import Contexts
 from controller.sources.image.source import ImageSource
+from controller.sources.tls_contexts import TLSContexts
 from controller.sources.transport import Transport
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.tarballs import tarball
@@ -37,9 +37,9 @@ A, B = pem_of(OURS), pem_of(OTHER)
 
 
 @pytest.fixture
-def contexts(monkeypatch: pytest.MonkeyPatch) -> Contexts:
+def contexts(monkeypatch: pytest.MonkeyPatch) -> TLSContexts:
     """An empty cache, which sources use."""
-    fresh = Contexts()
+    fresh = TLSContexts()
     for module in (transport, trust):
         monkeypatch.setattr(module, "CONTEXTS", fresh)
     return fresh
@@ -62,7 +62,7 @@ def created(monkeypatch: pytest.MonkeyPatch) -> list[ssl.SSLContext]:
 
 # the cache
 
-Get = Callable[[Contexts], ssl.SSLContext]
+Get = Callable[[TLSContexts], ssl.SSLContext]
 VERIFIED, UNVERIFIED = (ssl.CERT_REQUIRED, True), (ssl.CERT_NONE, False)
 TRUSTS: dict[str, Get] = {
     "the system's": lambda cache: cache.trusting_system(ROOTS),
@@ -75,7 +75,7 @@ each_trust = pytest.mark.parametrize("trust_name", TRUSTS)
 
 
 def test_equal_trust_shares_a_context_and_different_trust_never_does(created: list[ssl.SSLContext]) -> None:
-    cache = Contexts()
+    cache = TLSContexts()
     first = [get(cache) for get in TRUSTS.values()]
     assert [get(cache) for get in TRUSTS.values()] == first
     assert len({id(context) for context in first}) == len(created) == len(TRUSTS)
@@ -83,14 +83,14 @@ def test_equal_trust_shares_a_context_and_different_trust_never_does(created: li
 
 @each_trust
 def test_only_the_context_for_anyone_does_not_verify(trust_name: str) -> None:
-    context = TRUSTS[trust_name](Contexts())
+    context = TRUSTS[trust_name](TLSContexts())
     expect = UNVERIFIED if trust_name == "anyone's" else VERIFIED
     assert (context.verify_mode, context.check_hostname) == expect
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
 def test_a_context_has_the_roots_that_are_trusted_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = Contexts()
+    cache = TLSContexts()
     assert len(cache.trusting_system(ROOTS).get_ca_certs()) > 50
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: pytest.fail("loads the system's roots"))
     monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda *_: pytest.fail("loads the system's roots"))
@@ -102,7 +102,7 @@ def test_a_context_has_the_roots_that_are_trusted_and_no_others(monkeypatch: pyt
 def test_a_context_is_created_once_for_threads_that_need_it_at_the_same_time(
     trust_name: str, created: list[ssl.SSLContext]
 ) -> None:
-    cache, start = Contexts(), threading.Barrier(8)
+    cache, start = TLSContexts(), threading.Barrier(8)
 
     def work() -> ssl.SSLContext:
         start.wait()
@@ -115,7 +115,7 @@ def test_a_context_is_created_once_for_threads_that_need_it_at_the_same_time(
 
 
 def test_a_large_bundle_of_one_source_does_not_keep_others_waiting() -> None:
-    cache, started, go_on = Contexts(), threading.Event(), threading.Event()
+    cache, started, go_on = TLSContexts(), threading.Event(), threading.Event()
 
     def parse_slowly() -> ssl.SSLContext:
         started.set()
@@ -131,7 +131,7 @@ def test_a_large_bundle_of_one_source_does_not_keep_others_waiting() -> None:
 
 
 def test_the_least_recently_used_are_dropped_but_never_those_without_certificates() -> None:
-    cache = Contexts(contexts=2)
+    cache = TLSContexts(contexts=2)
     system, anyone, a = cache.trusting_system(ROOTS), cache.trusting_anyone(), cache.trusting(A)
     b = cache.trusting(B)
     assert cache.trusting(A) is a
@@ -142,7 +142,7 @@ def test_the_least_recently_used_are_dropped_but_never_those_without_certificate
 
 
 def test_large_certificates_are_bounded_by_their_size_and_the_latest_is_kept() -> None:
-    cache = Contexts(characters=len(A) + len(B))
+    cache = TLSContexts(characters=len(A) + len(B))
     a = cache.trusting(A)
     cache.trusting(B)
     assert cache.trusting(A) is a
@@ -153,7 +153,7 @@ def test_large_certificates_are_bounded_by_their_size_and_the_latest_is_kept() -
 
 @pytest.mark.parametrize("pem", ["nonsense", "ü", "\ud800", "-----BEGIN CERTIFICATE-----\nx\n"])
 def test_what_is_malformed_fails_every_time_and_harms_nothing_else(pem: str) -> None:
-    cache = Contexts()
+    cache = TLSContexts()
     a = cache.trusting(A)
     for _ in range(2):
         with pytest.raises((ssl.SSLError, ValueError)):
@@ -173,7 +173,7 @@ def reachable(start: object) -> Iterator[object]:
 
 
 def test_no_text_of_a_secret_stays_in_the_cache() -> None:
-    cache = Contexts()
+    cache = TLSContexts()
     cache.trusting(A + OURS.private_key_pem.bytes().decode())
     texts = [found for found in reachable(cache) if isinstance(found, str | bytes)]
     assert any("sha256:" in str(text) for text in texts)
@@ -281,7 +281,7 @@ def test_a_server_that_one_call_trusts_is_refused_to_all_others(secure: FaultyRe
 
 
 def test_a_call_does_not_change_the_context_that_it_shares(
-    contexts: Contexts, secure: FaultyRegistry, access: Access
+    contexts: TLSContexts, secure: FaultyRegistry, access: Access
 ) -> None:
     system, a, anyone = contexts.trusting_system(ROOTS), contexts.trusting(A), contexts.trusting_anyone()
     stores = [each.cert_store_stats() for each in (a, anyone)]
