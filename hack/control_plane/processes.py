@@ -37,7 +37,11 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it in its own session and append its output to the log."""
+        """Start it in its own session and append its output to the log.
+
+        Raises: OSError if it cannot be started or recorded. A process that cannot be recorded is killed: nobody else
+            could find it.
+        """
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 self._command,
@@ -48,7 +52,11 @@ class Process:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        write_note(self._note, self._child.pid)
+        try:
+            write_note(self._note, self._child.pid)
+        except OSError:
+            self.kill()
+            raise
 
     def is_running(self) -> bool:
         """Return whether it was started and has not exited."""

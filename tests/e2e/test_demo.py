@@ -163,7 +163,10 @@ def test_ctrl_c_cleans_up(settings: Settings) -> None:
 def test_a_failure_is_told_and_cleaned_up(settings: Settings) -> None:
     with demo() as process:
         wait_for(lambda: folders_of(process.pid, settings), 60, "the folder of the demonstration")
+        # A folder that is deleted while its owner writes in it would be there again.
+        process.send_signal(signal.SIGSTOP)
         take_away(folders_of(process.pid, settings)[0])
+        process.send_signal(signal.SIGCONT)
         _, complaint = process.communicate()
     assert process.returncode == 1
     assert re.search(r"^hack/demo: .+", complaint, re.MULTILINE)

@@ -49,6 +49,15 @@ def test_one_that_does_not_end_in_time_is_reported(tmp_path: Path) -> None:
     process.kill()
 
 
+def test_one_that_cannot_be_recorded_is_killed(tmp_path: Path) -> None:
+    process = Process("sleep", tmp_path, SLEEP)
+    (tmp_path / "sleep.pid").mkdir()
+    with pytest.raises(IsADirectoryError):
+        process.start()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
 def test_another_process_can_end_what_was_noted(tmp_path: Path) -> None:
     process = Process("sleep", tmp_path, SLEEP)
     process.start()
