@@ -39,8 +39,8 @@ class Process:
     def start(self) -> None:
         """Start it in its own session and append its output to the log.
 
-        Raises: OSError if it cannot be started or recorded. A process that cannot be recorded is killed: nobody else
-            could find it.
+        Raises: OSError if it cannot be started or recorded. A process that cannot be recorded is killed, since
+            no other process could find it.
         """
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
