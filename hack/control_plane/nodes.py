@@ -12,7 +12,7 @@ from typing import Any
 STAGES = Path(__file__).parent / "stages.yaml"
 NAME = "node-0"
 MARK = "kwok.x-k8s.io/node"
-CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+CAPACITY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "256Gi", "pods": "1000"}
 NODE: Mapping[str, Any] = {
     "apiVersion": "v1",
     "kind": "Node",

@@ -48,9 +48,9 @@ def kubeconfig_of(cluster: ControlPlane, folder: Path, namespace: str, account: 
     return path
 
 
-def container_of(cluster: ControlPlane) -> Manifest:
+def container_of(cluster: ControlPlane, namespace: str = NAMESPACE) -> Manifest:
     """Return the container of the Deployment that is installed."""
-    text = cluster.kubectl("get", "deployment", ACCOUNT, f"--namespace={NAMESPACE}", "--output=json")
+    text = cluster.kubectl("get", "deployment", ACCOUNT, f"--namespace={namespace}", "--output=json")
     container: Manifest = json.loads(text)["spec"]["template"]["spec"]["containers"][0]
     return container
 
@@ -59,19 +59,28 @@ def container_of(cluster: ControlPlane) -> Manifest:
 def install(
     cluster: ControlPlane, registry: RegistryClient, running: Path, folder: str, *options: str
 ) -> Iterator[World]:
-    """Apply a folder of config/, and start the controller as the account and with the options that are in it.
+    """Apply a folder of config/, to which nothing of RukPak is there yet, and run its controller."""
+    cluster.kubectl("apply", "-k", str(CONFIG / folder))
+    with run_installed(cluster, registry, running, *options) as world:
+        yield world
+
+
+@contextmanager
+def run_installed(
+    cluster: ControlPlane, registry: RegistryClient, running: Path, *options: str, namespace: str = NAMESPACE
+) -> Iterator[World]:
+    """Start the controller as the account and with the options of the Deployment that is installed.
 
     Args:
-        cluster: nothing of RukPak is in it yet.
+        cluster: with RukPak.
         registry: of the bundles.
         running: folder in which everything that runs has a folder of its own.
-        folder: of config/.
         options: of `rukpak run`, besides those of the Deployment.
+        namespace: of the Deployment.
     """
-    cluster.kubectl("apply", "-k", str(CONFIG / folder))
     own = make_owned_folder(running, "controller")
-    arguments = [each for each in container_of(cluster)["args"][1:] if not each.startswith(OF_THE_POD)]
-    kubeconfig = kubeconfig_of(cluster, own, NAMESPACE, ACCOUNT)
+    arguments = [each for each in container_of(cluster, namespace)["args"][1:] if not each.startswith(OF_THE_POD)]
+    kubeconfig = kubeconfig_of(cluster, own, namespace, ACCOUNT)
     controller = Controller(own, kubeconfig, *arguments, *options, environment={})
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
     world = World(cluster=cluster, registry=registry, controller=controller, store=own / "store", client=client)

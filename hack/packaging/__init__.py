@@ -1,0 +1,1 @@
+"""What installs RukPak, generated from config/: config/install.yaml and the Helm chart config/chart."""

@@ -1,0 +1,110 @@
+"""The chart config/chart, as the real Helm renders it: the objects of config/, and what its values change."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+
+import pytest
+
+from controller.formats.yaml.manifests import read_documents
+from hack.packaging.kustomization import Manifest, render
+from tests.support.bundles import ROOT
+from tests.support.helm_program import CHART, helm
+
+CONFIG = ROOT / "config"
+NAMESPACE = "rukpak-system"
+VERSION = "--kube-version=1.36.3"
+Key = tuple[str, str]
+
+
+def template(*values: str, namespace: str = NAMESPACE) -> list[Manifest]:
+    """Return the objects that the chart renders."""
+    flags = [f"--set={value}" for value in values]
+    text = helm("template", "rukpak", str(CHART), f"--namespace={namespace}", VERSION, *flags)
+    return [document.value for document in read_documents(text.encode(), "chart")]
+
+
+def by_key(manifests: list[Manifest]) -> dict[Key, Manifest]:
+    found = {(each["kind"], each["metadata"]["name"]): each for each in manifests}
+    assert len(found) == len(manifests)
+    return found
+
+
+def of_config(*folders: str) -> dict[Key, Manifest]:
+    """Return the objects of folders of config/ as the chart has them."""
+    found = by_key([copy.deepcopy(each) for folder in folders for each in render(CONFIG / folder)])
+    del found["Namespace", NAMESPACE]
+    for (kind, _), manifest in found.items():
+        if kind == "CustomResourceDefinition":
+            manifest["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+        if kind == "Deployment":
+            manifest["spec"]["template"]["spec"]["containers"][0]["args"].append(f"--namespace={NAMESPACE}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "folders"),
+    [
+        ((), ["default"]),
+        (["policies=true"], ["default", "policy"]),
+        (["restricted=true"], ["restricted"]),
+        (["restricted=true", "policies=true"], ["restricted"]),
+        (["strictPolicies=true", "prometheus=true"], ["default", "policy/strict", "prometheus"]),
+    ],
+    ids=lambda value: ", ".join(value) or "no values",
+)
+def test_it_installs_what_is_in_config(values: tuple[str, ...], folders: list[str]) -> None:
+    assert by_key(template(*values)) == of_config(*folders)
+
+
+def test_it_is_without_fault() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", VERSION, str(CHART))
+
+
+def deployment(*values: str) -> Manifest:
+    found: Manifest = by_key(template(*values))["Deployment", "rukpak"]["spec"]
+    return found
+
+
+def test_values_change_the_deployment() -> None:
+    spec = deployment("image.repository=example.com/x", "image.tag=v9", "image.pullSecrets={a,b}", "replicas=1")
+    pod = spec["template"]["spec"]
+    assert (spec["replicas"], pod["containers"][0]["image"]) == (1, "example.com/x:v9")
+    assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
+    assert "imagePullSecrets" not in deployment()["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "argument"),
+    [
+        ("log-level=debug", "--log-level=debug"),
+        ("relist-interval=1000000", "--relist-interval=1000000"),
+        ("allow-loopback=no", "--allow-loopback=no"),
+        ("require-service-account=true", "--require-service-account=true"),
+        ("allowed-hosts=it's\\,*.example.com", "--allowed-hosts=it's,*.example.com"),
+    ],
+)
+def test_flags_are_options_of_the_controller(flag: str, argument: str) -> None:
+    [container] = deployment(f"flags.{flag}")["template"]["spec"]["containers"]
+    assert container["args"][-1] == argument
+
+
+def test_everything_follows_the_namespace_of_the_release() -> None:
+    found = template("restricted=true", "strictPolicies=true", "prometheus=true", namespace="elsewhere")
+    assert NAMESPACE not in str(found)
+    accounts = by_key(found)["ValidatingAdmissionPolicy", "rukpak-accounts"]["spec"]
+    assert "system:serviceaccount:elsewhere:rukpak" in accounts["matchConditions"][0]["expression"]
+
+
+@pytest.mark.parametrize("value", ["flags.wrokers=2", "replica=2", "image.name=x", "restricted=yes"])
+def test_a_value_that_does_not_exist_is_refused(value: str) -> None:
+    assert "values don't meet the specifications" in helm(
+        "template", "rukpak", str(CHART), VERSION, f"--set={value}", status=1
+    )
+
+
+def test_its_version_is_that_of_the_release() -> None:
+    [chart] = [document.value for document in read_documents((CHART / "Chart.yaml").read_bytes(), "Chart.yaml")]
+    release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert {chart["version"], chart["appVersion"]} == {release}
