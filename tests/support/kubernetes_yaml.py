@@ -7,33 +7,22 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.support.go_programs import build
+
 SOURCE = Path(__file__).with_name("go_yaml")
-_SECONDS = 240
 
 
-class UnavailableError(Exception):
-    """The program cannot be built here."""
-
-
-def build(folder: Path) -> Path:
+def build_reader(folder: Path) -> Path:
     """Build the program in a folder, and return its path.
 
     Raises: UnavailableError without Go, or without the modules.
     """
-    program = folder / "kubernetes-yaml"
-    if not (go := shutil.which("go")):
-        raise UnavailableError("no go on PATH")
-    try:
-        subprocess.run([go, "build", "-o", program, "."], cwd=SOURCE, check=True, capture_output=True, timeout=_SECONDS)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"go build failed: {(error.stderr or b'').decode(errors='replace')[-500:]}") from error
-    return program
+    return build(SOURCE, folder / "kubernetes-yaml")
 
 
 def read_all(program: Path, files: Iterable[bytes]) -> list[list[Any] | str]:

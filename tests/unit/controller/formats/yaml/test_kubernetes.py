@@ -10,7 +10,8 @@ import pytest
 
 from api.errors import BundleError
 from controller.formats.yaml.manifests import read_documents
-from tests.support.kubernetes_yaml import UnavailableError, build, read_all
+from tests.support.go_programs import UnavailableError
+from tests.support.kubernetes_yaml import build_reader, read_all
 
 REPOSITORY = Path(__file__).parents[5]
 FOLDERS = [
@@ -53,7 +54,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
-        return build(tmp_path_factory.mktemp("go"))
+        return build_reader(tmp_path_factory.mktemp("go"))
     except UnavailableError as error:
         pytest.skip(str(error))
 
