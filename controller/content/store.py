@@ -49,7 +49,7 @@ class _Record:
     size: int
     """Bytes of all files."""
     used: int
-    """Last use, nanoseconds since the epoch."""
+    """Last use, about nanoseconds since the epoch; see `_next_use`."""
     verified: bool = False
 
 
@@ -290,10 +290,14 @@ class ContentStore:
             self._remove(name)
             return None
         record.verified = True
-        record.used = time.time_ns()
-        with contextlib.suppress(OSError):  # only the order of removal depends on it
-            os.utime(entry, ns=(record.used, record.used))
+        with self._guard:
+            record.used = self._next_use()
+        _mark_used(entry, record.used)
         return entry / "content"
+
+    def _next_use(self) -> int:
+        """Return a time after the last use of all entries: the system time may have been set back since."""
+        return max([time.time_ns(), *(record.used + 1 for record in self._records.values())])
 
     def _create(self, name: str, write: Callable[[Path], None], entry_lock: threading.Lock) -> Path:
         with self._temporary(self._staging) as folder:
@@ -311,7 +315,8 @@ class ContentStore:
             self._discard(entry)
         staged.rename(entry)
         with self._guard:
-            self._records[name] = _Record(size=size, used=time.time_ns(), verified=True)
+            record = self._records[name] = _Record(size=size, used=self._next_use(), verified=True)
+        _mark_used(entry, record.used)
         return entry / "content"
 
     def _remove(self, name: str) -> None:
@@ -336,6 +341,11 @@ class ContentStore:
             except (OSError, ValueError, KeyError, TypeError):
                 log.warning("removed content without a readable index", extra={"entry": entry.name})
                 self._discard(entry)
+
+
+def _mark_used(entry: Path, when: int) -> None:
+    with contextlib.suppress(OSError):  # only the order of removal depends on it
+        os.utime(entry, ns=(when, when))
 
 
 def _name(key: str) -> str:

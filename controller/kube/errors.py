@@ -15,6 +15,7 @@ from typing import Any
 import urllib3
 
 from api.bounds import clamp, clamp_retry_after, read_retry_after
+from controller.certificates import find_date_problem
 from controller.kube.encoding import decode
 
 MESSAGE_CHARACTERS = 64 << 10
@@ -108,6 +109,8 @@ class ApiError(Exception):
 
 def unanswered(error: Exception) -> ApiError:
     """Translate an error of urllib3 or the operating system. Its text contains addresses: only its type is kept."""
+    if problem := find_date_problem(error):
+        return ApiError(0, UNREACHABLE, f"the certificate of the API server {problem}")
     if isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
         error = error.reason
     return ApiError(0, UNREACHABLE, f"the API server did not answer ({type(error).__name__})")

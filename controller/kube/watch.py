@@ -144,6 +144,8 @@ class Reflector(Generic[RecordT]):
         """Why the collection cannot be listed (403, 404); empty otherwise."""
         self.last_error: ApiError | None = None
         """The failure of the last attempt; None if it succeeded."""
+        self._logged: set[str] = set()
+        """The failures since the last success that were logged."""
 
     def start(self) -> None:
         """Start to list and watch; only once."""
@@ -252,8 +254,7 @@ class Reflector(Generic[RecordT]):
 
     def _note(self, error: ApiError) -> None:
         is_news, self.last_error = self.last_error is None, error
-        if is_news:
-            log.warning(_FAILURES.get(error.status, "watch failed"), extra={"path": self.path, "error": str(error)})
+        self._log_failure(error, is_first=is_news)
         if error.status == HTTPStatus.GONE:
             self._version = ""
         elif error.status in DENIED:
@@ -263,6 +264,14 @@ class Reflector(Generic[RecordT]):
                 self._report(self._cache.replace({}, ""))  # a kind that is not served has no objects
         if is_news and not self.synced:
             self._call(self._on_failed)
+
+    def _log_failure(self, error: ApiError, *, is_first: bool) -> None:
+        """Log each cause of an interruption once, since the first may not be the one that lasts."""
+        if is_first:
+            self._logged.clear()
+        if str(error) not in self._logged:
+            self._logged.add(str(error))
+            log.warning(_FAILURES.get(error.status, "watch failed"), extra={"path": self.path, "error": str(error)})
 
     def _follow(self) -> None:
         now = time.monotonic()

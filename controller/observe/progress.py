@@ -38,6 +38,9 @@ class Progress:
     """Seconds until this may change without an event; None for never."""
 
 
+CLOCK_SECONDS = 60.0
+"""Until a deadline that has expired only by the system time is checked again: that time may have been set."""
+
 Explain = Callable[[Sequence[Record]], Explanations]
 
 
@@ -52,17 +55,32 @@ class _Judged:
 
 
 @dataclass(slots=True)
+class _Applied:
+    """An apply that may have preceded this process."""
+
+    when: str
+    """By the API server."""
+    seen: float
+    """When this process first saw the object so, in monotonic seconds."""
+    at: float = -math.inf
+    """When it was, in monotonic seconds: the latest that the system time has ever indicated."""
+
+
+@dataclass(slots=True)
 class HealthTracker:
-    """The memory of one BundleDeployment; used by one pass at a time. Unaffected by changes of the system time.
+    """The memory of one BundleDeployment; used by one pass at a time.
+
+    The system time may be wrong, and may be set. A deadline therefore expires after the time in which this process has
+    seen the object, at the latest, and is checked again while it has expired only by the system time.
 
     Args:
         now: monotonic seconds, for everything that is remembered.
-        clock: seconds since 1970, to convert each time of the API server once.
+        clock: seconds since 1970, to convert the times of the API server.
     """
 
     now: Callable[[], float] = time.monotonic
     clock: Callable[[], float] = time.time
-    _applied: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
+    _applied: dict[ObjectKey, _Applied] = field(default_factory=dict)
     _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)
     _healthy: set[ObjectKey] = field(default_factory=set)
     _fallen_since: float | None = None
@@ -102,7 +120,7 @@ class HealthTracker:
         health = aggregate(verdicts, applied=True)
         shown, wait = self._publish(health, revision, now)
         changes = [each.since + TROUBLED_SECONDS - now for each in troubled if now - each.since < TROUBLED_SECONDS]
-        changes += [each.since + deadline - now for each in judged if _is_timed(each.verdict)]
+        changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]
         soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None))
 
@@ -132,11 +150,17 @@ class HealthTracker:
 
     def _applied_at(self, key: ObjectKey, when: str, now: float) -> float:
         known = self._applied.get(key)
-        if known is None or known[0] != when:
-            applied = read_time(when)
-            age = math.inf if applied is None else max(self.clock() - applied, 0.0)
-            known = self._applied[key] = (when, now - age)
-        return known[1]
+        if known is None or known.when != when:
+            known = self._applied[key] = _Applied(when, seen=now)
+        applied = read_time(when)
+        age = math.inf if applied is None else self.clock() - applied
+        known.at = min(known.seen, max(known.at, now - age))
+        return known.at
+
+    def _seconds_to_check(self, judged: _Judged, now: float, deadline: float) -> float:
+        """Return in how many seconds a deadline expires, or is checked again; not positive for never."""
+        known, left = self._applied.get(judged.key), judged.since + deadline - now
+        return left if left > 0 or known is None else min(CLOCK_SECONDS, known.seen + deadline - now)
 
     def _publish(self, health: Health[ObjectKey], revision: str, now: float) -> tuple[Health[ObjectKey], float | None]:
         """Return the health to show, and in how many seconds that may change."""

@@ -88,6 +88,11 @@ class Watches:
     # BundleDeployments
 
     @property
+    def last_error(self) -> ApiError | None:
+        """The failure of the last attempt to follow them; None if it succeeded."""
+        return self._deployments.reflector.last_error
+
+    @property
     def synced(self) -> bool:
         """Whether all BundleDeployments are known."""
         return self._deployments.reflector.synced

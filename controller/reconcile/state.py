@@ -46,6 +46,8 @@ class State(RevisionState):
     """At deletion: objects that the account may not delete, and leaves to the garbage collector or to users."""
     orphaned: bool = False
     """At deletion: `--cascade=orphan` was requested; the garbage collector removes the finalizer that says so."""
+    deleting_since: float | None = None
+    """At deletion: when this process first saw it, in monotonic seconds."""
     torn_down: bool = False
     """At deletion: none of its objects is left."""
     awaits_change: bool = False
@@ -70,6 +72,13 @@ class State(RevisionState):
         if self.unknown_since is None:
             self.unknown_since = now
         return now - self.unknown_since < SOON_SECONDS
+
+    def deletion_age(self) -> float:
+        """Return for how many seconds this process has known that it is being deleted."""
+        now = self.clock()
+        if self.deleting_since is None:
+            self.deleting_since = now
+        return now - self.deleting_since
 
     def rest(self, working_on: Collection[str] = ()) -> None:
         """Drop what only a pass with work to do needs; see `RevisionState.rest`."""

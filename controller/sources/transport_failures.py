@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
 
 import requests
 import urllib3
@@ -17,6 +16,7 @@ import urllib3.util.ssl_match_hostname
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.certificates import find_causes, find_date_problem
 from controller.content.limits import quote
 from controller.sources.pace import TIMED_OUT
 
@@ -62,7 +62,10 @@ def translate(error: BaseException, subject: str, host: str) -> BundleError:
         subject: field path that starts the message.
         host: of the request.
     """
-    causes = tuple(_causes(error))
+    causes = tuple(find_causes(error))
+    if problem := find_date_problem(error):
+        message = f"{subject}: the certificate of {quote(host)} {problem}"
+        return BundleError(Reason.TLS_VERIFICATION_FAILED, message)
     for cause in causes:
         if isinstance(cause, _NOT_VERIFIED):
             why = getattr(cause, "verify_message", "") or "it is for another name"
@@ -74,19 +77,6 @@ def translate(error: BaseException, subject: str, host: str) -> BundleError:
         return BundleError(Reason.INVALID_REFERENCE, f"{subject}: the URL of {quote(host)} is invalid; correct it")
     matching = (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes))
     return unreachable(subject, host, next(matching, CUT))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all of its causes, however it keeps them."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        current = waiting.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        below = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        waiting.extend(item for item in below if isinstance(item, BaseException))
 
 
 def unreachable(subject: str, host: str, problem: str, retry_after: float | None = None) -> BundleError:

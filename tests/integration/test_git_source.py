@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +417,20 @@ def test_a_certificate_that_cannot_be_verified(own: bool, secure_forge: Forge, a
     certificate = trustme.CA().cert_pem.bytes().decode() if own else ""
     error = failure(lambda: SOURCE.resolve(secure_forge.parameters(certificateData=certificate), access))
     assert error.reason is Reason.TLS_VERIFICATION_FAILED
+
+
+@pytest.mark.parametrize("days", [-90, 30], ids=["has expired", "is not valid yet"])
+def test_a_certificate_with_other_dates_points_at_the_clock(
+    days: int, tmp_path: Path, authority: trustme.CA, access: Access
+) -> None:
+    context, start = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), datetime.now(UTC) + timedelta(days=days)
+    certificate = authority.issue_cert("127.0.0.1", not_before=start, not_after=start + timedelta(days=60))
+    certificate.configure_cert(context)
+    with GitHttpServer(tmp_path / "git", context) as server:
+        parameters = Forge(tmp_path / "git", server).parameters(certificateData=authority.cert_pem.bytes().decode())
+        error = failure(lambda: SOURCE.resolve(parameters, access))
+    assert error.reason is Reason.TLS_VERIFICATION_FAILED
+    assert "the clock" in error.message
 
 
 def test_skipping_verification(secure_forge: Forge, access: Access) -> None:

@@ -1,7 +1,7 @@
 """Health (`/healthz`) and readiness (`/readyz`) of this process.
 
 It is unhealthy when a vital thread has ended or hangs, since a restart would help. An API server that does not respond
-only makes it not ready, since a restart would not help. Standbys are ready.
+only makes it not ready, since a restart would not help; health then reports why without failing. Standbys are ready.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Probes:
         self._election, self._activity, self._client, self._clock = election, activity, client, clock
         self._is_warm = False
         self._requesting = threading.Lock()
-        self._was_answered, self._request_from = True, -math.inf
+        self._problem, self._request_from = "", -math.inf
 
     def routes(self) -> Mapping[str, Route]:
         """Return what a server needs to serve the probes."""
         return {
-            "/healthz": lambda: _reply(self.find_health_problems()),
+            "/healthz": lambda: _reply(self.find_health_problems(), self.find_known_problem()),
             "/readyz": lambda: _reply(self.find_readiness_problems()),
         }
 
@@ -75,28 +75,43 @@ class Probes:
                 return [f"not listed yet: {path}" for path in unknown]
         if self._election and (error := self._election.last_error) and error.status == HTTPStatus.FORBIDDEN:
             return [f"not allowed to use the Lease: {error}"]
-        return [] if self._is_answered() else ["the API server does not respond"]
+        problem = self._find_problem()
+        return [problem] if problem else []
 
-    def _is_answered(self) -> bool:
+    def find_known_problem(self) -> str:
+        """Return why the API server does not respond, as known without a request; empty if it does."""
+        if self._activity.unanswered_seconds < SILENT_SECONDS:
+            return ""
+        error = (self._election and self._election.last_error) or self._watches.last_error
+        return _describe(error) if error else ""
+
+    def _find_problem(self) -> str:
+        """Return why the API server does not respond; empty if it does."""
         # While another thread sends a request, the last result counts.
         if self._activity.unanswered_seconds < SILENT_SECONDS:
-            return True
+            return ""
         if self._clock() >= self._request_from and self._requesting.acquire(blocking=False):
             try:
-                self._was_answered = self._request()
+                self._problem = self._request()
                 self._request_from = self._clock() + REQUEST_PERIOD_SECONDS
             finally:
                 self._requesting.release()
-        return self._was_answered
+        return self._problem
 
-    def _request(self) -> bool:
+    def _request(self) -> str:
         try:
             self._client.request("GET", "/version", timeout=REQUEST_TIMEOUT)
         except ApiError as error:
-            return error.status != 0
-        return True
+            return _describe(error)
+        return ""
 
 
-def _reply(problems: list[str]) -> Reply:
+def _describe(error: ApiError) -> str:
+    """Return why the API server does not respond; empty if it does, with an error."""
+    return "" if error.status else f"the API server does not respond: {error.message}"
+
+
+def _reply(problems: list[str], note: str = "") -> Reply:
     status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-    return Reply(status, "".join(f"{line}\n" for line in problems or ["ok"]).encode())
+    lines = problems or [f"ok; {note}" if note else "ok"]
+    return Reply(status, "".join(f"{line}\n" for line in lines).encode())

@@ -182,9 +182,13 @@ def _orphans(context: Context) -> bool:
 def _describe(
     context: Context, teardown: Teardown, removals: Iterable[Removal], unreadable: BundleError | None
 ) -> Deletion:
-    since = context.metadata.deletion_timestamp
-    is_late = since is not None and (context.now() - since).total_seconds() >= BLOCKED_AFTER_SECONDS
     error = next((removal.error for removal in removals if removal.error), unreadable)
-    return Deletion(
-        remaining=len(teardown.remaining), blockers=blockers(teardown.awaited) if is_late else "", error=error
-    )
+    named = blockers(teardown.awaited) if _is_late(context) else ""
+    return Deletion(remaining=len(teardown.remaining), blockers=named, error=error)
+
+
+def _is_late(context: Context) -> bool:
+    """Whether the deletion has taken long: by the time of day, which a restart keeps, or as seen by this process."""
+    since, now = context.metadata.deletion_timestamp, context.now()
+    age = (now - since).total_seconds() if since else 0.0
+    return max(age, context.state.deletion_age()) >= BLOCKED_AFTER_SECONDS

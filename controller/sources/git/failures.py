@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.certificates import EXPIRED, NOT_YET_VALID
 from controller.content.limits import quote
 from controller.sources.git.reference import Repository
 from controller.sources.pace import TIMED_OUT
@@ -54,6 +55,22 @@ _FAILURES = (
         r"incorrect passphrase supplied|error in libcrypto|invalid format",
         Reason.SECRET_INVALID,
         "requires a private key that is readable without a passphrase; replace the key in the Secret of auth",
+    ),
+    # Of curl with OpenSSL, of GnuTLS, and of curl's own checks with GnuTLS.
+    _failure(
+        r"certificate is not yet valid|chain uses not yet valid certificate|certificate not activated yet",
+        Reason.TLS_VERIFICATION_FAILED,
+        f"has a certificate that {NOT_YET_VALID}",
+    ),
+    _failure(
+        r"certificate has expired|chain uses expired certificate|certificate expiration date has passed",
+        Reason.TLS_VERIFICATION_FAILED,
+        f"has a certificate that {EXPIRED}",
+    ),
+    _failure(
+        r"certificate verification failed\. CAfile",  # of curl before 8.11 with GnuTLS, whatever is wrong
+        Reason.TLS_VERIFICATION_FAILED,
+        "has a certificate that cannot be verified; check certificateData, the dates of the certificate, and the clock",
     ),
     _failure(
         r"certificate verification failed|SSL certificate problem|no alternative certificate subject name"

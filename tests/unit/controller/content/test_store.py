@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
@@ -220,6 +221,24 @@ def test_what_is_kept_or_was_used_last_is_collected_last(store: ContentStore) ->
     assert [key for key in "abcd" if store.get(key)] == ["a", "b"]
     store.collect(keep=["a"], max_bytes=0)
     assert store.bytes_used() == 10
+
+
+def test_what_was_used_by_a_clock_that_was_ahead_is_collected_like_the_rest(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(store: ContentStore, key: str, when: int) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: when)
+        store.put(key, writing(file="x" * 10))
+        store.get(key)
+
+    with ContentStore(root) as store:
+        put(store, "a", 10**18)
+        put(store, "ahead", 2 * 10**18)
+        put(store, "b", 10**18)
+    with ContentStore(root) as store:
+        put(store, "c", 10**18)
+        store.collect(keep=[], max_bytes=20)
+        assert [key for key in ("a", "ahead", "b", "c") if store.get(key)] == ["b", "c"]
 
 
 def test_what_is_used_while_others_are_collected_stays(store: ContentStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -618,6 +618,14 @@ def test_a_failure_is_logged_once_and_without_addresses(followed: Followed, capl
     assert caplog.messages.count("watch failed") == 1
 
 
+def test_each_cause_of_an_interruption_is_logged_once(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    followed.api.faults = [Fault(status) for status in (500, 503, 500, 503)]
+    followed.start("a")
+    logged = [vars(record)["error"] for record in caplog.records if record.message == "watch failed"]
+    assert [error.partition(" ")[0].rstrip(":") for error in logged] == ["500", "503"]
+
+
 def test_what_was_learned_is_not_hidden_by_the_watch_that_lags(followed: Followed) -> None:
     followed.start("a")
     uid = followed.api.objects[FOOS]["a"]["metadata"]["uid"]

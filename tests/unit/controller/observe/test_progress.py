@@ -96,7 +96,11 @@ def test_the_deadline_runs_from_the_apply_and_says_when_it_ends(tracker: Tracker
     late = tracker.see(ROLLING)
     assert late.health.reason is Reason.PROGRESS_DEADLINE_EXCEEDED
     assert late.health.message == "Deployment shop/web: ProgressDeadlineExceeded: Rolling: 1 of 3 replicas"
-    assert late.next_change is None
+    assert late.next_change == pytest.approx(60)  # the object has been seen for 400 s only
+    tracker.now += 199
+    assert tracker.see(ROLLING).next_change == pytest.approx(1)
+    tracker.now += 1
+    assert tracker.see(ROLLING).next_change is None
 
 
 def test_a_restart_does_not_give_an_object_more_time(tracker: Tracker) -> None:
@@ -131,6 +135,28 @@ def test_a_clock_that_is_set_changes_no_deadline(tracker: Tracker, jump: float) 
     tracker.ahead, tracker.now = jump, tracker.now + 599
     assert tracker.see(ROLLING).health.reason is Reason.PROGRESSING
     tracker.now += 1
+    assert tracker.see(ROLLING).health.reason is Reason.PROGRESS_DEADLINE_EXCEEDED
+
+
+TEN_YEARS = 10 * 365.25 * 86_400
+
+
+def test_a_deadline_that_expired_only_by_the_clock_has_not_once_that_is_right(tracker: Tracker) -> None:
+    tracker.ahead = TEN_YEARS
+    tracker.now += 10
+    early = tracker.see(ROLLING)
+    assert early.health.reason is Reason.PROGRESS_DEADLINE_EXCEEDED
+    assert early.next_change == pytest.approx(60)
+    tracker.ahead, tracker.now = 0, tracker.now + 60
+    assert tracker.see(ROLLING).health.reason is Reason.PROGRESSING
+    tracker.ahead = TEN_YEARS
+    assert tracker.see(ROLLING).next_change == pytest.approx(DEADLINE - 70)
+
+
+def test_a_clock_that_was_behind_delays_a_deadline_once(tracker: Tracker) -> None:
+    tracker.ahead, tracker.now = -TEN_YEARS, tracker.now + 10
+    assert tracker.see(ROLLING).next_change == pytest.approx(DEADLINE)
+    tracker.ahead, tracker.now = 0, tracker.now + DEADLINE
     assert tracker.see(ROLLING).health.reason is Reason.PROGRESS_DEADLINE_EXCEEDED
 
 

@@ -68,6 +68,15 @@ def test_while_the_wanted_revision_cannot_be_had_the_one_that_every_pass_compare
     assert list(state.revisions) == ["sha256:a"]
 
 
+def test_a_deletion_is_as_old_as_this_process_has_known_it() -> None:
+    now = [50.0]
+    state = State(uid="uid-1", clock=lambda: now[0])
+    now[0] += 100
+    assert state.deletion_age() == 0
+    now[0] += 7
+    assert state.deletion_age() == 7
+
+
 def test_a_list_that_lasts_is_news_after_a_while() -> None:
     now = [50.0]
     state = State(uid="uid-1", clock=lambda: now[0])

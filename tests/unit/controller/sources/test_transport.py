@@ -30,6 +30,7 @@ from cryptography.x509.oid import NameOID
 from api.errors import BundleError
 from api.plugins import Access, Network
 from api.v1alpha2.conditions import Reason
+from controller.certificates import EXPIRED, NOT_YET_VALID
 from controller.sources import connections, pace
 from controller.sources.connections import Guard
 from controller.sources.transport import Transport
@@ -408,10 +409,10 @@ def test_this_machine_is_not_reached_by_any_spelling(name: str, registry: Faulty
 # TLS
 
 
-def make_certificate(folder: Path, address: str = "127.0.0.1", *, valid: bool = True) -> tuple[str, ssl.SSLContext]:
-    """Return a self-signed certificate as PEM, and the context of a server that has it."""
+def make_certificate(folder: Path, address: str = "127.0.0.1", *, starts: int = -30) -> tuple[str, ssl.SSLContext]:
+    """Return a self-signed certificate for 60 days as PEM, and the context of a server that has it."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    start = dt.datetime.now(dt.UTC) - dt.timedelta(days=30)
+    start = dt.datetime.now(dt.UTC) + dt.timedelta(days=starts)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -419,7 +420,7 @@ def make_certificate(folder: Path, address: str = "127.0.0.1", *, valid: bool = 
         .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(start)
-        .not_valid_after(start + dt.timedelta(days=60 if valid else 1))
+        .not_valid_after(start + dt.timedelta(days=60))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -459,10 +460,15 @@ def test_a_certificate_for_another_address_is_refused(access: Access, tmp_path: 
     assert caught.value.reason is Reason.TLS_VERIFICATION_FAILED
 
 
-def test_a_certificate_that_has_expired_is_refused(access: Access, tmp_path: Path) -> None:
-    pem, context = make_certificate(tmp_path, valid=False)
-    with secure(context) as registry, pytest.raises(BundleError, match="expired"):
+@pytest.mark.parametrize(
+    ("starts", "problem"), [(-90, EXPIRED), (30, NOT_YET_VALID)], ids=["has expired", "is not valid yet"]
+)
+def test_a_certificate_that_is_refused_for_its_dates(starts: int, problem: str, access: Access, tmp_path: Path) -> None:
+    pem, context = make_certificate(tmp_path, starts=starts)
+    with secure(context) as registry, pytest.raises(BundleError) as caught:
         get(registry, access, scheme="https", certificate_data=pem)
+    assert caught.value.reason is Reason.TLS_VERIFICATION_FAILED
+    assert caught.value.message == f'{PATH}: the certificate of "{registry.host}" {problem}'
 
 
 def test_verification_is_skipped_on_request_without_a_warning(access: Access, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from controller.kube.errors import ApiError
 from controller.manager.serving.activity import Activity
 from controller.manager.serving.probes import SILENT_SECONDS, STUCK_SECONDS, Probes
 
-GONE = ApiError(0, "Unreachable", "")
+GONE = ApiError(0, "Unreachable", "it did not answer")
 
 
 @dataclass(kw_only=True)
@@ -25,7 +25,9 @@ class Process:
     idle: float = 0.0
     unanswered: float = 0.0
     election: bool = True
+    elects: bool = True
     lease_error: ApiError | None = None
+    watch_error: ApiError | None = None
     answer: ApiError | None = None
 
     def probes(self) -> Probes:
@@ -34,10 +36,12 @@ class Process:
                 raise self.answer
 
         parts: dict[str, Any] = {
-            "watches": SimpleNamespace(stuck=lambda: self.hanging, unsynced=lambda: self.unknown),
+            "watches": SimpleNamespace(
+                stuck=lambda: self.hanging, unsynced=lambda: self.unknown, last_error=self.watch_error
+            ),
             "workers": SimpleNamespace(dead=lambda: self.dead),
             "queue": lambda: SimpleNamespace(longest_seconds=self.longest),
-            "election": SimpleNamespace(alive=self.election, last_error=self.lease_error),
+            "election": SimpleNamespace(alive=self.election, last_error=self.lease_error) if self.elects else None,
             "activity": SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered),
             "client": SimpleNamespace(request=request),
         }
@@ -51,6 +55,7 @@ class Case(NamedTuple):
     lacking: str
 
 
+SILENCE = "the API server does not respond: it did not answer"
 LONG = STUCK_SECONDS + 1
 AWAY = Process(unanswered=SILENT_SECONDS + 1, answer=GONE, lease_error=GONE)
 FORBIDDEN = ApiError(403, "Forbidden", "no")
@@ -62,7 +67,7 @@ CASES = [
     Case("a long pass that gets on", Process(longest=LONG, idle=1), "", ""),
     Case("nothing was done for long, and a pass begins", Process(longest=1, idle=LONG), "", ""),
     Case("the election has ended", Process(election=False), "leader election has ended", ""),
-    Case("the API server is away", AWAY, "", "the API server does not respond"),
+    Case("the API server is away", AWAY, "", SILENCE),
     Case("it says no", Process(unanswered=SILENT_SECONDS + 1, answer=FORBIDDEN), "", ""),
     Case("nothing was heard of it, as nothing was asked", Process(unanswered=SILENT_SECONDS + 1), "", ""),
     Case("caches are not filled", Process(unknown=["/x"]), "", "not listed yet: /x"),
@@ -80,6 +85,34 @@ def test_what_is_said(case: Case) -> None:
     probes = case.process.probes()
     assert probes.find_health_problems() == ([case.ill] if case.ill else [])
     assert probes.find_readiness_problems() == ([case.lacking] if case.lacking else [])
+
+
+def health(process: Process) -> tuple[int, bytes]:
+    reply = process.probes().routes()["/healthz"]()
+    return reply.status, reply.body
+
+
+KNOWN = [
+    (Process(lease_error=GONE, unanswered=SILENT_SECONDS), f"ok; {SILENCE}\n"),
+    (Process(elects=False, watch_error=GONE, unanswered=SILENT_SECONDS), f"ok; {SILENCE}\n"),
+    (Process(lease_error=GONE, watch_error=GONE, unanswered=SILENT_SECONDS - 1), "ok\n"),
+    (Process(watch_error=FORBIDDEN, unanswered=SILENT_SECONDS), "ok\n"),
+    (Process(unanswered=SILENT_SECONDS, answer=GONE), "ok\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("process", "body"),
+    KNOWN,
+    ids=["by the election", "by the watch", "for a moment only", "it answers", "only a request would tell"],
+)
+def test_health_says_why_the_api_server_does_not_respond_and_does_not_fail(process: Process, body: str) -> None:
+    assert health(process) == (200, body.encode())
+
+
+def test_health_that_fails_says_only_why() -> None:
+    ill = Process(dead=["worker-1"], lease_error=GONE, unanswered=SILENT_SECONDS)
+    assert health(ill) == (503, b"thread worker-1 has ended\n")
 
 
 def test_a_kind_that_is_new_does_not_make_it_less_ready() -> None:

@@ -10,6 +10,7 @@ from controller.sources.git.reference import parse_repository
 
 REPOSITORY = parse_repository("https://example.org:8443/x")
 HOST = "https://example.org:8443/x/"
+NOT_TRUSTED = "SSL certificate verification failed: The certificate is NOT trusted."
 
 COMPLAINTS = [
     (f"fatal: unable to access '{HOST}': Could not resolve host: example.org", "its name cannot be resolved"),
@@ -29,6 +30,18 @@ COMPLAINTS = [
     ("fatal: something that nobody knows yet", "was closed"),
     ("server certificate verification failed. CAfile: none CRLfile: none", Reason.TLS_VERIFICATION_FAILED),
     ("SSL certificate problem: self-signed certificate", Reason.TLS_VERIFICATION_FAILED),
+    ("SSL certificate problem: certificate has expired", "has a certificate that has expired by the clock of this"),
+    ("SSL certificate problem: certificate is not yet valid", "has a certificate that is not valid yet by the clock"),
+    (
+        f"{NOT_TRUSTED} The certificate chain uses expired certificate.  (CAfile: /x CRLfile: none)",
+        "has a certificate that has expired by the clock",
+    ),
+    (
+        f"{NOT_TRUSTED} The certificate chain uses not yet valid certificate.  (CAfile: /x CRLfile: none)",
+        "has a certificate that is not valid yet by the clock",
+    ),
+    ("server certificate expiration date has passed.", "has a certificate that has expired by the clock"),
+    ("server certificate not activated yet.", "has a certificate that is not valid yet by the clock"),
     ("SSL: no alternative certificate subject name matches target host name 'h'", Reason.TLS_VERIFICATION_FAILED),
     ("gnutls_handshake() failed: An unexpected TLS packet was received.", "the TLS handshake failed"),
     (f"fatal: could not read Username for '{HOST}': terminal prompts disabled", Reason.UNAUTHORIZED),
@@ -63,6 +76,9 @@ def test_complaints(complaint: str, expected: Reason | str) -> None:
     if isinstance(expected, Reason):
         assert error.reason is expected
         assert error.message.startswith(f'{subject}"example.org:8443" ')
+    elif expected.startswith("has a certificate that"):
+        assert error.reason is Reason.TLS_VERIFICATION_FAILED
+        assert error.message.startswith(f'{subject}"example.org:8443" {expected}')
     else:
         assert error.reason is Reason.UNREACHABLE
         assert error.message.startswith(f'{subject}cannot read from "example.org:8443": ')

@@ -1,0 +1,33 @@
+"""Certificates of servers that are not valid now: a fault of the server, or of the clock of this machine.
+
+Not here: certificates of an unknown authority or for another name (sources/transport_failures.py).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+
+NOT_YET_VALID = "is not valid yet by the clock of this machine; check the clock"
+EXPIRED = "has expired by the clock of this machine; check the clock, or renew the certificate"
+# X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL, also for the certificate of an authority.
+_PROBLEMS = {9: NOT_YET_VALID, 10: EXPIRED}
+
+
+def find_date_problem(error: BaseException) -> str:
+    """Return what is wrong with the dates of a certificate, and the remedy, to follow its name; empty if nothing is."""
+    codes = [cause.verify_code for cause in find_causes(error) if isinstance(cause, ssl.SSLCertVerificationError)]
+    return next((_PROBLEMS[code] for code in codes if code in _PROBLEMS), "")
+
+
+def find_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all of its causes, however libraries keep them."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        current = waiting.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        below = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        waiting.extend(item for item in below if isinstance(item, BaseException))
