@@ -46,6 +46,8 @@ class Hooks:
         status, revision = context.status, wanted.revision
         if not wanted.current or revision is None or context.spec.paused:
             return wanted
+        if status.installed_revision == revision.digest:
+            context.state.hooks.contested = None  # of an upgrade that was given up
         has_begun = status.revision == revision.digest and not status.managed_state
         if status.installed_revision in ("", revision.digest) or has_begun:
             return wanted
@@ -105,7 +107,7 @@ class Hooks:
             return hindrance
         self._watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
         options = HookOptions(
-            owner=name,
+            owner=context.owner,
             user=account.user if account else None,
             spec_version=context.spec_version,
             collision_protection=context.spec.collision_protection,

@@ -80,8 +80,9 @@ class Reconciler:
 
     def _tear_down(self, context: Context) -> Requeue:
         self._steps.search.forget(context.name)
-        self._steps.installer.forget(context.name)
-        return self._steps.deleter.tear_down(context)
+        requeue = self._steps.deleter.tear_down(context)
+        self._steps.installer.watch_hooks(context)
+        return requeue
 
     def _advance(self, context: Context) -> Requeue:
         """Find, plan, apply, report, and write status."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 
 CHART = b"apiVersion: v2\nname: shop\nversion: 1.0.0\n"
@@ -136,6 +138,81 @@ def test_hooks_run_around_a_teardown(world: World) -> None:
     assert deployed.get("settings") is None
     end(world, deployed, "after")
     deployed.wait_gone()
+
+
+def wait_for_another(deployed: Deployed, found: Manifest) -> Manifest:
+    """Wait for a Job with the name of a known one."""
+
+    def find() -> Manifest | None:
+        now = job(deployed, found["metadata"]["name"])
+        return now if now and now["metadata"]["uid"] != found["metadata"]["uid"] else None
+
+    another: Manifest = deployed.wait(find, "another Job of that name")
+    return another
+
+
+def test_a_hook_under_way_is_not_awaited_once_the_upgrade_is_given_up(world: World) -> None:
+    deployed = deploy(world, config_map("settings", color="blue"))
+    before = deployed.wait_ready()["installedRevision"]
+    first = deployed.read()["spec"]["sources"]
+    upgrade(world, deployed, config_map("settings", color="red"), hook("migrate", "pre-upgrade"))
+    deployed.wait_for("Installed", "False", "WaitingForHook")
+    found = job(deployed, "migrate")
+
+    second = deployed.read()["spec"]["sources"]
+    deployed.change(sources=first)
+    deployed.wait_ready()
+    assert (deployed.status()["installedRevision"], job(deployed, "migrate")) == (before, found)
+
+    deployed.change(sources=second)
+    deployed.wait_for("Installed", "False", "WaitingForHook")
+    end(world, deployed, "migrate")
+    deployed.wait_installed(before)
+    again = job(deployed, "migrate")
+    assert found
+    assert again
+    assert again["metadata"]["uid"] == found["metadata"]["uid"]
+
+
+def test_a_hook_under_way_is_not_awaited_once_the_bundle_is_deleted_and_runs_again_when_it_is_back(
+    world: World,
+) -> None:
+    deployed = deploy(world, config_map("settings"), hook("migrate", "post-install"))
+    found = deployed.wait(lambda: job(deployed, "migrate"), "the hook")
+    deployed.delete()
+    deployed.wait_gone()
+    assert deployed.get("settings") is None
+    assert job(deployed, "migrate")
+
+    world.deploy(name=deployed.name, ref=deployed.ref, format="helm")
+    wait_for_another(deployed, found)
+    end(world, deployed, "migrate")
+    deployed.wait_ready()
+
+
+@pytest.mark.parametrize("event", ["pre-install", "pre-delete"])
+def test_a_hook_runs_as_soon_as_its_name_is_free(event: str, world: World) -> None:
+    name = new_name()
+    world.client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    jobs, foreign = f"{JOBS}/namespaces/{name}/jobs", hook("migrate", event)
+    del foreign["metadata"]["annotations"]
+    world.client.create(jobs, foreign)
+    ref = world.push(name, chart(config_map("settings"), hook("migrate", event)))
+    deployed = world.deploy(name=name, ref=ref, format="helm")
+    if event == "pre-delete":
+        deployed.wait_ready()
+        deployed.delete()
+        deployed.wait_for("Ready", "False", "Collision", "is not from this bundle")
+    else:
+        deployed.wait_for("Installed", "False", "Collision", "is not from this bundle")
+
+    world.client.delete(f"{jobs}/migrate")
+
+    end(world, deployed, "migrate")
+    if event == "pre-delete":
+        deployed.wait_gone()
+    else:
+        deployed.wait_ready()
 
 
 def test_what_a_refused_hook_holds_up_says_the_way_out(world: World) -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from api import names
-from controller.apply.ownership import applied_digest
+from controller.apply.ownership import Owner, applied_digest
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, key_of
@@ -46,7 +46,7 @@ class PlannedHook:
     manifest: Mapping[str, Any]
     event: HookEvent
     run: str
-    """Identifies the run: a live object with the same value is from this run, and not from an older one."""
+    """Identifies the run of one BundleDeployment: a live object with the same value is not from an older run."""
     weight: int
     delete_policies: tuple[str, ...]
 
@@ -95,28 +95,33 @@ def _hook(fields: Mapping[str, Any], revision: Revision, event: HookEvent) -> Pl
     )
 
 
-def make_hook_body(hook: PlannedHook, owner: str) -> dict[str, Any]:
+def make_hook_body(hook: PlannedHook, owner: Owner) -> dict[str, Any]:
     """Return a hook as it is sent: with the owner label and its run, and without an owner reference.
 
     With the applied digest, a later revision can take over the object as an ordinary one.
     """
     metadata = dict(hook.manifest["metadata"])
-    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: hook.run}
+    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: _run_of(hook, owner)}
     body = {**hook.manifest, "metadata": metadata}
     metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
     return body
 
 
-def is_of_run(live: Mapping[str, Any], hook: PlannedHook, owner: str) -> bool:
+def _run_of(hook: PlannedHook, owner: Owner) -> str:
+    """Return what identifies a run: the hooks of a BundleDeployment that is deleted and recreated run again."""
+    return f"{hook.run} {owner.uid}"
+
+
+def is_of_run(live: Mapping[str, Any], hook: PlannedHook, owner: Owner) -> bool:
     """Whether this run has created a live object."""
-    return is_a_hook(live, owner) and _annotations(live)[names.HOOK_RUN] == hook.run
+    return is_a_hook(live, owner) and _annotations(live)[names.HOOK_RUN] == _run_of(hook, owner)
 
 
-def is_a_hook(live: Mapping[str, Any], owner: str) -> bool:
-    """Whether a live object was created as a hook of this BundleDeployment."""
+def is_a_hook(live: Mapping[str, Any], owner: Owner) -> bool:
+    """Whether a live object was created as a hook of this BundleDeployment, or of an earlier one of its name."""
     labels = live["metadata"].get("labels") or {}
-    return labels.get(names.OWNER_LABEL) == owner and names.HOOK_RUN in _annotations(live)
+    return labels.get(names.OWNER_LABEL) == owner.name and names.HOOK_RUN in _annotations(live)
 
 
 def _annotations(live: Mapping[str, Any]) -> Mapping[str, str]:

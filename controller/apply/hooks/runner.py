@@ -30,10 +30,13 @@ from controller.apply.hooks.hook import (
     make_hook_body,
     runs_once,
 )
+from controller.apply.ownership import Owner
 from controller.build.revision import Revision
 from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import NAMESPACES, Resource
+from controller.observe.contested import Contested
+from controller.observe.records import project
 from controller.observe.watches import Watches
 from controller.retries import Retries
 
@@ -52,14 +55,16 @@ class HookProgress:
     """Completed runs, and completed hooks of the current run: their objects may be deleted."""
     running: dict[str, str] = field(default_factory=dict)
     """By UID, the resourceVersion of running hooks: only a new version is read, and its failure is news."""
+    contested: Contested | None = None
+    """The object that is in the way of the next hook: when it is gone, that can be created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
     """The BundleDeployment that hooks are run for, and its rules."""
 
-    owner: str
-    """The name of the BundleDeployment."""
+    owner: Owner
+    """The BundleDeployment."""
     spec_version: str
     """Generation and reconcile-requested-at: a new one retries every failure immediately."""
     user: User | None
@@ -107,7 +112,7 @@ class HookRunner:
         key, attempt = (hook.key, hook.event), f"{hook.run} {options.spec_version}"
         if not options.proceed():
             return BundleError(Reason.APPLYING, f"{hook}: spec changed; waiting for the next reconcile")
-        if held := self._retries.holding(options.owner, key, attempt):
+        if held := self._retries.holding(options.owner.name, key, attempt):
             return held
         try:
             error = self._advance(hook, options)
@@ -116,10 +121,10 @@ class HookRunner:
             way_out = f"; {_WAY_OUT}" if hook.event.is_of_teardown else ""
             error = BundleError(failure.reason, f"{failure.message}{way_out}", retry_after=failure.retry_after)
         if error is None or (hook.event.is_of_teardown and error.reason in _NOTHING_LEFT):
-            self._retries.succeeded(options.owner, key)
+            self._retries.succeeded(options.owner.name, key)
             return None
         if error.reason is not Reason.WAITING_FOR_HOOK:
-            self._retries.failed(options.owner, key, attempt, error)
+            self._retries.failed(options.owner.name, key, attempt, error)
             log.warning("hook failed", extra={**_about(hook, options), "problem": error.message})
         return error
 
@@ -132,12 +137,15 @@ class HookRunner:
         if resource is None:
             message = f"{hook}: the cluster does not serve {hook.kind}; install its API"
             return BundleError(Reason.KIND_NOT_SERVED, message)
-        seen = self._watches.managed(options.owner).get(hook.key)
+        seen = self._watches.managed(options.owner.name).get(hook.key)
         if seen and options.progress.running.get(seen.uid) == seen.resource_version:
             return _running(hook)
         live = self._read(hook, resource, options)
+        options.progress.contested = None
         if live is not None and not _stands(live, hook, options):
             if error := self._make_way(hook, resource, live, options):
+                record = project(live, hook.key.group, hook.key.kind)
+                options.progress.contested = Contested(kind=hook.kind, key=hook.key, record=record)
                 return error
             live = None
         if live is None:
@@ -216,14 +224,14 @@ class HookRunner:
         return value
 
     def _apply(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any]:
-        body, manager = make_hook_body(hook, options.owner), names.field_manager(options.owner)
+        body, manager = make_hook_body(hook, options.owner), names.field_manager(options.owner.name)
         path = _path(hook, resource)
         client = self._client.acting_as(options.user)
         value: dict[str, Any] = client.apply(path, body, manager=manager, force=True, metadata=False).value
         return value
 
     def _create_namespace(self, options: HookOptions) -> None:
-        body, manager = options.install_namespace, names.field_manager(options.owner)
+        body, manager = options.install_namespace, names.field_manager(options.owner.name)
         self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
     def _remove(self, hook: PlannedHook, options: HookOptions) -> None:
@@ -254,4 +262,4 @@ def _path(hook: PlannedHook, resource: Resource) -> str:
 
 
 def _about(hook: PlannedHook, options: HookOptions) -> dict[str, str]:
-    return {"BundleDeployment": options.owner, "object": str(hook.key), "event": hook.event.value}
+    return {"BundleDeployment": options.owner.name, "object": str(hook.key), "event": hook.event.value}

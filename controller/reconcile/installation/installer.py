@@ -16,6 +16,7 @@ from controller.apply.execute import Applier
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action
 from controller.observe.contested import Contested, ContestedWatches
+from controller.reconcile.context import Context
 from controller.reconcile.health import Assessor
 from controller.reconcile.installation.finish import Finisher
 from controller.reconcile.installation.work import Work
@@ -80,8 +81,17 @@ class Installer:
         outcomes = self._execute(work)
         self._observer.drift_found(*state.drift.repair(outcomes, work.options))
         _remember(state.ledger, outcomes)
-        self._contested.watch(work.context.name, _contested_in(outcomes), share=work.context.share)
-        return self._finisher.finish(work, outcomes)
+        report = self._finisher.finish(work, outcomes)
+        contested = (*_contested_by_hooks(work.context), *_contested_in(outcomes))
+        self._contested.watch(work.context.name, contested, share=work.context.share)
+        return report
+
+    def watch_hooks(self, context: Context) -> None:
+        """Watch only what hooks of a deletion wait for.
+
+        Raises: ApiError if discovery fails.
+        """
+        self._contested.watch(context.name, _contested_by_hooks(context), share=context.share)
 
     def forget(self, name: str) -> None:
         """Stop watching contested objects for a BundleDeployment that applies nothing any more."""
@@ -109,6 +119,11 @@ class Installer:
             skipped_kinds=work.options.wanted.skipped_kinds,
             progress=self._assessor.assess_work(work),
         )
+
+
+def _contested_by_hooks(context: Context) -> tuple[Contested, ...]:
+    contested = context.state.hooks.contested
+    return (contested,) if contested else ()
 
 
 def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:

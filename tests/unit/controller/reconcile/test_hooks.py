@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.kube.errors import ApiError
-from tests.support.reconciling import World
+from tests.support.reconciling import PATH, World
 
 JOBS = "/apis/batch/v1/namespaces/shop/jobs"
 OBJECTS = "/api/v1/namespaces/shop/configmaps"
@@ -379,3 +379,133 @@ def test_objects_that_stay_run_no_hook_of_the_teardown(world: World) -> None:
     world.settle()
     assert not world.exists(MIGRATE)
     assert world.exists(A)
+
+
+def test_who_is_deleted_and_deployed_again_runs_its_hooks_again(world: World) -> None:
+    install(world, hook("pre-install"))
+    finish(world)
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    world.delete()
+    world.settle()
+    assert world.exists(MIGRATE)
+    world.wish("v1", installNamespace="shop")
+    world.cluster.patch(PATH, {"metadata": {"uid": "recreated"}})
+    world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] != uid
+    assert installed(world) == "False WaitingForHook"
+
+
+# what is in the way
+
+
+OF_SOMEBODY: Any = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate", "namespace": "shop"}}
+
+
+def free(world: World) -> None:
+    """Remove what is in the way of the hook, as its owner does; the watch of it reports that."""
+    assert world.contested.keys[0].name == "migrate"
+    world.cluster.remove(MIGRATE)
+    world.reconciler.retry_objects("shop")
+    world.settle()
+
+
+def test_a_hook_before_an_installation_runs_as_soon_as_its_name_is_free(world: World) -> None:
+    world.cluster.put(OF_SOMEBODY)
+    install(world, hook("pre-install"))
+    assert installed(world) == "False Collision"
+    free(world)
+    assert installed(world) == "False WaitingForHook"
+    assert world.contested.keys == []
+
+
+def test_a_hook_after_an_installation_runs_as_soon_as_its_name_is_free(world: World) -> None:
+    world.cluster.put(OF_SOMEBODY)
+    install(world, hook("post-install"))
+    assert installed(world) == "False Collision"
+    free(world)
+    assert installed(world) == "False WaitingForHook"
+
+
+def test_a_hook_before_an_upgrade_runs_as_soon_as_an_earlier_run_is_deleted(world: World) -> None:
+    migration = hook("pre-install", "pre-upgrade", policies="hook-succeeded")
+    install(world, migration)
+    finish(world, status=FAILED)
+    install(world, migration, tag="v2", name="b")
+    assert installed(world) == "False Collision"
+    free(world)
+    assert installed(world) == "False WaitingForHook"
+
+
+def test_what_an_upgrade_waits_for_is_not_watched_once_the_upgrade_is_given_up(world: World) -> None:
+    install(world)
+    world.cluster.put(OF_SOMEBODY)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    assert installed(world) == "False Collision"
+    world.wish("v1", installNamespace="shop")
+    world.settle()
+    assert world.conditions["Ready"] == "True Ready"
+    assert world.contested.keys == []
+
+
+@pytest.mark.parametrize("event", ["pre-delete", "post-delete"])
+def test_a_hook_of_the_teardown_runs_as_soon_as_its_name_is_free(event: str, world: World) -> None:
+    install(world, hook(event))
+    world.cluster.put(OF_SOMEBODY)
+    world.delete()
+    world.settle()
+    assert world.conditions["Ready"] == "False Collision"
+    free(world)
+    finish(world)
+    assert world.watches.deployment("shop") is None
+    assert world.contested.keys == []
+
+
+def test_a_hook_runs_as_soon_as_what_it_replaces_is_gone(world: World) -> None:
+    world.cluster.put({**OF_SOMEBODY, "metadata": {**OF_SOMEBODY["metadata"], "finalizers": ["example.com/held"]}})
+    world.shelf.put("v1", config_map("a"), hooks=[hook("pre-install")])
+    world.wish("v1", installNamespace="shop", collisionProtection="None")
+    for _ in range(3):
+        world.reconcile()
+    assert installed(world) == "False WaitingForHook"
+    assert "waiting for the object of an earlier run to be deleted" in world.message("Installed")
+    free(world)
+    assert "is still running" in world.message("Installed")
+
+
+# what is under way when users change their minds
+
+
+def test_a_hook_under_way_when_the_upgrade_is_given_up_is_left_alone_and_not_awaited(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    world.wish("v1", installNamespace="shop")
+    world.settle()
+    assert world.conditions["Ready"] == "True Ready"
+    finish(world)
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
+    assert world.conditions["Ready"] == "True Ready"
+    assert not world.exists(B)
+
+
+def test_a_hook_under_way_when_the_upgrade_is_wanted_again_is_awaited_and_not_repeated(world: World) -> None:
+    install(world)
+    install(world, hook("pre-upgrade"), tag="v2", name="b")
+    uid = world.cluster.objects[MIGRATE]["metadata"]["uid"]
+    for tag in ("v1", "v2"):
+        world.wish(tag, installNamespace="shop")
+        world.settle()
+    assert world.cluster.objects[MIGRATE]["metadata"]["uid"] == uid
+    assert installed(world) == "False WaitingForHook"
+    finish(world)
+    assert world.exists(B)
+
+
+@pytest.mark.parametrize("event", ["pre-install", "post-install"])
+def test_a_hook_under_way_when_the_bundle_is_deleted_is_left_alone_and_not_awaited(event: str, world: World) -> None:
+    install(world, hook(event))
+    world.delete()
+    world.settle()
+    assert world.watches.deployment("shop") is None
+    assert world.exists(MIGRATE)
+    assert not world.exists(A)

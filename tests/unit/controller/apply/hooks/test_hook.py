@@ -19,6 +19,7 @@ from controller.apply.hooks.hook import (
     kinds_of,
     make_hook_body,
 )
+from controller.apply.ownership import Owner
 from controller.build.revision import Revision, Terms
 from controller.observe.records import ObjectKey
 
@@ -30,6 +31,9 @@ def hook(name: str, *events: str, weight: int = 0, kind: str = "Job") -> dict[st
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}}
     policies = ["before-hook-creation"]
     return {"manifest": manifest, "events": list(events), "weight": weight, "deletePolicies": policies}
+
+
+WEB = Owner("web", "uid-1")
 
 
 def revision(*hooks: dict[str, Any]) -> Revision:
@@ -59,19 +63,20 @@ def test_the_kinds_of_all_hooks_are_to_be_watched() -> None:
 
 def test_a_hook_is_sent_without_owner_reference_and_says_of_which_run_it_is() -> None:
     found = hooks_of(revision(hook("a", "pre-install")), HookEvent.PRE_INSTALL)[0]
-    metadata = make_hook_body(found, "web")["metadata"]
+    metadata = make_hook_body(found, WEB)["metadata"]
     assert metadata["labels"] == {names.OWNER_LABEL: "web"}
-    assert metadata["annotations"][names.HOOK_RUN] == "pre-install sha256:1"
+    assert metadata["annotations"][names.HOOK_RUN] == "pre-install sha256:1 uid-1"
     assert not {names.OWNER_UID, "ownerReferences"} & {*metadata, *metadata["annotations"]}
 
 
 def test_an_object_of_another_run_or_owner_is_not_this_run() -> None:
     found = hooks_of(revision(hook("a", "pre-install", "pre-upgrade")), HookEvent.PRE_INSTALL)[0]
-    body = make_hook_body(found, "web")
+    body = make_hook_body(found, WEB)
     later = hooks_of(revision(hook("a", "pre-install", "pre-upgrade")), HookEvent.PRE_UPGRADE)[0]
-    assert is_of_run(body, found, "web")
-    assert not is_of_run(body, later, "web")
-    assert not is_of_run(body, found, "other")
+    assert is_of_run(body, found, WEB)
+    assert not is_of_run(body, later, WEB)
+    assert not is_of_run(body, found, Owner("other", WEB.uid))
+    assert not is_of_run(body, found, Owner(WEB.name, "recreated"))
 
 
 @dataclass(frozen=True, kw_only=True)
