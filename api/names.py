@@ -27,6 +27,8 @@ ACCEPTED_ACCOUNT = f"{GROUP}/accepted-account"
 """Annotation on a BundleDeployment: `<UID of namespace>/<UID of ServiceAccount>`, which may be used from then on."""
 ORDERS = (RECONCILE_REQUESTED_AT, TEARDOWN_AS, ACCEPTED_ACCOUNT)
 """The annotations of a BundleDeployment that request an action."""
+VERSION = f"{GROUP}/version"
+"""Annotation on the Lease: the release of the controller that holds it."""
 HOOK_RUN = f"{GROUP}/hook-run"
 """Annotation on the object of a hook, which is not managed: the event and the revision that it was created for."""
 SAFE_CRD_UPGRADE_VALIDATION = f"{GROUP}/safe-crd-upgrade-validation"

@@ -6,11 +6,24 @@ A flag takes precedence over its variable (`--log-format` over `RUKPAK_LOG_FORMA
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
-from controller.settings import Settings
+from controller.settings import GROUPS, Settings
+
+YES, NO = "yes", "no"
+_BOOLEANS = {"true": True, "false": False, YES: True, NO: False}
+
+
+class Flags(Protocol):
+    """What flags are added to: a parser that knows switches."""
+
+    def add_flag(self, group: str, flags: tuple[str, ...], **options: Any) -> None:
+        """Add a flag with a value to a group of help."""
+
+    def add_switch(self, group: str, flag: str, *, words: tuple[str, str], **options: Any) -> None:
+        """Add a flag to a group of help that stands for the first word, and with `--no-` for the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,29 +50,34 @@ def describe_options() -> list[OptionText]:
     ]
 
 
-def add_options(
-    parser: argparse.ArgumentParser, environment: Mapping[str, str], only: Collection[str] | None = None
-) -> None:
+def add_options(parser: Flags, environment: Mapping[str, str], only: Collection[str] | None = None) -> None:
     """Add a flag for each field of Settings, or for `only` these; values from the environment are validated alike."""
-    for option, text in zip(fields(Settings), describe_options(), strict=True):
+    for (option, group), text in zip(_grouped(), describe_options(), strict=True):
         if only is None or option.name in only:
-            _add_option(parser, option, text, environment.get(text.variable))
+            _add_option(parser, group, option, text, environment.get(text.variable))
 
 
-def _add_option(parser: argparse.ArgumentParser, option: Field[Any], text: OptionText, value: str | None) -> None:
+def _grouped() -> Iterator[tuple[Field[Any], str]]:
+    group = ""
+    for option in fields(Settings):
+        group = GROUPS.get(option.name, group)
+        yield option, group
+
+
+def _add_option(parser: Flags, group: str, option: Field[Any], text: OptionText, value: str | None) -> None:
     origin = f"env: {text.variable}" + (f", default: {text.default}" if text.default else "")
-    is_switch, is_number = isinstance(option.default, bool), isinstance(option.default, int)
-    words = ("true", "false") if is_switch else option.metadata["choices"]
-    parser.add_argument(
-        text.flag,
-        default=option.default if value is None else value,
-        type=_reader(option, text.variable, value),
-        metavar="|".join(words) or ("N" if is_number else option.name.rsplit("_", maxsplit=1)[-1].upper()),
-        help=f"{text.help} [{origin}]".replace("%", "%%"),
-        # A switch needs no value: --require-service-account alone is true.
-        nargs="?" if is_switch else None,
-        const=True if is_switch else None,
-    )
+    options = {
+        "default": option.default if value is None else value,
+        "type": _reader(option, text.variable, value),
+        "help": f"{text.help} [{origin}]".replace("%", "%%"),
+    }
+    choices = option.metadata["choices"]
+    if isinstance(option.default, bool) or YES in choices:
+        parser.add_switch(group, text.flag, words=(YES, NO), **options)
+        return
+    name = "N" if isinstance(option.default, int) else option.name.rsplit("_", maxsplit=1)[-1].upper()
+    flags = (*option.metadata["short"].split(), text.flag)
+    parser.add_flag(group, flags, metavar="|".join(choices) or name, **options)
 
 
 def _reader(option: Field[Any], variable: str, value: str | None) -> Callable[[str], Any]:
@@ -73,26 +91,12 @@ def _reader(option: Field[Any], variable: str, value: str | None) -> Callable[[s
         source = f" ({variable})" if text == value else ""
         if choices and text not in choices:
             raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(choices)}{source}')
-        if isinstance(default, bool) and text not in ("true", "false"):
-            raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false{source}')
         if isinstance(default, bool):
-            return text == "true"
+            if text not in _BOOLEANS:
+                raise argparse.ArgumentTypeError(f'"{text}" is neither true nor false{source}')
+            return _BOOLEANS[text]
         if isinstance(default, int) and not (text.isdecimal() and int(text) >= (default > 0)):
             raise argparse.ArgumentTypeError(f'"{text}" is not a whole number{" above 0" * (default > 0)}{source}')
         return text if isinstance(default, str) else int(text)
 
     return _read
-
-
-def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Read the options; on a mistake argparse prints it and exits with status 2."""
-    parser = argparse.ArgumentParser(
-        prog="rukpak run",
-        usage="%(prog)s [OPTION…]; %(prog)s --help lists them",  # all of them would bury the error
-        description="Run the controller.",
-    )
-    add_options(parser, environment)
-    settings = Settings(**vars(parser.parse_args(arguments)))
-    if problem := settings.problem():
-        parser.error(problem)
-    return settings

@@ -12,23 +12,41 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from api import names
 from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
-from controller.kube.lease import LeaseTimes
 from controller.processes.memory_limit import MemoryLimit, find_limit
-from controller.revisions.service_accounts import AccountPolicy
 from controller.sources.hosts import parse_pattern
+
+if TYPE_CHECKING:
+    from controller.kube.lease import LeaseTimes
+    from controller.revisions.service_accounts import AccountPolicy
 
 MAX_PORT = 65535
 MIN_RELIST_SECONDS = 10
+MOST_STORES = 20
+"""Processes of one user on one machine that find a content store without --store."""
 # A DNS subdomain (RFC 1123).
 _ACCOUNT_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"help": text, "choices": choices})
+GROUPS = {
+    "kubeconfig": "cluster",
+    "leader_elect": "leader election",
+    "metrics_address": "metrics and probes",
+    "store": "storage",
+    "secret_namespaces": "permissions",
+    "registry_mirror": "network",
+    "relist_interval": "concurrency",
+    "fetch_timeout": "fetching and rendering",
+    "log_format": "logs",
+}
+"""How help groups the options: the first option of each group, and the title of the group."""
+
+
+def _option(default: Any, text: str, choices: tuple[str, ...] = (), short: str = "") -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices, "short": short})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +56,17 @@ class Settings:
     # fmt: off
     kubeconfig: str = _option("", "path of the kubeconfig; default: $KUBECONFIG, else the ServiceAccount of the pod, else ~/.kube/config")
     context: str = _option("", "kubeconfig context to use; default: the current one")
-    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist")
-    leader_elect: str = _option("yes", "yes: act only while holding the Lease rukpak; no: without leader election, for a single replica", choices=("yes", "no"))
+    namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist", short="-n")
+    leader_elect: bool = _option(True, "act only while holding the Lease rukpak; without leader election there must be a single replica")
     lease_duration: int = _option(30, "seconds without a renewal after which another replica may take the Lease")
     renew_deadline: int = _option(20, "seconds without a successful renewal after which the leader exits")
     retry_period: int = _option(2, "seconds between attempts to renew or acquire the Lease")
-    metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT: all addresses; off: disabled")
+    metrics_address: str = _option("127.0.0.1:8080", "HOST:PORT of /metrics; :PORT: all addresses; off: disabled; if the default is in use, a free port is logged")
     metrics_secure: str = _option("auto", "serve /metrics over https, to clients that RBAC allows to get it; auto: unless the address is loopback", choices=("auto", "yes", "no"))
     metrics_certificate: str = _option("", "PEM file with the certificate of /metrics; default: self-signed")
     metrics_key: str = _option("", "PEM file with the private key of --metrics-certificate")
-    probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled")
-    store: str = _option("", "directory of the content store; default: $XDG_CACHE_HOME/rukpak/content")
+    probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled; if the default is in use, a free port is logged")
+    store: str = _option("", "directory of the content store; default: $XDG_CACHE_HOME/rukpak/content, and content-2 and so on for further processes")
     store_mebibytes: int = _option(2048, "MiB that the content store keeps before it deletes unused content; fetching and rendering may use the same amount again plus one bundle, and each tenant at most half of it")
     revision_mebibytes: int = _option(64, "MiB of stored revisions for each namespace, summed over all BundleDeployments that use its accounts")
     secret_namespaces: str = _option("", "namespaces (a,b) whose Secrets sources may use, in addition to --namespace and the install namespace")
@@ -71,7 +89,7 @@ class Settings:
     render_mebibytes: int = _option(1024, "address space of helm for one chart, in MiB, of which Go reserves 704 without using them; capped at 704 plus a quarter of the memory limit")
     memory: int = _option(0, "memory limit of the controller and its child processes, in MiB; a lower limit of the container or the machine wins; 0: only those limits")
     confinement: str = _option("required", "required: run git and helm only where the kernel (Landlock, seccomp) can confine them; best-effort: run them with whatever confinement the kernel supports", choices=("required", "best-effort"))
-    log_format: str = _option("json", "log format: json or text", choices=("json", "text"))
+    log_format: str = _option("auto", "log format: json or text; auto: text on a terminal, json elsewhere", choices=("auto", "json", "text"))
     log_level: str = _option("info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error"))
     # fmt: on
 
@@ -84,6 +102,8 @@ class Settings:
 
         Raises: ValueError for an invalid name.
         """
+        from controller.revisions.service_accounts import AccountPolicy  # noqa: PLC0415 - slow, and not for --help
+
         name = self.default_service_account
         if name and not _ACCOUNT_NAME.fullmatch(name):
             raise ValueError(f'--default-service-account: "{name}" is not a valid name of a ServiceAccount')
@@ -110,6 +130,8 @@ class Settings:
 
     def lease_times(self) -> LeaseTimes:
         """Return the durations of leader election."""
+        from controller.kube.lease import LeaseTimes  # noqa: PLC0415 - slow, and not for --help
+
         return LeaseTimes(duration=self.lease_duration, renew=self.renew_deadline, retry=self.retry_period)
 
     def certificate_files(self) -> tuple[Path, Path] | None:
@@ -163,10 +185,19 @@ class Settings:
             confinement_required=self.confinement_required,
         )
 
-    def store_folder(self) -> Path:
-        """Return the directory of the content store."""
+    def store_folders(self) -> tuple[Path, ...]:
+        """Return the directories that may be the content store, the first that no other process uses.
+
+        One if the option names it: other processes of this machine then need another one.
+        """
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        return Path(self.store or f"{cache}/rukpak/content").expanduser()
+        first = Path(self.store or f"{cache}/rukpak/content").expanduser()
+        others = () if self.store else tuple(first.with_name(f"{first.name}-{n}") for n in range(2, MOST_STORES + 1))
+        return (first, *others)
+
+    def is_default(self, name: str) -> bool:
+        """Return whether an option has its default."""
+        return bool(getattr(self, name) == type(self).__dataclass_fields__[name].default)
 
 
 def _split(text: str) -> list[str]:

@@ -84,12 +84,7 @@ class Builder:
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
-        with (
-            self._call(cancelled, context) as call,
-            self._fetcher.using(request),
-            self._store.scratch() as scratch,
-        ):
-            tree = assemble(self._fetcher.fetch(request, call), scratch / "tree")
+        with self._call(cancelled, context) as call, self._content(request, call) as tree:
             with timed(self._observer, Phase.RENDER):
                 made = self._render(request, tree, capabilities, call)
             namespace = made.terms.install_namespace
@@ -104,6 +99,22 @@ class Builder:
             ):
                 return replace(same, terms=terms)
         return replace(made, terms=terms)
+
+    @contextmanager
+    def content(
+        self, request: Request, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
+    ) -> Iterator[ContentTree]:
+        """Fetch what is not stored, and provide the content of all sources, without rendering it.
+
+        Raises: BundleError with a reason of Unpacked.
+        """
+        with self._call(cancelled, context) as call, self._content(request, call) as tree:
+            yield tree
+
+    @contextmanager
+    def _content(self, request: Request, call: Call) -> Iterator[ContentTree]:
+        with self._fetcher.using(request), self._store.scratch() as scratch:
+            yield assemble(self._fetcher.fetch(request, call), scratch / "tree")
 
     @contextmanager
     def _call(self, cancelled: threading.Event, context: BuildContext) -> Iterator[Call]:

@@ -1,45 +1,33 @@
-"""The command `rukpak`, with one module for each verb. Also installed as `kubectl-rukpak`, for `kubectl rukpak`.
+"""The command `rukpak`. Also installed as `kubectl-rukpak`, for `kubectl rukpak`.
 
 Results are written to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 and above misuse or a bug. A
-user error is reported in one line, never as a traceback.
+user error is reported in one line, never as a traceback. What a verb does is imported when it runs: help and mistakes
+need neither the Kubernetes client nor the models of the API.
+
+    parsing        START HERE: the verbs and their flags
+    command        shared by the verbs: exit statuses, the client, files, stderr
+    output         formats of results
+    deployments    verbs for BundleDeployments
+    rendering      render and capabilities
+    installation   verbs for RukPak itself
+    run            the controller
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from importlib.metadata import version
 
 from api.errors import BundleError
 from controller.cli.command import FAILED, MISUSE, MisuseError, tell
-from controller.kube.errors import ApiError, ConfigurationError
+from controller.cli.parsing.parser import program, suggest
+from controller.cli.parsing.verbs import GROUPS, VERBS, make_parser
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-
-
-def _verb(module: str, function: str = "main") -> Callable[[Sequence[str]], int]:
-    """Return a verb whose module is imported when it runs: `render` needs no Kubernetes client."""
-
-    def _run(arguments: Sequence[str]) -> int:
-        status: int = getattr(import_module(f"controller.cli.{module}"), function)(arguments)
-        return status
-
-    return _run
-
-
-VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
-    "run": (_verb("run"), "run the controller"),
-    "render": (_verb("render"), "print the objects of a bundle as the controller would apply them"),
-    "capabilities": (_verb("capabilities"), "print the kinds that a cluster serves, for render"),
-    "status": (_verb("status"), "show the state of BundleDeployments"),
-    "pause": (_verb("pause", "pause"), "pause BundleDeployments: report drift, change nothing"),
-    "resume": (_verb("pause", "resume"), "resume paused BundleDeployments"),
-    "reconcile": (_verb("reconcile"), "re-resolve all sources and retry failures immediately"),
-    "crd": (_verb("crd"), "print the CustomResourceDefinition"),
-    "uninstall": (_verb("uninstall"), "remove RukPak from a cluster"),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
-            return _run_verb(words[0], words[1:]) if words and words[0] in VERBS else _help(words)
+            return _run(words)
         finally:
             sys.stdout.flush()  # also after the help of a verb, which exits
     except BrokenPipeError:
@@ -55,26 +43,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
 
 
-def _run_verb(verb: str, arguments: Sequence[str]) -> int:
+def _run(words: Sequence[str]) -> int:
+    match words:
+        case ["--help" | "-h" | "help"]:
+            print(_usage())
+            return 0
+        case ["help", verb]:
+            return _run([verb, "--help"])
+        case ["--version"]:
+            return _run(["version", "--client"])
+        case [verb, *arguments] if verb in VERBS:
+            return _run_verb(verb, make_parser(verb).read(arguments))
+    return _refuse(words)
+
+
+def _run_verb(verb: str, options: argparse.Namespace) -> int:
     try:
-        return VERBS[verb][0](arguments)
+        return _translate_errors(verb, lambda: VERBS[verb].load()(options))
     except BundleError as error:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
         return FAILED
-    except (ApiError, ConfigurationError, MisuseError) as error:
+    except MisuseError as error:
         tell(f"rukpak {verb}: {error}")
-        return MISUSE if isinstance(error, MisuseError) else FAILED
+        return MISUSE
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _help(words: Sequence[str]) -> int:
-    is_asked = words[:1] in (["--help"], ["-h"])
-    print(_usage(), file=sys.stdout if is_asked else sys.stderr)
-    return 0 if is_asked else MISUSE
+def _translate_errors(verb: str, run: Callable[[], int]) -> int:
+    from controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
+
+    try:
+        return run()
+    except (ApiError, ConfigurationError) as error:
+        tell(f"rukpak {verb}: {error}")
+        return FAILED
+
+
+def _refuse(words: Sequence[str]) -> int:
+    """Report a missing or unknown verb."""
+    if not words:
+        print(_usage(), file=sys.stderr)
+        return MISUSE
+    verb = next((word for word in words if word in VERBS), "VERB")
+    if words[0].startswith("-"):
+        tell(f'rukpak: "{words[0]}" is before the verb; put flags after it: {program()} {verb} {words[0]}')
+    else:
+        tell(f'rukpak: unknown verb "{words[0]}"{suggest(words[0], VERBS)}')
+    tell(f'See "{program()} --help" for usage')
+    return MISUSE
 
 
 def _usage() -> str:
-    verbs = "\n".join(f"  {verb:13} {text}" for verb, (_, text) in VERBS.items())
-    return f'usage: rukpak VERB [options]\n\n{verbs}\n\nUse "rukpak VERB --help" to list the options of a verb.'
+    lines = [f"rukpak {version('rukpak')}: installs bundles on Kubernetes and keeps them installed", ""]
+    lines += [f"usage: {program()} VERB [flags]"]
+    for title, verbs in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:13} {verb.summary}" for name, verb in verbs.items())]
+    return "\n".join([*lines, "", f'Use "{program()} VERB --help" for the flags of a verb, with examples.'])

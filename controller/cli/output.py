@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from controller.cli.jsonpath import evaluate
+from controller.cli.parsing.arguments import JSONPATH
 from controller.content.limits import visible
 
 # Words, paths and versions that start with a letter: no number, date or YAML indicator does.
@@ -62,11 +64,22 @@ def name_of(manifest: Mapping[str, Any]) -> str:
 
 
 def show(objects: Sequence[Mapping[str, Any]], output: str) -> str:
-    """Return objects as kubectl prints them with `-o name`, `-o json` or `-o yaml`."""
+    """Return objects as kubectl prints them with `-o name`, `json`, `yaml` or `jsonpath=`, without managedFields.
+
+    Raises: MisuseError for a template that is not valid.
+    """
     if output == "name":
         return "".join(f"{name_of(each)}\n" for each in objects)
-    value = objects[0] if len(objects) == 1 else list_of(objects)
+    shown = [_without_managed_fields(each) for each in objects]
+    value = shown[0] if len(shown) == 1 else list_of(shown)
+    if output.startswith(JSONPATH):
+        return evaluate(output.removeprefix(JSONPATH), value)
     return to_json(value) if output == "json" else to_yaml(value)
+
+
+def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {key: member for key, member in value["metadata"].items() if key != "managedFields"}
+    return {key: metadata if key == "metadata" else member for key, member in value.items()}
 
 
 def one_line(text: str) -> str:

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import signal
-import sys
 import threading
-from collections.abc import Sequence
 
-from controller.cli.command import FAILED
+from controller.cli.command import FAILED, MisuseError, tell
 from controller.content.store import StoreInUseError
 from controller.kube.errors import ConfigurationError
 from controller.manager import log
 from controller.manager.allocator import return_freed_memory
 from controller.manager.manager import make_manager
 from controller.manager.serving.server import ListenError
-from controller.options import parse_options
+from controller.settings import Settings
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the controller; return an exit status only if it cannot start. SIGTERM and SIGINT end the process with 0."""
+def main(options: argparse.Namespace) -> int:
+    """Run the controller; return an exit status only if it cannot start. SIGTERM and SIGINT end the process with 0.
+
+    Raises: MisuseError if options contradict each other.
+    """
     return_freed_memory()
-    options = parse_options(arguments, os.environ)
-    log.set_up(options.log_format, options.log_level)
+    settings = Settings(**vars(options))
+    if problem := settings.problem():
+        raise MisuseError(problem)
+    log.set_up(settings.log_format, settings.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
-        manager = make_manager(options)
+        manager = make_manager(settings)
     except (ConfigurationError, StoreInUseError, ListenError) as error:
-        print(f"rukpak run: {error}", file=sys.stderr)
+        tell(f"rukpak run: {error}")
         return FAILED
     except OSError as error:
-        where = f'--store "{options.store_folder()}": {error.strerror}'
-        print(f"rukpak run: {where}; choose a directory that can be created and written to", file=sys.stderr)
+        where = f'--store "{settings.store_folders()[0]}": {error.strerror}'
+        tell(f"rukpak run: {where}; choose a directory that can be created and written to")
         return FAILED
     threading.excepthook = manager.supervisor.hook
     manager.run(stop)

@@ -54,6 +54,17 @@ def is_in_pod() -> bool:
     return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).exists()
 
 
+def find_context(kubeconfig: str | None, context: str | None) -> str:
+    """Return the context of the kubeconfig that is used; empty for the ServiceAccount of a pod.
+
+    Raises: ConfigurationError.
+    """
+    named = kubeconfig or os.environ.get("KUBECONFIG", "")
+    if context or (not named and is_in_pod()):
+        return context or ""
+    return _current_context(_read(named or DEFAULT_KUBECONFIG))
+
+
 def _tune(configuration: Configuration, pool: int) -> Configuration:
     configuration.connection_pool_maxsize = pool
     configuration.retries = False  # the package's default is 3, without backoff
@@ -107,7 +118,7 @@ def _explain(error: Exception) -> str:
 def _check_context(paths: str, context: str | None) -> Mapping[str, Any]:
     """Return the user of the context, {} if it has none; check that file, context, cluster and user exist."""
     files = _read(paths)
-    name = context or next((text for file in files if (text := file.get("current-context"))), "")
+    name = context or _current_context(files)
     if not name:
         raise ConfigurationError(f'kubeconfig "{paths}": current-context is not set; set it, or specify a context')
     chosen = _find(paths, files, "context", name)
@@ -116,6 +127,10 @@ def _check_context(paths: str, context: str | None) -> Mapping[str, Any]:
     if user.get("as"):
         raise ConfigurationError(f'kubeconfig "{paths}": user "{chosen["user"]}": "as" is not supported; remove it')
     return user
+
+
+def _current_context(files: list[dict[str, Any]]) -> str:
+    return next((str(text) for file in files if (text := file.get("current-context"))), "")
 
 
 def _read(paths: str) -> list[dict[str, Any]]:

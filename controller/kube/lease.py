@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -68,6 +68,7 @@ class Election:
         namespace: of the Lease; created if missing.
         name: of the Lease.
         identity: of this process.
+        annotations: on the Lease while this process holds it.
         fence: opened while this process leads.
         on_elected: called once, on the thread of the election; keep it short.
         on_lost: called once, on that thread, when the Lease is lost: it must end the process.
@@ -85,11 +86,13 @@ class Election:
         fence: Fence,
         on_elected: Callable[[], None],
         on_lost: Callable[[], None],
+        annotations: Mapping[str, str] | None = None,
         clock: Callable[[], float] = read_clock,
     ) -> None:
         self._client, self._namespace, self._name, self._identity = client, namespace, name, identity
         self._path, self._about = LEASES.path(namespace, name), {"lease": f"{namespace}/{name}"}
         self._times, self._fence, self._clock = times, fence, clock
+        self._annotations = dict(annotations or {})
         self._on_elected, self._on_lost = on_elected, on_lost
         self._lease: dict[str, Any] | None = None
         self._seen_at = clock()
@@ -263,7 +266,7 @@ class Election:
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": (self._lease or {}).get("metadata") or {"name": self._name, "namespace": self._namespace},
+            "metadata": self._metadata(),
             "spec": {
                 "holderIdentity": self._identity,
                 "leaseDurationSeconds": max(int(self._times.duration), 1),
@@ -272,6 +275,12 @@ class Election:
                 "renewTime": now,
             },
         }
+
+    def _metadata(self) -> dict[str, Any]:
+        new = {"name": self._name, "namespace": self._namespace}
+        metadata: dict[str, Any] = (self._lease or {}).get("metadata") or new
+        annotations = {**(metadata.get("annotations") or {}), **self._annotations}
+        return {**metadata, **({"annotations": annotations} if annotations else {})}
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the Lease in a reply; a reply to a write must contain what was written.

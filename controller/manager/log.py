@@ -18,9 +18,13 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def set_up(log_format: str, level: str) -> None:
-    """Log to stderr in one format; libraries that log URLs or arguments below WARNING are silenced."""
+    """Log to stderr in one format; libraries that log URLs or arguments below WARNING are silenced.
+
+    The format `auto` is text on a terminal and JSON elsewhere.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    is_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
+    handler.setFormatter(JsonFormatter() if is_json else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -13,6 +13,7 @@ import marshal
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from api import names
@@ -23,6 +24,8 @@ from controller.kube.resources import DEPLOYMENTS
 from controller.kube.watch import Pace, Reflector
 
 log = logging.getLogger(__name__)
+INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"
+"""The command that installs the API."""
 LARGE_BYTES = 16 << 10
 """Size of a spec above which it is kept compressed."""
 PAGE_ITEMS = 20
@@ -79,8 +82,14 @@ class SeenDeployments:
             on_change=changed,
             on_synced=synced,
             on_restored=restored,
+            on_failed=self._note_failure,
             pace=Pace(page=PAGE_ITEMS),
         )
+
+    def _note_failure(self) -> None:
+        error = self.reflector.last_error
+        if error and error.status == HTTPStatus.NOT_FOUND:
+            log.warning("BundleDeployments are not served, waiting for the API", extra={"remedy": INSTALL_API})
 
     def get(self, name: str) -> SeenDeployment | None:
         """Return a BundleDeployment; None if it does not exist."""

@@ -51,7 +51,7 @@ TRANSCRIPT = [
     r"\$ .* --for=condition=Drifted bd/demo",
     r"bundledeployment\.core\.rukpak\.io/demo condition met",
     r"\$ kubectl rukpak status demo .*",
-    r"Paused: .*",
+    r"Drifted: Paused: .*",
     r"  repair modified objects: .*",
     r"\$ kubectl rukpak resume demo",
     r"bundledeployment\.core\.rukpak\.io/demo resumed",

@@ -9,6 +9,7 @@ import pytest
 
 from controller.build.capabilities import shipped
 from controller.kube.resources import BUILT_IN_GROUPS
+from hack.control_plane.waiting import wait_for
 from tests.support.bundles import Deployed, World, config_map
 from tests.support.commands import Rukpak, command
 from tests.support.objects import deployment, secret, service
@@ -55,6 +56,14 @@ def test_what_is_rendered_can_be_applied_by_kubectl_and_differs_in_nothing(world
     assert len(told.splitlines()) == len(BUNDLE)
 
 
+def test_an_image_in_a_registry_is_rendered_as_the_controller_applied_it(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(*BUNDLE)
+    status = deployed.wait_ready()
+    reference = deployed.read()["spec"]["sources"][0]["image"]["ref"]
+    where = ["--install-namespace", deployed.namespace, "-o", "revision"]
+    assert rukpak("render", f"oci://{reference}", *where).stdout.strip() == status["revision"]
+
+
 def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(world: World, rukpak: Rukpak) -> None:
     deployed = world.deploy(config_map("a"))
     deployed.wait_ready()
@@ -93,6 +102,8 @@ def test_status_shows_sources_drift_and_what_a_resume_reverts(world: World, rukp
     table = rukpak("status").stdout.splitlines()
     assert table[0].split()[:4] == ["NAME", "FORMAT", "PAUSED", "READY"]
     assert next(line for line in table if line.startswith(deployed.name)).split()[2] == "true"
+    objects = rukpak("status", deployed.name, "--objects").stdout
+    assert f"ConfigMap {deployed.namespace}/b   Healthy" in objects
     assert json.loads(rukpak("status", deployed.name, "-o", "json").stdout)["metadata"]["name"] == deployed.name
     assert rukpak("resume", deployed.name, "--wait").stdout.endswith(" resumed\n")
     assert deployed.data("a") == {"color": "blue"}
@@ -103,8 +114,8 @@ def test_status_shows_what_is_not_ready_and_waits_for_it_in_vain(world: World, r
     deployed = world.deploy(deployment("web", replicas=1))
     deployed.wait_for("Installed")
     done = rukpak("status", deployed.name, "--wait", "--timeout=1s", status=1)
-    assert f"{deployed.name}: timed out: Progressing: " in done.stderr
-    assert f"  Deployment {deployed.namespace}/web   " in done.stdout
+    assert done.stderr == f"rukpak status: {deployed.name}: timed out\n"
+    assert f"Deployment {deployed.namespace}/web" in done.stdout
 
 
 def test_reconcile_asks_the_sources_anew_and_waits_until_it_is_done(world: World, rukpak: Rukpak) -> None:
@@ -122,3 +133,34 @@ def test_one_that_is_missing_is_named_and_the_others_are_done(world: World, rukp
     done = rukpak("pause", "nobody", deployed.name, status=1)
     assert done.stderr == 'rukpak pause: BundleDeployment "nobody" not found\n'
     assert deployed.read()["spec"]["paused"] is True
+
+
+def test_events_of_one_are_listed_and_followed(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    found = wait_for(lambda: rukpak("events", deployed.name, "-o", "json").stdout, 30, lambda: "no Event")
+    assert deployed.name in found
+    listed = wait_for(lambda: _last_words(rukpak("events", deployed.name).stdout), 30, lambda: "no Event Ready")
+    assert listed == "is installed and healthy"
+    done = rukpak("events", "nobody", status=1)
+    assert done.stderr == 'rukpak events: BundleDeployment "nobody" not found\n'
+
+
+def _last_words(text: str) -> str:
+    lines = [line for line in text.splitlines() if " Ready " in line]
+    return lines[-1].split(maxsplit=4)[-1].partition(" ")[2] if lines else ""
+
+
+# the installation
+
+
+def test_version_and_check_know_the_controller_and_the_api(world: World, rukpak: Rukpak) -> None:
+    world.deploy(config_map("a")).wait_ready()
+    found = json.loads(rukpak("version", "-o", "json").stdout)
+    own = found["client"]["version"]
+    assert found["controller"]["running"] is True
+    assert found["controller"]["version"] == own
+    assert found["api"] == {"installed": True, "versions": ["v1alpha2"], "difference": ""}
+    lines = rukpak("check").stdout.splitlines()
+    levels = {line.split()[1]: line.split()[0] for line in lines}
+    assert {levels[part] for part in ("Kubernetes", "API", "controller", "permissions")} == {"ok"}

@@ -41,7 +41,12 @@ def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
     deployed.wait_ready()
     if not runs:
         alone.controller.stop()
-    done = rukpak("uninstall", "--keep" if keep else "--delete", "--timeout=80s")
+    done = rukpak("uninstall", "--keep" if keep else "--delete", "--timeout=80s", "--yes")
+    assert done.stderr.startswith("Uninstalling RukPak from context ")
+    assert (
+        f"bundledeployment.core.rukpak.io/{deployed.name}: 4 objects are {'kept' if keep else 'deleted'}" in done.stderr
+    )
+    assert ("a controller outside of this cluster is active" in done.stderr) is runs
     assert f"bundledeployment.core.rukpak.io/{deployed.name} deleted" in done.stdout
     assert "customresourcedefinition.apiextensions.k8s.io/bundledeployments.core.rukpak.io deleted" in done.stdout
     if runs:
@@ -59,6 +64,11 @@ def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
 def test_uninstall_where_nothing_is_installed_says_what_is_missing(alone: World) -> None:
     rukpak = command(alone.cluster.kubeconfig)
     alone.controller.kill()
-    rukpak("uninstall")
-    assert rukpak("uninstall").stdout == ""
+    unasked = rukpak("uninstall", status=2)
+    assert unasked.stderr.endswith("rukpak uninstall: no terminal to ask for confirmation; pass --yes\n")
+    assert rukpak("uninstall", "--dry-run").stdout.splitlines()[0].endswith(" deleted (dry run)")
+    assert exists(alone.client, DEPLOYMENTS)
+    rukpak("uninstall", "--yes")
+    again = rukpak("uninstall")
+    assert (again.stdout, again.stderr.startswith("RukPak is not installed on context ")) == ("", True)
     assert "the cluster does not serve BundleDeployments" in rukpak("status", status=1).stderr

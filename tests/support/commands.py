@@ -17,7 +17,10 @@ def command(kubeconfig: Path) -> Rukpak:
     def run(*words: str, status: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         variables = {**os.environ, "KUBECONFIG": str(kubeconfig)}
         line = [sys.executable, "-m", "controller", *words]
-        done = subprocess.run(line, env=variables, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(
+            line, env=variables, input=stdin, capture_output=True, text=True, timeout=90, check=False,
+            start_new_session=True,  # without a terminal, or questions would wait for an answer
+        )  # fmt: skip
         assert status is None or done.returncode == status, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done

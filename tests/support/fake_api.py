@@ -63,6 +63,8 @@ class FakeApi:
         self.objects: dict[str, dict[str, dict[str, Any]]] = {path: {} for path in collections}
         self.documents: dict[str, tuple[Any, str]] = {}
         """Path to a JSON value and its ETag, if any."""
+        self.texts: dict[str, bytes] = {}
+        """Path to a text, such as the log of a pod."""
         self.version = 100
         self.streaming_lists = streaming_lists
         self.received: list[Received] = []
@@ -223,6 +225,8 @@ class FakeApi:
             time.sleep(TICK)
         if self.faults:
             self._send_fault(request, self.faults.pop(0))
+        elif received.path in self.texts:
+            self._send(request, 200, self.texts[received.path], {"Content-Type": "text/plain"})
         elif received.path in self.documents:
             self._send_document(request, received)
         elif received.path in self.objects:

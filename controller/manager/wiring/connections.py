@@ -41,7 +41,7 @@ def connect(settings: Settings, metrics: Metrics, activity: Activity) -> Connect
 
     Raises: ConfigurationError without a usable cluster configuration.
     """
-    fence = Fence() if settings.leader_elect == "yes" else None
+    fence = Fence() if settings.leader_elect else None
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
     client.relist_seconds = settings.relist_interval
     unfenced = _connect(settings, UNFENCED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from importlib.metadata import version
 
@@ -11,7 +12,7 @@ from controller.manager.serving.activity import Activity
 from controller.manager.serving.certificate import Certificate
 from controller.manager.serving.probes import Probes
 from controller.manager.serving.reviews import Reviewer
-from controller.manager.serving.server import METRICS, PROBES, Reply, Server
+from controller.manager.serving.server import METRICS, PROBES, ListenError, Reply, Server
 from controller.manager.wiring.building import Building
 from controller.manager.wiring.cluster import Cluster
 from controller.manager.wiring.connections import Connections
@@ -20,6 +21,8 @@ from controller.manager.wiring.resources import Resources
 from controller.manager.workers import Workers
 from controller.processes.confinement import Mechanisms
 from controller.settings import Settings, parse_address
+
+Address = tuple[str, int]
 
 
 def make_process_state(
@@ -70,23 +73,36 @@ def make_servers(settings: Settings, metrics: Metrics, probes: Probes, client: C
 
 
 def _make_metrics_server(settings: Settings, metrics: Metrics, client: Client) -> Server | None:
-    address = parse_address("metrics_address", settings.metrics_address)
-    if address is None:
-        return None
-    secure = settings.serves_securely(address[0])
-    return Server(
-        "--metrics-address",
-        address,
-        {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)},
-        limits=METRICS,
-        supervisor=client.supervisor,
-        context=Certificate(settings.certificate_files()).context if secure else None,
-        review=Reviewer(client).review if secure else None,
-    )
+    def _make(address: Address) -> Server:
+        secure = settings.serves_securely(address[0])
+        return Server(
+            "--metrics-address",
+            address,
+            {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)},
+            limits=METRICS,
+            supervisor=client.supervisor,
+            context=Certificate(settings.certificate_files()).context if secure else None,
+            review=Reviewer(client).review if secure else None,
+        )
+
+    return _listen(settings, "metrics_address", _make)
 
 
 def _make_probe_server(settings: Settings, probes: Probes, client: Client) -> Server | None:
-    address = parse_address("probe_address", settings.probe_address)
+    def _make(address: Address) -> Server:
+        return Server("--probe-address", address, probes.routes(), limits=PROBES, supervisor=client.supervisor)
+
+    return _listen(settings, "probe_address", _make)
+
+
+def _listen(settings: Settings, option: str, make: Callable[[Address], Server]) -> Server | None:
+    """Return a server at the address of an option, or at a free port if the default one is in use; None: off."""
+    address = parse_address(option, getattr(settings, option))
     if address is None:
         return None
-    return Server("--probe-address", address, probes.routes(), limits=PROBES, supervisor=client.supervisor)
+    try:
+        return make(address)
+    except ListenError:
+        if not settings.is_default(option):
+            raise
+        return make((address[0], 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 
 from api import names
 from controller.kube.lease import Election
@@ -52,6 +53,7 @@ def make_leadership(settings: Settings, connections: Connections, resources: Res
         namespace=settings.namespace,
         name=names.LEASE,
         identity=make_identity(resources.store.lock),
+        annotations={names.VERSION: version("rukpak")},
         times=settings.lease_times(),
         fence=fence,
         on_elected=elected.set,

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.options import OptionText, describe_options, parse_options
+from controller.options import OptionText, describe_options
 from controller.settings import Settings
+from tests.support.options import parse_options
 
 
 class Case(NamedTuple):
@@ -28,6 +29,13 @@ CASES = [
          {"require_service_account": True, "workers": 2}),
     Case("a switch by variable", [], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "true"}, {"require_service_account": True}),
     Case("a switch that is off", ["--require-service-account=false"], {"RUKPAK_REQUIRE_SERVICE_ACCOUNT": "true"}, {}),
+    Case("a switch that is on by default, off", ["--no-leader-elect"], {}, {"leader_elect": False}),
+    Case("the same with its word", ["--leader-elect=no"], {}, {"leader_elect": False}),
+    Case("the same by variable", [], {"RUKPAK_LEADER_ELECT": "false"}, {"leader_elect": False}),
+    Case("a switch wins over its variable", ["--leader-elect"], {"RUKPAK_LEADER_ELECT": "no"}, {}),
+    Case("a switch of three", ["--allow-loopback"], {}, {"allow_loopback": "yes"}),
+    Case("off", ["--no-allow-loopback"], {}, {"allow_loopback": "no"}),
+    Case("the third", ["--allow-loopback=auto"], {"RUKPAK_ALLOW_LOOPBACK": "no"}, {}),
     Case("variables of others say nothing", [], {"WORKERS": "3", "RUKPAK_OTHER": "3"}, {}),
 ]
 # fmt: on
@@ -47,13 +55,15 @@ class Mistake(NamedTuple):
 
 # fmt: off
 MISTAKES = [
-    Mistake("a flag that does not exist", ["--wrokers=2"], {}, "unrecognized arguments: --wrokers=2"),
+    Mistake("a flag that does not exist", ["--wrokers=2"], {},
+         'unknown flag "--wrokers"; did you mean "--workers"?'),
     Mistake("a word where a number belongs", ["--workers=many"], {}, '--workers: "many" is not a whole number above 0'),
     Mistake("no workers at all", ["--workers=0"], {}, '--workers: "0" is not a whole number above 0'),
     Mistake("less than nothing", ["--fetch-timeout=-1"], {}, '--fetch-timeout: "-1" is not a whole number above 0'),
     Mistake("a number in another script", ["--workers=²"], {}, '--workers: "²" is not a whole number above 0'),
     Mistake("a choice that is none", ["--log-level=loud"], {}, '--log-level: "loud" is not one of debug, info'),
-    Mistake("the same by variable", [], {"RUKPAK_LOG_FORMAT": "xml"}, '--log-format: "xml" is not one of json, text'),
+    Mistake("the same by variable", [], {"RUKPAK_LOG_FORMAT": "xml"},
+         '--log-format: "xml" is not one of auto, json, text'),
     Mistake("a mirror of nothing", ["--registry-mirror=mirror.example.com"], {},
          '--registry-mirror: "mirror.example.com" is not HOST=MIRROR'),
     Mistake("a mirror with a scheme", ["--registry-mirror=docker.io=https://mirror"], {},
@@ -99,7 +109,7 @@ def test_help_tells_every_option_with_its_variable_and_default(
     text = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
     for option in describe_options():
-        assert f"{option.flag} " in text
+        assert f"{option.flag} " in text or f"--[no-]{option.flag[2:]} " in text
         default = f", default: {option.default}" if option.default else ""
         assert f"{option.help} [env: {option.variable}{default}]" in text
 

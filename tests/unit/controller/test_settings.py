@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from api.plugins import Network
-from controller.options import parse_options
-from controller.settings import Settings, parse_address
+from controller.settings import MOST_STORES, Settings, parse_address
+from tests.support.options import parse_options
 
 
 class Address(NamedTuple):
@@ -33,10 +33,12 @@ def test_where_to_listen(case: Address) -> None:
 def test_the_store_is_where_it_is_said_or_in_the_cache_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert Settings(store="~/there").store_folder() == Path("/home/me/there")
-    assert Settings().store_folder() == Path("/home/me/.cache/rukpak/content")
+    assert Settings(store="~/there").store_folders() == (Path("/home/me/there"),)
+    assert Settings().store_folders()[0] == Path("/home/me/.cache/rukpak/content")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert Settings().store_folder() == Path("/cache/rukpak/content")
+    first, second, *others = Settings().store_folders()
+    assert (first, second) == (Path("/cache/rukpak/content"), Path("/cache/rukpak/content-2"))
+    assert len(others) == MOST_STORES - 2
 
 
 class Readable(NamedTuple):

@@ -13,6 +13,7 @@ import pytest
 
 from controller import cli
 from controller.cli import main
+from controller.cli.parsing.verbs import VERBS
 from tests.support.fake_api import FakeApi
 
 
@@ -25,11 +26,21 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("asked for help", ["--help"], 0, out="usage: rukpak VERB [options]"),
+    Case("asked for help", ["--help"], 0, out="usage: rukpak VERB [flags]"),
+    Case("asked for help, in a word", ["help"], 0, out="usage: rukpak VERB [flags]"),
+    Case("asked for its version", ["--version"], 0, out="Client:      0.1.0 (Python 3."),
     Case("asked for help, shortly", ["-h"], 0, out="run the controller"),
-    Case("no verb", [], 2, err="usage: rukpak VERB [options]"),
-    Case("a verb that does not exist", ["walk"], 2, err="usage: rukpak VERB [options]"),
-    Case("an option before the verb", ["--workers=2", "run"], 2, err="usage: rukpak VERB [options]"),
+    Case("no verb", [], 2, err="usage: rukpak VERB [flags]"),
+    Case("a verb that does not exist", ["walk"], 2, err='rukpak: unknown verb "walk"\nSee "rukpak --help"'),
+    Case("one that is mistyped", ["stauts"], 2, err='rukpak: unknown verb "stauts"; did you mean "status"?\nSee'),
+    Case(
+        "an option before the verb",
+        ["--workers=2", "run"],
+        2,
+        err='"--workers=2" is before the verb; put flags after it: rukpak run --workers=2\n',
+    ),
+    Case("a verb without its names", ["pause"], 2, err="rukpak pause: specify a NAME, --selector or --all\n"),
+    Case("all, and one by name", ["pause", "a", "--all"], 2, err="specify only one of NAME, --selector and --all\n"),
 ]
 
 
@@ -44,11 +55,30 @@ def test_results_go_to_stdout_talk_to_stderr_and_the_status_says_which(
     assert bool(out) is not bool(err)
 
 
-def test_a_verb_gets_the_words_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.VERBS, "count", (len, "count words"))
-    monkeypatch.setattr(sys, "argv", ["rukpak", "count", "a", "b"])
-    assert main() == 2
-    assert main(["count"]) == 0
+def test_help_of_a_verb_can_be_asked_for_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "status"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: rukpak status [NAME...] [flags]\n")
+
+
+# start-up
+
+HEAVY = ("kubernetes", "pydantic", "urllib3", "requests", "yaml", "cryptography", "oras", "git", "prometheus_client")
+"""Packages that take longer to import than everything that the command line needs to know its words."""
+WITHOUT_CLUSTER = [["--help"], ["help"], ["walk"], *([verb, "--help"] for verb in VERBS), ["status", "--wiat"]]
+
+
+@pytest.mark.parametrize("words", WITHOUT_CLUSTER, ids=" ".join)
+def test_help_and_mistakes_import_neither_client_nor_models(words: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from controller.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        f"print('imported:', *sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported:"
 
 
 def run(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,8 +115,8 @@ def test_a_wrong_option_is_not_hidden_by_all_the_others(tmp_path: Path) -> None:
     ended = run("run", "--workers=many", cwd=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
-        "usage: rukpak run [OPTION…]; rukpak run --help lists them",
-        'rukpak run: error: argument --workers: "many" is not a whole number above 0',
+        'rukpak run: --workers: "many" is not a whole number above 0',
+        'See "rukpak run --help" for usage',
     ]
 
 
@@ -102,6 +132,38 @@ def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path)
         rest = process.communicate(timeout=20)[1]
     assert (first["msg"], process.returncode) == ("starting", 0)
     assert "Traceback" not in rest
+
+
+def started(folder: Path, kubeconfig: str) -> subprocess.Popen[str]:
+    """Start a controller with the defaults of a user who gives no options."""
+    variables = {**os.environ, "KUBECONFIG": kubeconfig, "HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+    command = [sys.executable, "-m", "controller", "run"]
+    return subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
+
+
+def read_until(process: subprocess.Popen[str], message: str) -> list[dict[str, str]]:
+    """Return the log up to a message."""
+    assert process.stderr is not None
+    lines: list[dict[str, str]] = []
+    while not lines or lines[-1]["msg"] != message:
+        lines.append(json.loads(process.stderr.readline()))
+    return lines
+
+
+def test_a_second_process_on_one_machine_gets_a_store_and_ports_of_its_own(tmp_path: Path) -> None:
+    with FakeApi() as api:
+        kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+        first = started(tmp_path, kubeconfig)
+        read_until(first, "BundleDeployments are not served, waiting for the API")
+        second = started(tmp_path, kubeconfig)
+        lines = read_until(second, "BundleDeployments are not served, waiting for the API")
+        for process in (second, first):
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert lines[0]["folder"] == str(tmp_path / "rukpak" / "content")
+    assert (tmp_path / "rukpak" / "content-2" / "lock").exists()
+    assert lines[-1]["remedy"] == "rukpak crd | kubectl apply --server-side -f -"
 
 
 @pytest.mark.parametrize("words", [["--help"], ["render", "--help"], ["crd"]], ids=" ".join)

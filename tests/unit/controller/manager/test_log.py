@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,3 +116,14 @@ def test_the_level_counts_and_libraries_that_show_urls_are_kept_quiet(capsys: py
     logging.getLogger("controller.x").info("not shown")
     err = capsys.readouterr().err
     assert [line.split()[2] for line in err.splitlines()] == ["step"]
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize(("is_terminal", "start"), [(True, "INFO    done\n"), (False, '"msg": "done"}\n')])
+def test_by_default_a_terminal_gets_text_and_everything_else_json(
+    is_terminal: bool, start: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    set_up("auto", "info")
+    logging.getLogger("controller.x").info("done")
+    assert capsys.readouterr().err.endswith(start)

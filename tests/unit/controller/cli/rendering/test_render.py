@@ -75,13 +75,14 @@ class Mistake(NamedTuple):
 
 
 MISTAKES = [
-    Mistake("nothing is named", [], 2, "specify either DIR or -f FILE"),
-    Mistake("both are named", ["{}", "-f", "x.yaml"], 2, "specify either DIR or -f FILE"),
+    Mistake("nothing is named", [], 2, "specify either SOURCE or -f FILE"),
+    Mistake("both are named", ["{}", "-f", "x.yaml"], 2, "specify either SOURCE or -f FILE"),
     Mistake("two files from stdin", ["{}", "--config=-", "--capabilities=-"], 2,
             "only one file can be read from stdin"),
-    Mistake("a folder that is not there", ["/no/such"], 2, 'rukpak render: "/no/such": not a directory'),
+    Mistake("a folder that is not there", ["/no/such"], 2, 'rukpak render: "/no/such": No such file or directory'),
     Mistake("a file that is not there", ["-f", "/no/such"], 2, 'rukpak render: "/no/such": No such file or directory'),
-    Mistake("a form that there is not", ["{}", "-o", "table"], 2, "invalid choice: 'table'"),
+    Mistake("a form that there is not", ["{}", "-o", "table"], 2,
+            '-o/--output: "table" is not one of yaml, json, name, revision'),
     Mistake("a mirror that is none", ["{}", "--registry-mirror=x"], 2, '--registry-mirror: "x" is not HOST=MIRROR'),
     Mistake("a format that there is not", ["{}", "--format=a.b/c"], 1, "UnknownFormat: spec.format: no plug-in for"),
     Mistake("a config that the format does not take", ["{}", "--config={}/config.yaml"], 1,

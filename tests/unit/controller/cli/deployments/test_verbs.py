@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from api.v1alpha2.types import BundleDeployment
-from controller.cli import deployments, main, status
+from controller.cli import main
+from controller.cli.deployments import access, changes, description, events, status, table, waiting
 from controller.kube.errors import ApiError, ConfigurationError
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, manifest
@@ -34,9 +36,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """A cluster with one BundleDeployment, `shop`, that is Ready."""
     made = FakeCluster()
     made.put(manifest(status={"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST}))
-    for module in (deployments, status):
+    for module in (changes, events, status):
         monkeypatch.setattr(module, "connect", lambda _options: made.client)
-    monkeypatch.setattr(deployments, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.001)
     return made
 
 
@@ -71,13 +73,14 @@ def test_reconcile_sets_the_annotation_and_waits_until_it_is_obeyed(
     assert main(["reconcile", "shop", "--wait", "--timeout=500ms", "-o", "json"]) == 1
     out, err = capsys.readouterr()
     assert "core.rukpak.io/reconcile-requested-at" in json.loads(out)["metadata"]["annotations"]
-    assert err.splitlines() == [
-        "shop: waiting for the sources to be re-resolved",
-        "shop: timed out: waiting for the sources to be re-resolved",
-    ]
+    assert err == "rukpak reconcile: shop: timed out: waiting for the sources to be re-resolved\n"
 
 
-def test_progress_is_told_until_it_is_ready(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("is_terminal", [True, False], ids=["a terminal", "a pipe"])
+def test_progress_is_shown_on_a_terminal_only(
+    is_terminal: bool, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     path = DEPLOYMENTS.path(name="shop")
     states = [
         condition("Ready", "False", "Applying", "a"),
@@ -87,15 +90,90 @@ def test_progress_is_told_until_it_is_ready(cluster: FakeCluster, capsys: pytest
     ]
 
     def read(asked: str) -> Any:
-        cluster.patch(path, {"status": {"conditions": [states.pop(0)]}})
+        cluster.patch(path, {"status": {"conditions": [states.pop(0)], "notReady": [NOT_READY]}})
         return cluster._reply(cluster.objects[asked])
 
     cluster.get = read  # type: ignore[method-assign, assignment]
     assert main(["status", "shop", "--wait", "-o", "name"]) == 0
-    assert capsys.readouterr() == (
-        "bundledeployment.core.rukpak.io/shop\n",
-        "shop: Applying: a\nshop: Progressing: b\n",
-    )
+    out, err = capsys.readouterr()
+    assert out == "bundledeployment.core.rukpak.io/shop\n"
+    shown = [text for text in err.split("\r\x1b[K") if text]
+    assert shown == [
+        "shop: Applying: a; not ready: Deployment web",
+        "shop: Progressing: b; not ready: Deployment web",
+    ] * (is_terminal)
+
+
+class Wait(NamedTuple):
+    name: str
+    status: dict[str, Any]
+    spec: dict[str, Any]
+    says: str
+
+
+STALLED = [condition("Ready", "False", "NotFound", "no tag"), condition("Stalled", "True", "NotFound", "no tag")]
+WAITS = [
+    Wait("one that is stalled", {"conditions": STALLED}, {}, "waiting cannot help: NotFound: no tag"),
+    Wait("a paused one with changes",
+         {"conditions": [condition("Ready", "False", "PausedWithChanges", "revision b will be applied"),
+                         condition("Installed", "False", "PausedWithChanges", "revision b will be applied")]},
+         {"paused": True},
+         'waiting cannot help: paused: revision b will be applied; run "rukpak resume shop"'),
+    Wait("a paused one that is not healthy yet", {"conditions": [condition("Ready", "False", "Progressing", "0 of 1")]},
+         {"paused": True}, "timed out: Progressing: 0 of 1 (paused)"),
+    Wait("one that was stalled before the last change",
+         {"conditions": [{**each, "observedGeneration": 0} for each in STALLED]}, {},
+         "timed out: waiting for the controller"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WAITS, ids=attrgetter("name"))
+def test_a_wait_ends_at_once_where_it_cannot_help(
+    case: Wait, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(manifest(status=case.status, spec=case.spec))
+    limit = "5h" if "cannot help" in case.says else "1ms"
+    assert main(["status", "shop", "--wait", "-o", "name", f"--timeout={limit}"]) == 1
+    assert capsys.readouterr().err.startswith(f"rukpak status: shop: {case.says}")
+
+
+def test_a_failure_that_is_described_is_not_repeated(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.put(manifest(status={"conditions": STALLED}))
+    assert main(["status", "shop", "--wait"]) == 1
+    out, err = capsys.readouterr()
+    assert (out + err).count("no tag") == 1
+    assert err == "rukpak status: shop: waiting cannot help\n"
+
+
+def test_one_that_is_deleted_or_gone_is_not_waited_for(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(manifest(metadata={"deletionTimestamp": NOW}, status={"conditions": [READY]}))
+    assert main(["status", "shop", "--wait", "-o", "name"]) == 1
+    assert "shop: waiting cannot help: it is being deleted" in capsys.readouterr().err
+
+
+def test_all_are_waited_for_together(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.put(manifest("a", status={"conditions": [condition("Ready", "False", "Progressing", "0 of 1")]}))
+    cluster.put(manifest("b", status={"conditions": STALLED}))
+    assert main(["status", "--wait", "--timeout=1ms", "-o", "name"]) == 1
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        "rukpak status: a: timed out: Progressing: 0 of 1",
+        "rukpak status: b: waiting cannot help: NotFound: no tag",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [(["--all"], ["shop", "till"]), (["-A"], ["shop", "till"]), (["-l", "team=till"], ["till"]), (["shop"], ["shop"])],
+    ids=str,
+)
+def test_which_ones_a_verb_changes(
+    words: list[str], chosen: list[str], cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(manifest("till", metadata={"labels": {"team": "till"}}))
+    assert main(["pause", *words]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"bundledeployment.core.rukpak.io/{name} paused" for name in chosen]
 
 
 def test_a_condition_of_the_spec_before_the_change_does_not_end_a_wait(
@@ -146,7 +224,7 @@ def test_a_failure_is_one_line(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["pause"], ["resume", "a", "--timeout=soon"], ["status", "-o", "wide"]])
+@pytest.mark.parametrize("words", [["resume", "a", "--timeout=soon"], ["status", "-o", "tabel"]])
 def test_misuse_ends_with_2(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
@@ -159,9 +237,27 @@ def test_misuse_ends_with_2(words: list[str]) -> None:
 def test_a_table_has_a_line_for_each(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
     heading, line = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "DRIFTED", "AGE", "MESSAGE"]
-    assert line.split()[:4] == ["shop", "plain", "false", "True"]
+    assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REASON", "REVISION", "OBJECTS", "DRIFTED", "AGE"]
+    assert line.split()[:5] == ["shop", "plain", "false", "True", "Ready"]
+
+
+def test_a_wide_table_has_the_message(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "-o", "wide"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[-2:] == ["SOURCES", "MESSAGE"]
     assert line.endswith("revision aaa is installed and healthy")
+
+
+def test_what_is_printed_has_no_managed_fields(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"managedFields": [{"manager": "x"}]}})
+    assert main(["status", "shop", "-o", "json"]) == 0
+    assert "managedFields" not in json.loads(capsys.readouterr().out)["metadata"]
+
+
+def test_a_field_is_printed_by_its_path(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    template = 'jsonpath={.metadata.name}: {.status.conditions[?(@.type=="Ready")].reason}{"\\n"}'
+    assert main(["status", "shop", "-o", template]) == 0
+    assert capsys.readouterr().out == "shop: Ready\n"
 
 
 def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +268,9 @@ def test_where_there_is_none_it_says_so(cluster: FakeCluster, capsys: pytest.Cap
 
 def described(*, paused: bool = False, **more: Any) -> list[str]:
     state = {"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST, **more}
-    return list(status.describe(BundleDeployment.model_validate(manifest(spec={"paused": paused}, status=state))))
+    return description.fit(
+        description.describe(BundleDeployment.model_validate(manifest(spec={"paused": paused}, status=state)))
+    ).splitlines()
 
 
 PIN = {"kind": "image", "resolved": f"x@{DIGEST}", "digest": DIGEST, "specDigest": OTHER, "resolvedAt": NOW}
@@ -191,10 +289,9 @@ class Shown(NamedTuple):
 SHOWN = [
     Shown("what it is", described(), ["shop: Ready: revision aaa is installed and healthy", f"Revision:  {DIGEST}"]),
     Shown("its sources with digests", described(sources=[PIN]),
-          ["Sources:", "  DESTINATION   KIND    RESOLVED" + " " * (len(DIGEST) - 3) + "DIGEST",
-           f"  .             image   x@{DIGEST}   {DIGEST}"]),
+          ["Sources:", "  image x", f"    {DIGEST}"]),
     Shown("what is not ready, and why", described(notReady=[{**NOT_READY, "message": "0 of 1"}]),
-          ["Not ready:", f"  OBJECT{' ' * 16}REASON        MESSAGE", "  Deployment shop/web   Progressing   0 of 1"]),
+          ["Not ready:", "  Deployment shop/web: Progressing: 0 of 1"]),
     Shown("a revision that waits", described(paused=True, revision=OTHER),
           [f"Desired:   {OTHER}", "Resuming would:", f"  install revision {OTHER}"]),
     Shown("what a resume reverts", described(paused=True, conditions=[READY, DRIFTED]),
@@ -213,9 +310,21 @@ def test_what_is_described(case: Shown) -> None:
     assert [line for line in case.lines if line in case.expect] == case.expect
 
 
+LONG = "Deployment shop/web: " + "0 of 1 replicas are updated " * 10
+
+
+def test_a_description_fits_into_100_columns_and_says_each_thing_once() -> None:
+    failing = [condition(kind, "False", "Progressing", LONG) for kind in ("Ready", "Healthy")]
+    conditions = [*failing, condition("Reconciling", "True", "Progressing", LONG)]
+    object_ = {**NOT_READY, "message": LONG.partition(": ")[2].strip()}
+    lines = described(conditions=conditions, notReady=[object_], sources=[PIN], warnings=["word " * 50])
+    assert max(map(len, lines)) <= description.WIDTH
+    assert " ".join(line.strip() for line in lines).count(LONG.strip()) == 1
+
+
 def test_an_age_is_short() -> None:
     made = BundleDeployment.model_validate(manifest(metadata={"creationTimestamp": NOW}))
-    ages = [status.row(made, datetime(2026, 1, day, hour, second=second, tzinfo=UTC))[7]
+    ages = [table.row(made, datetime(2026, 1, day, hour, second=second, tzinfo=UTC))[-1]
             for day, hour, second in ((1, 0, 5), (1, 3, 0), (9, 0, 0))]  # fmt: skip
     assert ages == ["5s", "3h", "8d"]
 
@@ -250,8 +359,8 @@ def test_one_that_cannot_be_read_is_listed_with_the_others(
     odd: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [odd.objects[DEPLOYMENTS.path(name=name)] for name in ("odd", "odder", "shop")]
-    monkeypatch.setattr(deployments.Deployments, "all", lambda _self: found)
-    assert main(["status"]) == 0
+    monkeypatch.setattr(access.Deployments, "all", lambda _self, _selector: found)
+    assert main(["status", "-o", "wide"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "odd", "odder", "shop"]
     assert "cannot be read: spec.sources[0].http.url: " in lines[1]
@@ -264,9 +373,9 @@ def test_one_that_cannot_be_read_is_described(name: str, odd: FakeCluster, capsy
     assert "cannot be read: s" in capsys.readouterr().out
 
 
-def test_one_that_cannot_be_read_is_waited_for_in_vain(odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pause", "odder", "--wait", "--timeout=1ms"]) == 1
-    assert "odder: timed out: cannot be read: status.managedKinds: " in capsys.readouterr().err
+def test_one_that_cannot_be_read_is_not_waited_for(odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pause", "odder", "--wait"]) == 1
+    assert "odder: waiting cannot help: cannot be read: status.managedKinds: " in capsys.readouterr().err
 
 
 # control characters

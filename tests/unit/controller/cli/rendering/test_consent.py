@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from controller.cli.consent import SecretUse, find_secret_uses
+from controller.cli.rendering.consent import SecretUse, find_secret_uses
 from tests.support.deployments import deployment, manifest
 
 LOGIN = {"secret": {"namespace": "kube-system", "name": "admin"}}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.uninstall import _Installation
+from controller.cli.installation.parts import was_created_by_controller
 from controller.kube.resources import NAMESPACES
 from tests.support.fake_cluster import FakeCluster
 
@@ -26,8 +26,8 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 def test_a_namespace_is_deleted_only_if_a_controller_has_created_it(metadata: dict[str, Any], expect: bool) -> None:
     cluster = FakeCluster()
     cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rukpak-system", **metadata}})
-    assert _Installation(cluster.client)._was_created_by_controller(PATH) is expect
+    assert was_created_by_controller(cluster.client, PATH) is expect
 
 
 def test_a_namespace_that_does_not_exist_is_not_deleted() -> None:
-    assert not _Installation(FakeCluster().client)._was_created_by_controller(PATH)
+    assert not was_created_by_controller(FakeCluster().client, PATH)

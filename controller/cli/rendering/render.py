@@ -1,17 +1,16 @@
 """`rukpak render`: print what the controller would apply, using the controller's own code (rule 9).
 
-A folder is treated as the content of one source, without cluster and network. With `-f`, the sources of a
-BundleDeployment are resolved and fetched, and pins in its status are honored. Its Secrets are read only with the
-user's consent (consent.py).
+A local SOURCE is treated as the content of one source, without cluster and network; an OCI reference or URL is fetched.
+With `-f`, the sources of a BundleDeployment are resolved and fetched, and pins in its status are honored. Its Secrets
+are read only with the user's consent (consent.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,40 +28,31 @@ from controller.build.rendering import render
 from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision
 from controller.build.validation import check, check_config
-from controller.cli import consent, manifest
 from controller.cli.command import (
     FAILED,
     MisuseError,
-    add_cluster_options,
-    add_output,
     connect,
-    make_parser,
     read_file,
     tell,
 )
 from controller.cli.output import list_of, name_of, to_json, to_yaml
-from controller.content.archive import write_entries
-from controller.content.folder import read_folder
+from controller.cli.parsing.arguments import RENDERING
+from controller.cli.rendering import consent, manifest
+from controller.cli.rendering.content import guess_format, is_remote, make_spec, unpack
 from controller.content.store import ContentStore
 from controller.formats.yaml.manifests import read_documents
-from controller.options import add_options
 from controller.settings import Settings
 
-OPTIONS = (
-    *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
-    *("fetch_timeout", "fetch_idle_timeout", "min_fetch_rate"),
-    *("helm", "render_timeout", "render_mebibytes", "confinement"),
-)
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Render a bundle; return the exit status.
 
     Raises: BundleError with the reason that the controller would report; MisuseError, ApiError, ConfigurationError.
     """
-    options = _parse(arguments)
+    _check(options)
     capabilities = _capabilities(options.capabilities)
     deployment = _read(options) if options.file else None
     if deployment and not (options.use_secrets or consent.is_given(_uses(options, deployment), options.file)):
@@ -72,41 +62,30 @@ def main(arguments: Sequence[str]) -> int:
         if deployment:
             revision = _render_deployment(options, deployment, store, capabilities)
         else:
-            revision = _render_folder(options, store, capabilities)
+            revision = (_render_remote if is_remote(options.source) else _render_local)(options, store, capabilities)
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     print(_show(revision, options.output), end="")
     return 0
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = make_parser("render", "Print the objects of a bundle as the controller would apply them.")
-    parser.add_argument("dir", nargs="?", metavar="DIR", help="directory with the content of a bundle")
-    parser.add_argument("-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
-    parser.add_argument(
-        "--use-secrets", action="store_true", help="use the Secrets that FILE names without asking for consent"
-    )
-    parser.add_argument("--format", help="overrides spec.format [default for DIR: plain]")
-    parser.add_argument("--name", help=f"overrides the name of the BundleDeployment [default for DIR: {NAME}]")
-    parser.add_argument("--install-namespace", metavar="NAMESPACE", help="overrides spec.installNamespace")
-    parser.add_argument("--config", metavar="FILE", help="YAML or JSON file that overrides spec.config; -: stdin")
-    capabilities = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
-    parser.add_argument("--capabilities", metavar="FILE", help=capabilities)
-    add_output(parser, ("yaml", "json", "name", "revision"), "yaml")
-    add_cluster_options(parser)
-    add_options(parser, os.environ, only=OPTIONS)
-    options = parser.parse_args(arguments)
-    if (options.dir is None) == (options.file is None):
-        parser.error("specify either DIR or -f FILE")
-    if [options.file, options.config, options.capabilities].count("-") > 1:
-        parser.error("only one file can be read from stdin")
-    if problem := _settings(options).problem():
-        parser.error(problem)
-    return options
+def _check(options: argparse.Namespace) -> None:
+    """Refuse flags that contradict each other.
+
+    Raises: MisuseError.
+    """
+    if (options.source is None) == (options.file is None):
+        raise MisuseError("specify either SOURCE or -f FILE")
+    if [options.source, options.file, options.config, options.capabilities].count("-") > 1:
+        raise MisuseError("only one file can be read from stdin")
+    try:
+        _settings(options).network(in_pod=False)
+    except ValueError as error:
+        raise MisuseError(str(error)) from None
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    return Settings(**{name: getattr(options, name) for name in OPTIONS})
+    return Settings(**{name: getattr(options, name) for name in RENDERING})
 
 
 def _capabilities(name: str | None) -> Capabilities:
@@ -120,21 +99,15 @@ def _config(name: str) -> dict[str, Any]:
     return documents[0]
 
 
-# a folder
+# SOURCE
 
 
-def _render_folder(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
-    folder = Path(options.dir)
-    if not folder.is_dir():
-        raise MisuseError(f'"{options.dir}": not a directory')
-    format_name = options.format or "plain"
+def _render_local(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
     config = _config(options.config) if options.config else {}
-    check_config(format_name, config)
     with store.scratch() as scratch, store.scratch() as own:
-        try:
-            write_entries(read_folder(folder), scratch, Limits(), options.dir)
-        except OSError as error:
-            raise MisuseError(f'"{error.filename or options.dir}": {error.strerror or "cannot be read"}') from error
+        unpack(options.source, scratch)
+        format_name = options.format or guess_format(scratch)
+        check_config(format_name, config)
         request = RenderRequest(
             name=options.name or NAME,
             install_namespace=options.install_namespace or "",
@@ -144,6 +117,26 @@ def _render_folder(options: argparse.Namespace, store: ContentStore, capabilitie
             means=replace(_settings(options).means(), scratch=own),
         )
         return render(format_name, request)
+
+
+def _render_remote(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
+    spec = make_spec(options.source, dict(_overrides(options)["spec"]))
+    builder, cancelled = _builder(options, store), threading.Event()
+    resolved = builder.resolve(spec, match_pins(spec, ()), cancelled)
+    if resolved.failure:
+        raise resolved.failure
+    request = Request(
+        name=options.name or NAME,
+        spec=spec,
+        pins=tuple(pin for pin in resolved.pins if pin),
+        install_namespace=options.install_namespace or "",
+        requested_at="",
+    )
+    if not options.format:
+        with builder.content(request, cancelled) as tree:
+            spec = spec.model_copy(update={"format": guess_format(tree.root)})
+    check(spec)
+    return _unpacked(builder.build(replace(request, spec=spec), capabilities, cancelled))
 
 
 # a BundleDeployment
@@ -163,17 +156,7 @@ def _render_deployment(
     options: argparse.Namespace, deployment: BundleDeployment, store: ContentStore, capabilities: Capabilities
 ) -> Revision:
     spec, status = deployment.spec, deployment.status
-    builder = Builder(
-        store,
-        BuildSettings(
-            store_bytes=_STORE_BYTES,
-            limits=Limits(),
-            timeout=options.fetch_timeout,
-            network=_settings(options).network(in_pod=False),
-            means=_settings(options).means(),
-        ),
-        lambda: datetime.now(UTC),
-    )
+    builder = _builder(options, store)
     cancelled, context = threading.Event(), BuildContext(credentials=_SecretReader(options, deployment).read)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
@@ -185,7 +168,21 @@ def _render_deployment(
         install_namespace=spec.install_namespace or status.install_namespace,
         requested_at=status.last_handled_reconcile_at,
     )
-    revision = builder.build(request, capabilities, cancelled, context)
+    return _unpacked(builder.build(request, capabilities, cancelled, context))
+
+
+def _builder(options: argparse.Namespace, store: ContentStore) -> Builder:
+    settings = BuildSettings(
+        store_bytes=_STORE_BYTES,
+        limits=Limits(),
+        timeout=options.fetch_timeout,
+        network=_settings(options).network(in_pod=False),
+        means=_settings(options).means(),
+    )
+    return Builder(store, settings, lambda: datetime.now(UTC))
+
+
+def _unpacked(revision: Revision | PackedRevision) -> Revision:
     return revision.unpacked() if isinstance(revision, PackedRevision) else revision
 
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from api.v1alpha2.types import BundleDeployment, Source
-from controller.cli.command import MisuseError, tell
+from controller.cli.command import tell
 from controller.cli.output import to_table
+from controller.cli.question import ask
 from controller.sources.git.reference import parse_repository
 from controller.sources.http.address import parse_address
 from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.reference import parse_reference
-
-TERMINAL = Path("/dev/tty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +68,4 @@ def is_given(uses: Sequence[SecretUse], file: str) -> bool:
     tell(f'"{file}" uses your permissions to read these Secrets and send them to these servers:')
     for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
         tell(f"  {line}")
-    try:
-        with TERMINAL.open("w", encoding="utf-8") as screen, TERMINAL.open(encoding="utf-8") as keys:
-            screen.write("Do you want to continue? (y/N): ")
-            screen.flush()
-            return keys.readline().strip().lower() in ("y", "yes")
-    except OSError:
-        raise MisuseError(f'"{file}": no terminal to ask for consent; pass --use-secrets to use its Secrets') from None
+    return ask(f'"{file}": no terminal to ask for consent; pass --use-secrets to use its Secrets')

@@ -1,0 +1,131 @@
+"""The details of one BundleDeployment, in `WIDTH` columns. No message is shown twice."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment, Condition
+from controller.cli.deployments.access import Manifest
+from controller.cli.output import one_line
+
+WIDTH = 100
+_FALSE = ("Unpacked", "Installed", "Healthy")
+_TRUE = ("Stalled", "Reconciling", "Drifted")
+
+
+def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]]) -> str:
+    """Return the details of BundleDeployments; `objects` has further lines for each."""
+    texts = [fit([*_lines(value), *more]) for value, more in zip(values, objects, strict=True)]
+    return "\n".join(texts)
+
+
+def fit(lines: Iterable[str]) -> str:
+    """Return lines without control characters, each broken at spaces before it exceeds the width."""
+    return "".join(f"{part}\n" for line in lines for part in _break(one_line(line)))
+
+
+def _break(line: str) -> list[str]:
+    if len(line) <= WIDTH:
+        return [line]
+    margin = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+
+
+def _lines(value: Manifest) -> list[str]:
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return [f"{value['metadata']['name']}: cannot be read: {problem}"]
+    return list(describe(deployment))
+
+
+def describe(deployment: BundleDeployment) -> Iterator[str]:
+    """Yield the lines that describe a BundleDeployment, of any length."""
+    status, ready = deployment.status, deployment.status.condition("Ready")
+    first = f"{deployment.metadata.name}: {_verdict(deployment, ready)}"
+    yield first
+    if deployment.problem:
+        yield f"Spec:      cannot be read: {deployment.problem}"
+    yield f"Revision:  {status.installed_revision or 'none installed'}"
+    if status.revision != status.installed_revision:
+        yield f"Desired:   {status.revision}"
+    yield from _sources(deployment)
+    yield f"Objects:   {_counts(deployment)}"
+    said = [first]
+    yield from _not_ready(deployment, said)
+    yield from _conditions(deployment, said)
+    if status.skipped_kinds:
+        yield f"Skipped:   {', '.join(status.skipped_kinds)}: optional and not served by the cluster"
+    for warning in status.warnings:
+        yield f"Warning:   {warning}"
+    if deployment.spec.paused:
+        yield from _resume(deployment)
+
+
+def _verdict(deployment: BundleDeployment, ready: Condition | None) -> str:
+    if ready is None:
+        return "not yet observed by the controller"
+    words = ["Ready" if ready.status == "True" else "not Ready"]
+    words += ["stalled"] * bool(deployment.status.condition("Stalled")) + ["paused"] * deployment.spec.paused
+    reason = "" if ready.status == "True" else f"{ready.reason}: "
+    return f"{', '.join(words)}: {reason}{ready.message}"
+
+
+def _sources(deployment: BundleDeployment) -> Iterator[str]:
+    if deployment.status.sources:
+        yield "Sources:"
+    for pin in deployment.status.sources:
+        reference = pin.resolved.removesuffix(f"@{pin.digest}").removesuffix(f"@{pin.digest.partition(':')[2]}")
+        place = f" in {pin.destination}" if pin.destination else ""
+        yield f"  {pin.kind} {reference}{place}"
+        yield f"    {pin.digest}"
+
+
+def _counts(deployment: BundleDeployment) -> str:
+    status = deployment.status
+    names = ("progressing", "failed", "drifted", "retained")
+    counts = [f"{count} {name}" for name in names if (count := getattr(status.objects, name))]
+    return ", ".join([f"{status.display.objects or '0/0'} healthy", *counts])
+
+
+def _not_ready(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
+    """Yield the objects that are not ready, unless all of them are named already."""
+    lines = []
+    for each in deployment.status.not_ready:
+        name = f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
+        is_said = any(name in text and each.message in text for text in said)
+        lines += [] if is_said else [f"  {name}: {each.reason}{f': {each.message}' if each.message else ''}"]
+    if lines:
+        yield "Not ready:"
+        yield from lines
+    said += lines
+    if deployment.status.not_ready_truncated:
+        yield "  and more; --objects lists all"
+
+
+def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
+    """Yield the conditions with something to report that no line has said."""
+    found = [deployment.status.condition(kind) for kind in (*_FALSE, *_TRUE)]
+    for condition in found:
+        if condition is None or condition.reason == Reason.NOT_INSTALLED:
+            continue
+        if condition.type in _FALSE and condition.status == "True":
+            continue
+        if not any(condition.message in text for text in said):
+            said.append(condition.message)
+            yield f"{condition.type}: {condition.reason}: {condition.message}"
+
+
+def _resume(deployment: BundleDeployment) -> Iterator[str]:
+    status, drifted = deployment.status, deployment.status.condition("Drifted")
+    yield "Resuming would:"
+    if status.revision != status.installed_revision:
+        yield f"  install revision {status.revision}"
+    if drifted:
+        yield f"  repair modified objects: {drifted.message.partition(': ')[0]}"
+    if status.revision == status.installed_revision and not drifted:
+        yield "  change nothing"

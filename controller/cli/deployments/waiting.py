@@ -1,0 +1,172 @@
+"""`--wait`: what is awaited is shown on a terminal, and waiting ends as soon as it cannot help any more.
+
+Not here: what each verb awaits (changes.py, status.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.cli.command import tell
+from controller.cli.deployments.access import Deployments, Manifest
+from controller.cli.output import one_line
+
+POLL_SECONDS = 0.5
+MANY = 3
+"""From more on, all are listed instead of reading each."""
+SHOWN_OBJECTS = 3
+AWAITING_CONTROLLER = 'waiting for the controller; "rukpak check" shows whether one is running'
+_CLEAR = "\r\x1b[K"
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What a BundleDeployment is waiting for."""
+
+    text: str = ""
+    """Empty: nothing."""
+    is_hopeless: bool = False
+    """Whether it will not happen until a person acts."""
+
+
+DONE = Awaited()
+Awaits = Callable[[BundleDeployment], Awaited]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A BundleDeployment that did not reach what was awaited."""
+
+    name: str
+    cause: str
+    """Why waiting ended."""
+    text: str
+    """What was awaited."""
+
+
+class Waiter:
+    """Waits for BundleDeployments until each is done, is hopeless, or the time is up.
+
+    Args:
+        awaits: returns what one is waiting for.
+        seconds: for all of them together.
+    """
+
+    def __init__(self, deployments: Deployments, awaits: Awaits, seconds: float) -> None:
+        self._deployments, self._awaits, self._seconds = deployments, awaits, seconds
+        self._line = ProgressLine()
+        self._states: dict[str, Manifest] = {}
+        self._failures: list[Failure] = []
+
+    def wait(self, values: Iterable[Manifest]) -> tuple[list[Manifest], list[Failure]]:
+        """Return the last state of each, and those that are not done; progress is shown on a terminal.
+
+        Raises: ApiError.
+        """
+        self._states = {value["metadata"]["name"]: value for value in values}
+        pending, deadline = list(self._states), time.monotonic() + self._seconds
+        try:
+            while pending := self._judge(pending, is_late=time.monotonic() >= deadline):
+                time.sleep(POLL_SECONDS)
+                pending = self._read(pending)
+        finally:
+            self._line.clear()
+        return list(self._states.values()), self._failures
+
+    def _judge(self, names: Sequence[str], *, is_late: bool) -> list[str]:
+        """Return the names to wait for longer."""
+        awaited = {name: _find_awaited(self._states[name], self._awaits) for name in names}
+        awaited = {name: each for name, each in awaited.items() if each.text}
+        for name, each in awaited.items():
+            if each.is_hopeless or is_late:
+                cause = "waiting cannot help" if each.is_hopeless else "timed out"
+                self._failures.append(Failure(name, cause, each.text))
+        pending = [] if is_late else [name for name, each in awaited.items() if not each.is_hopeless]
+        if pending:
+            self._line.show(_progress(self._states[pending[0]], awaited[pending[0]], len(pending) - 1))
+        return pending
+
+    def _read(self, names: Sequence[str]) -> list[str]:
+        """Read the state of each; return the names that still exist."""
+        if len(names) > MANY:
+            found = {value["metadata"]["name"]: value for value in self._deployments.all()}
+        else:
+            found = {name: value for name in names if (value := self._deployments.get(name))}
+        self._states |= {name: found[name] for name in names if name in found}
+        self._failures += [Failure(name, "deleted", "") for name in names if name not in found]
+        return [name for name in names if name in found]
+
+
+def report(verb: str, failures: Iterable[Failure], *, is_explained: bool) -> None:
+    """Print on stderr what was not reached; without its message if that is explained elsewhere."""
+    for failure in failures:
+        text = f": {failure.text}" if failure.text and not is_explained else ""
+        tell(f"rukpak {verb}: {failure.name}: {failure.cause}{text}")
+
+
+def _find_awaited(value: Manifest, awaits: Awaits) -> Awaited:
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return Awaited(f"cannot be read: {problem}", is_hopeless=True)
+    return awaits(deployment)
+
+
+def _progress(value: Manifest, awaited: Awaited, others: int) -> str:
+    deployment, _ = try_to_read(value)
+    objects = [f"{each.kind} {each.name}" for each in deployment.status.not_ready] if deployment else []
+    shown = [name for name in objects[:SHOWN_OBJECTS] if name not in awaited.text]
+    more = f"; not ready: {', '.join(shown)}" if shown else ""
+    also = f" (and {others} more)" if others else ""
+    return f"{value['metadata']['name']}{also}: {awaited.text}{more}"
+
+
+class ProgressLine:
+    """Progress on stderr: one line that is overwritten. Nothing is shown where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        """Show a text, unless it is shown already."""
+        if text == self._last or not sys.stderr.isatty():
+            return
+        self._last = text
+        width = shutil.get_terminal_size().columns - 1
+        print(f"{_CLEAR}{one_line(text)[:width]}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._last:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def awaits_ready(deployment: BundleDeployment) -> Awaited:
+    """Return why a BundleDeployment is not Ready at its current generation."""
+    if deployment.metadata.deletion_timestamp:
+        return Awaited("it is being deleted", is_hopeless=True)
+    status, reason, message = condition(deployment, "Ready")
+    if not status:
+        return Awaited(AWAITING_CONTROLLER)
+    if status == "True":
+        return DONE
+    text = f"{reason}: {message}"
+    if deployment.spec.paused and condition(deployment, "Installed")[1] == Reason.PAUSED_WITH_CHANGES:
+        remedy = f'run "rukpak resume {deployment.metadata.name}"'
+        return Awaited(f"paused: {message}; {remedy}", is_hopeless=True)
+    is_stalled = condition(deployment, "Stalled")[0] == "True"
+    return Awaited(f"{text} (paused)" if deployment.spec.paused else text, is_hopeless=is_stalled)
+
+
+def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition; empty ones unless it is about the current generation."""
+    found = deployment.status.condition(kind)
+    if found is None or found.observed_generation != deployment.metadata.generation:
+        return "", "", ""
+    return found.status, found.reason, found.message

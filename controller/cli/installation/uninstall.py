@@ -1,0 +1,200 @@
+"""`rukpak uninstall`: remove RukPak from a cluster, with the user's own permissions.
+
+`kubectl delete -k` hangs if it deletes the controller first: nothing is left to remove the finalizers of the
+BundleDeployments, and the CustomResourceDefinition waits for them. So this process runs a standby controller while they
+are deleted, which takes the Lease if no controller runs in the cluster. CustomResourceDefinition and controller follow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from api import names
+from api.v1alpha2.reading import try_to_read
+from controller.cli.command import FAILED, connect, tell
+from controller.cli.deployments.access import Deployments, Manifest, NoApiError
+from controller.cli.deployments.waiting import AWAITING_CONTROLLER, POLL_SECONDS, ProgressLine
+from controller.cli.installation.parts import API, Part, find_parts
+from controller.cli.installation.release import find, read_holder
+from controller.cli.output import name_of
+from controller.cli.question import ask
+from controller.kube.client import Client
+from controller.kube.configuration import find_context
+from controller.kube.errors import ApiError
+from controller.manager import log
+from controller.manager.manager import make_manager
+from controller.settings import Settings
+
+STOP_SECONDS = 10.0
+
+
+def main(options: argparse.Namespace) -> int:
+    """Remove RukPak from the cluster; return the exit status.
+
+    Raises: MisuseError without a terminal for the question; ApiError, ConfigurationError.
+    """
+    client = connect(options)
+    deployments, parts = _find_deployments(client), find_parts(client, options.namespace)
+    if not (deployments or parts):
+        tell(f"RukPak is not installed on {_cluster(client, options)}")
+        return 0
+    _announce(client, options, deployments, parts)
+    if options.dry_run:
+        _print_plan(deployments, parts)
+        return 0
+    if not (options.yes or ask("no terminal to ask for confirmation; pass --yes")):
+        tell("rukpak uninstall: canceled; nothing was deleted")
+        return FAILED
+    if left := _delete_all(client, options):
+        tell(f"rukpak uninstall: timed out: {left}; API and controller were not deleted, run it again to continue")
+        return FAILED
+    _delete_parts(client, find_parts(client, options.namespace), options.timeout)
+    return 0
+
+
+# what is shown before
+
+
+def _find_deployments(client: Client) -> list[Manifest]:
+    try:
+        return Deployments(client).all()
+    except NoApiError:
+        return []
+
+
+def _cluster(client: Client, options: argparse.Namespace) -> str:
+    context = find_context(options.kubeconfig or None, options.context or None)
+    return f'{f"""context "{context}", """ if context else ""}cluster {client.host}'
+
+
+def _announce(
+    client: Client, options: argparse.Namespace, deployments: Sequence[Manifest], parts: Sequence[Part]
+) -> None:
+    """Print on stderr where RukPak is removed, which controller runs elsewhere, and what is deleted."""
+    tell(f"Uninstalling RukPak from {_cluster(client, options)}")
+    holder = read_holder(client, options.namespace)
+    if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
+        tell(
+            f'warning: a controller outside of this cluster is active, on "{holder.host}"; stop it before you continue'
+        )
+    tell("This deletes:")
+    for value in deployments:
+        tell(f"  {name_of(value)}: {_fate(value, keep=not options.delete)}")
+    for part in parts:
+        tell(f"  {part.name}")
+
+
+def _is_pod(client: Client, namespace: str, name: str) -> bool:
+    return find(client, f"/api/v1/namespaces/{namespace}/pods/{name}") is not None
+
+
+def _fate(value: Manifest, *, keep: bool) -> str:
+    total = ((value.get("status") or {}).get("objects") or {}).get("total", 0)
+    is_kept = keep or value["spec"].get("deletionPolicy") == "Orphan"
+    count = "1 object is" if total == 1 else f"{total} objects are"
+    return f"{count} {'kept, without an owner' if is_kept else 'deleted as well'}" if total else "no objects"
+
+
+def _print_plan(deployments: Sequence[Manifest], parts: Sequence[Part]) -> None:
+    for name in (*map(name_of, deployments), *(part.name for part in parts)):
+        print(f"{name} deleted (dry run)")
+
+
+# BundleDeployments
+
+
+def _delete_all(client: Client, options: argparse.Namespace) -> str:
+    """Delete all BundleDeployments and wait until they are gone; return what is left when the time is up."""
+    deployments = Deployments(client)
+    try:
+        found = deployments.all()
+        for value in found:
+            _request_deletion(deployments, value, keep=not options.delete)
+        if not found:
+            return ""
+        with _controller(options):
+            return _wait(deployments, options.timeout)
+    except NoApiError:
+        return ""
+
+
+def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) -> None:
+    name = value["metadata"]["name"]
+    if keep and value["spec"].get("deletionPolicy") != "Orphan":
+        deployments.change(name, {"spec": {"deletionPolicy": "Orphan"}})
+    deployments.delete(name)
+    print(f"bundledeployment.{names.GROUP}/{name} deleted", flush=True)
+
+
+@contextmanager
+def _controller(options: argparse.Namespace) -> Iterator[None]:
+    """Run a controller that acts if no other one holds the Lease."""
+    log.set_up("text", "error")
+    stop = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
+        settings = Settings(
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            namespace=options.namespace,
+            store=folder,
+            metrics_address="off",
+            probe_address="off",
+        )
+        runner = threading.Thread(target=make_manager(settings).run, args=(stop,), name="controller", daemon=True)
+        runner.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            runner.join(STOP_SECONDS)
+
+
+def _wait(deployments: Deployments, seconds: float) -> str:
+    line, deadline = ProgressLine(), time.monotonic() + seconds
+    try:
+        while left := deployments.all():
+            text = f"{len(left)} BundleDeployments left; {_describe(left[0])}"
+            if time.monotonic() >= deadline:
+                return text
+            line.show(text)
+            time.sleep(POLL_SECONDS)
+    finally:
+        line.clear()
+    return ""
+
+
+def _describe(value: Manifest) -> str:
+    name = value["metadata"]["name"]
+    deployment, problem = try_to_read(value)
+    if deployment is None:
+        return f"{name}: cannot be read: {problem}"
+    ready = deployment.status.condition("Ready")
+    return f"{name}: {ready.message if ready else AWAITING_CONTROLLER}"
+
+
+# the API and the controller
+
+
+def _delete_parts(client: Client, parts: Sequence[Part], seconds: float) -> None:
+    """Delete the API, and once it is gone everything else."""
+    deadline = time.monotonic() + seconds
+    for part in parts:
+        _delete(client, part)
+        while part == API and find(client, API.path) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+
+def _delete(client: Client, part: Part) -> None:
+    try:
+        client.delete(part.path)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return
+    print(f"{part.name} deleted", flush=True)

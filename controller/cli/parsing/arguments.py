@@ -1,0 +1,166 @@
+"""The flags of each verb: functions that add them to its parser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any
+
+from controller.cli.parsing.parser import FLAGS, OneOf, Parser
+from controller.options import add_options
+
+Arguments = Callable[[Parser], None]
+
+RENDERING = (
+    *("registry_mirror", "denied_networks", "allowed_networks", "allowed_hosts", "allow_loopback"),
+    *("fetch_timeout", "fetch_idle_timeout", "min_fetch_rate"),
+    *("helm", "render_timeout", "render_mebibytes", "confinement"),
+)
+"""The options of the controller that `render` has, too."""
+LEVELS = ("debug", "info", "warning", "error")
+OBJECTS = ("json", "yaml", "name")
+JSONPATH = "jsonpath="
+
+
+def run(parser: Parser) -> None:
+    """Add every option of the controller."""
+    add_options(parser, os.environ)
+
+
+def render(parser: Parser) -> None:
+    """Add where the bundle is, what replaces fields of the spec, and the options that rendering depends on."""
+    text = "directory, packed chart, archive or manifest; oci:// reference or URL of one; -: stdin"
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help=text)
+    _add(parser, "-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
+    parser.add_flag(
+        FLAGS, ("--use-secrets",), action="store_true", help="use the Secrets that FILE names without asking"
+    )
+    _add(parser, "--format", help="overrides spec.format [default for SOURCE: what it looks like, else plain]")
+    _add(parser, "--name", help="overrides the name of the BundleDeployment [default for SOURCE: bundle]")
+    _add(parser, "--install-namespace", metavar="NAMESPACE", help="overrides spec.installNamespace")
+    _add(parser, "--config", metavar="FILE", help="YAML or JSON file that overrides spec.config; -: stdin")
+    text = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
+    _add(parser, "--capabilities", metavar="FILE", help=text)
+    _add_output(parser, "yaml", "json", "name", "revision", default="yaml")
+    _add_cluster(parser)
+    add_options(parser, os.environ, only=RENDERING)
+
+
+def capabilities(parser: Parser) -> None:
+    """Add the output format."""
+    _add_output(parser, "yaml", "json", default="yaml")
+    _add_cluster(parser)
+
+
+def crd(parser: Parser) -> None:
+    """Add the output format."""
+    _add_output(parser, "yaml", "json", "name", default="yaml")
+
+
+def status(parser: Parser) -> None:
+    """Add names, and how much is shown of each."""
+    _add_selection(parser)
+    parser.add_flag(FLAGS, ("--objects",), action="store_true", help="list the objects, too")
+    parser.add_flag(FLAGS, ("-w", "--watch"), action="store_true", help="show each change, until Ctrl-C")
+    _add_wait(parser, "wait until they are Ready; ends at once if waiting cannot help")
+    _add_output(parser, *OBJECTS, "wide", prefix=JSONPATH)
+    _add_cluster(parser)
+
+
+def change(parser: Parser) -> None:
+    """Add names of BundleDeployments to change."""
+    _add_selection(parser)
+    _add_wait(parser, "wait until the controller is done; ends at once if waiting cannot help")
+    _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser)
+
+
+def events(parser: Parser) -> None:
+    """Add the name of a BundleDeployment."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    parser.add_flag(FLAGS, ("-w", "--watch"), action="store_true", help="show new Events, too, until Ctrl-C")
+    _add_output(parser, *OBJECTS)
+    _add_cluster(parser)
+
+
+def logs(parser: Parser) -> None:
+    """Add the name of a BundleDeployment, and which part of the log is shown."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    parser.add_flag(FLAGS, ("-f", "--follow"), action="store_true", help="show new lines, too, until Ctrl-C")
+    _add(parser, "--since", metavar="DURATION", type=_seconds, help="only lines newer than this, such as 5m or 1h")
+    _add(parser, "--level", type=OneOf(LEVELS), metavar="|".join(LEVELS), default="debug", help="lowest level shown")
+    _add_output(parser, "text", "json", default="text")
+    _add_cluster(parser, "namespace")
+
+
+def version(parser: Parser) -> None:
+    """Add whether the cluster is asked."""
+    parser.add_flag(FLAGS, ("--client",), action="store_true", help="only this program; no cluster is asked")
+    _add_output(parser, "json", "yaml")
+    _add_cluster(parser, "namespace")
+
+
+def check(parser: Parser) -> None:
+    """Add the cluster, and the program that renders charts."""
+    _add_cluster(parser, "namespace")
+    add_options(parser, os.environ, only=("helm",))
+
+
+def uninstall(parser: Parser) -> None:
+    """Add what to keep, and whether to ask."""
+    group = parser.group(FLAGS).add_mutually_exclusive_group()
+    group.add_argument("--keep", action="store_true", help="keep installed objects, without an owner [default]")
+    text = "delete installed objects, unless spec.deletionPolicy is Orphan"
+    group.add_argument("--delete", action="store_true", help=text)
+    parser.add_flag(FLAGS, ("-y", "--yes"), action="store_true", help="do not ask for confirmation")
+    parser.add_flag(FLAGS, ("--dry-run",), action="store_true", help="only show what would be deleted")
+    _add_timeout(parser)
+    _add_cluster(parser, "namespace")
+
+
+def _add(parser: Parser, *flags: str, **options: Any) -> None:
+    parser.add_flag(FLAGS, flags, **options)
+
+
+def _add_selection(parser: Parser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="name of a BundleDeployment")
+    parser.add_flag(FLAGS, ("-A", "--all"), action="store_true", help="all BundleDeployments")
+    _add(parser, "-l", "--selector", metavar="SELECTOR", help="those whose labels match, such as team=shop,!legacy")
+
+
+def _add_wait(parser: Parser, text: str) -> None:
+    parser.add_flag(FLAGS, ("--wait",), action="store_true", help=text)
+    _add_timeout(parser)
+
+
+def _add_timeout(parser: Parser) -> None:
+    text = "how long to wait, such as 30s or 5m [default: 5m]"
+    _add(parser, "--timeout", type=_seconds, default=300.0, metavar="DURATION", help=text)
+
+
+def _seconds(text: str) -> float:
+    from api.v1alpha2.types import parse_duration  # noqa: PLC0415 - slow to import, and not for --help
+
+    try:
+        return float(text) if text.isdecimal() else parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _add_output(parser: Parser, *words: str, default: str = "", prefix: str = "") -> None:
+    shown = [*words, *([f"{prefix}TEMPLATE"] if prefix else [])]
+    text = f"{', '.join(shown)} [default: {default or 'text'}]"
+    _add(
+        parser,
+        "-o",
+        "--output",
+        type=OneOf(words, prefix, is_optional=not default),
+        default=default,
+        metavar="FORMAT",
+        help=text,
+    )
+
+
+def _add_cluster(parser: Parser, *others: str) -> None:
+    add_options(parser, os.environ, only=("kubeconfig", "context", *others))

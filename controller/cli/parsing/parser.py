@@ -1,0 +1,156 @@
+"""The parser of a verb: argparse, with shorter help, and mistakes in two lines that name the nearest valid word."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from controller.cli.command import MISUSE, tell
+
+FLAGS = "flags"
+"""Title of the flags that only one verb has."""
+WIDEST = 100
+"""Columns of help on a wide terminal: longer lines are hard to read."""
+
+
+def program() -> str:
+    """Return the command as the user typed it: `kubectl rukpak` for the plugin of kubectl."""
+    return "kubectl rukpak" if Path(sys.argv[0]).name == "kubectl-rukpak" else "rukpak"
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Formats flags as kubectl does (`-f, --file FILE`); lines that start with a space are kept as they are."""
+
+    def __init__(self, prog: str) -> None:
+        columns = min(shutil.get_terminal_size().columns, WIDEST)
+        super().__init__(prog, max_help_position=28, width=max(columns - 2, 40))
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        is_switch = action.metavar == ""
+        names = [f"--[no-]{name[2:]}" if is_switch else name for name in action.option_strings]
+        value = "" if action.nargs == 0 or is_switch else f" {action.metavar or action.dest.upper()}"
+        return f"{', '.join(names)}{value}"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(
+            line if line.startswith(" ") else textwrap.fill(line, width, initial_indent=indent)
+            for line in text.splitlines()
+        )
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one verb.
+
+    Args:
+        verb: its name.
+        usage: what follows the name, such as `NAME... [flags]`.
+        examples: command lines after `rukpak`, each with what it does.
+    """
+
+    def __init__(
+        self, verb: str, *, usage: str = "[flags]", description: str = "", examples: Mapping[str, str] | None = None
+    ) -> None:
+        name = f"{program()} {verb}"
+        super().__init__(
+            prog=name,
+            usage=f"{name} {usage}".replace("%", "%%"),
+            description=description,
+            epilog=_show_examples(examples or {}),
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+        )
+        self.verb = verb
+        self.switches: dict[str, tuple[str, str]] = {}
+        """The values of flags that need none: of `--flag` and of `--no-flag`."""
+        self._positionals.title, self._optionals.title = "arguments", FLAGS
+        self._titled = {FLAGS: self._optionals}
+
+    def add_flag(self, group: str, flags: tuple[str, ...], **options: Any) -> None:
+        """Add a flag to a group of help."""
+        self.group(group).add_argument(*flags, **options)
+
+    def add_switch(self, group: str, flag: str, *, words: tuple[str, str], **options: Any) -> None:
+        """Add a flag that is set by `--flag`, `--no-flag` or `--flag=WORD`."""
+        self.switches[flag] = words
+        self.group(group).add_argument(flag, metavar="", **options)
+
+    def group(self, title: str) -> argparse._ArgumentGroup:
+        """Return a group of help, by its title."""
+        if title not in self._titled:
+            self._titled[title] = self.add_argument_group(title)
+        return self._titled[title]
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return the options; on a mistake print it and exit with status 2."""
+        options, unknown = self.parse_known_args([self._complete(word) for word in arguments])
+        flags = [word for word in unknown if word.startswith("-") and word != "-"]
+        if flags:
+            self.error(self._unknown_flag(flags[0].partition("=")[0]))
+        if unknown:
+            self.error(f'unexpected argument "{unknown[0]}"')
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Print a mistake and how to get help, then exit with status 2."""
+        tell(f"rukpak {self.verb}: {message.removeprefix('argument ')}")
+        tell(f'See "{self.prog} --help" for usage')
+        self.exit(MISUSE)
+
+    def actions(self) -> list[argparse.Action]:
+        """Return everything that it accepts, in the order of help."""
+        return list(self._actions)
+
+    def flags(self) -> list[str]:
+        """Return all flags, including `--no-flag`."""
+        found = [flag for action in self._actions for flag in action.option_strings]
+        return found + [f"--no-{flag[2:]}" for flag in self.switches]
+
+    def _complete(self, word: str) -> str:
+        """Return a flag without a value with the value that it stands for."""
+        positive = f"--{word[5:]}" if word.startswith("--no-") else ""
+        if word in self.switches:
+            return f"{word}={self.switches[word][0]}"
+        return f"{positive}={self.switches[positive][1]}" if positive in self.switches else word
+
+    def _unknown_flag(self, flag: str) -> str:
+        return f'unknown flag "{flag}"{suggest(flag, self.flags())}'
+
+
+def suggest(word: str, valid: Iterable[str]) -> str:
+    """Return `; did you mean "x"?` for the valid word that is most like a mistyped one; empty if none is."""
+    found = get_close_matches(word, list(valid), n=1, cutoff=0.6)
+    return f'; did you mean "{found[0]}"?' if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A type for argparse that accepts certain words, and values with a prefix."""
+
+    words: tuple[str, ...]
+    prefix: str = ""
+    is_optional: bool = False
+    """Whether an empty text is accepted, too, for the default."""
+
+    def __call__(self, text: str) -> str:
+        """Return a valid value.
+
+        Raises: ArgumentTypeError for any other.
+        """
+        if text in self.words or (self.is_optional and not text) or (self.prefix and text.startswith(self.prefix)):
+            return text
+        known = ", ".join([*self.words, *([f"{self.prefix}…"] if self.prefix else [])])
+        raise argparse.ArgumentTypeError(f'"{text}" is not one of {known}{suggest(text, self.words)}')
+
+
+def _show_examples(examples: Mapping[str, str]) -> str:
+    lines = [f"  # {text}\n  {program()} {command}" for command, text in examples.items()]
+    return "examples:\n" + "\n".join(lines) if lines else ""

@@ -1,0 +1,176 @@
+"""Every verb of `rukpak`: its help, its flags, and the function that runs it, which is imported only then."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import cast
+
+from controller.cli.parsing import arguments
+from controller.cli.parsing.arguments import Arguments
+from controller.cli.parsing.parser import Parser
+
+Run = Callable[[argparse.Namespace], int]
+"""Runs a verb with its options and returns the exit status."""
+
+SELECTION = "NAME...|-l SELECTOR|--all [flags]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """A verb as the command line knows it."""
+
+    summary: str
+    """One line for the list of verbs."""
+    description: str
+    usage: str = "[flags]"
+    """What follows the name of the verb."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Command lines after `rukpak`, each with what it does."""
+    arguments: Arguments
+    """Adds its flags to a parser."""
+    entry: str
+    """`module:function` below controller.cli, called with the options."""
+
+    def load(self) -> Run:
+        """Import what the verb does."""
+        module, _, function = self.entry.partition(":")
+        return cast("Run", getattr(import_module(f"controller.cli.{module}"), function))
+
+
+DEPLOYMENTS = {
+    "status": Verb(
+        summary="show the state of BundleDeployments",
+        description="Show a table of BundleDeployments, or the details of those named.",
+        usage="[NAME...] [flags]",
+        examples={
+            "status": "all BundleDeployments",
+            "status shop --objects": "details of one, with its objects",
+            "status -l team=shop --wait --timeout 2m": "wait until all of a team are Ready",
+            "status shop -o jsonpath='{.status.installedRevision}'": "one field",
+        },
+        arguments=arguments.status,
+        entry="deployments.status:main",
+    ),
+    "events": Verb(
+        summary="show the Events of a BundleDeployment",
+        description="Show the Events of a BundleDeployment, the oldest first.",
+        usage="NAME [flags]",
+        examples={"events shop -w": "also show new ones as they occur"},
+        arguments=arguments.events,
+        entry="deployments.events:main",
+    ),
+    "logs": Verb(
+        summary="show what the controller logged about a BundleDeployment",
+        description="Show what the pods of the controller logged about a BundleDeployment.",
+        usage="NAME [flags]",
+        examples={"logs shop -f --since 10m": "the last ten minutes, and everything from now on"},
+        arguments=arguments.logs,
+        entry="deployments.logs:main",
+    ),
+    "pause": Verb(
+        summary="pause BundleDeployments: report drift, change nothing",
+        description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
+        usage=SELECTION,
+        examples={"pause shop --wait": "return when nothing is changed any more", "pause --all": "all of them"},
+        arguments=arguments.change,
+        entry="deployments.changes:pause",
+    ),
+    "resume": Verb(
+        summary="resume paused BundleDeployments",
+        description="Resume paused BundleDeployments: repair drift and install pending revisions.",
+        usage=SELECTION,
+        examples={"resume shop --wait": "return when it is Ready"},
+        arguments=arguments.change,
+        entry="deployments.changes:resume",
+    ),
+    "reconcile": Verb(
+        summary="re-resolve all sources and retry failures immediately",
+        description="Re-resolve all sources and retry failures immediately.",
+        usage=SELECTION,
+        examples={"reconcile shop --wait": "return when it is Ready", "reconcile -l team=shop": "all of a team"},
+        arguments=arguments.change,
+        entry="deployments.changes:reconcile",
+    ),
+}
+
+BUNDLES = {
+    "render": Verb(
+        summary="print the objects of a bundle as the controller would apply them",
+        description="Print the objects of a bundle as the controller would apply them.",
+        usage="SOURCE|-f FILE [flags]",
+        examples={
+            "render ./bundle --install-namespace shop": "a directory, without a cluster",
+            "render oci://quay.io/shop/chart:1.2.0 --format helm": "an image or chart in a registry",
+            "render -f shop.yaml -o revision": "the future status.revision of a BundleDeployment",
+            "render -f shop.yaml | kubectl diff -f -": "what would change on the cluster",
+        },
+        arguments=arguments.render,
+        entry="rendering.render:main",
+    ),
+    "capabilities": Verb(
+        summary="print the kinds that a cluster serves, for render",
+        description='Print what a cluster serves, for "rukpak render --capabilities".',
+        examples={"capabilities > c.yaml": "then: rukpak render --capabilities c.yaml ./bundle"},
+        arguments=arguments.capabilities,
+        entry="rendering.capabilities:main",
+    ),
+}
+
+INSTALLATION = {
+    "run": Verb(
+        summary="run the controller",
+        description="Run the controller until it is told to stop.",
+        examples={
+            "run": "with the current context of the kubeconfig",
+            "run --context staging --log-format json": "with another one",
+        },
+        arguments=arguments.run,
+        entry="run:main",
+    ),
+    "crd": Verb(
+        summary="print the CustomResourceDefinition",
+        description="Print the CustomResourceDefinition of this release.",
+        examples={"crd | kubectl apply --server-side -f -": "install or upgrade the API"},
+        arguments=arguments.crd,
+        entry="installation.crd:main",
+    ),
+    "check": Verb(
+        summary="check that RukPak can work on a cluster, and say what to do if not",
+        description="Check a cluster and this machine for what RukPak needs; exit status 1 if something is missing.",
+        examples={"check --context staging": "another cluster"},
+        arguments=arguments.check,
+        entry="installation.check:main",
+    ),
+    "version": Verb(
+        summary="print the versions of this program, the controller and the API",
+        description="Print the versions of this program, and of the controller and the API in the cluster.",
+        examples={"version --client": "without a cluster"},
+        arguments=arguments.version,
+        entry="installation.version:main",
+    ),
+    "uninstall": Verb(
+        summary="remove RukPak from a cluster",
+        description="Remove RukPak from a cluster: BundleDeployments, API and controller.",
+        examples={
+            "uninstall --dry-run": "show what would be deleted",
+            "uninstall --keep --yes": "keep what is installed, and do not ask",
+        },
+        arguments=arguments.uninstall,
+        entry="installation.uninstall:main",
+    ),
+}
+
+GROUPS = {"BundleDeployments": DEPLOYMENTS, "Bundles": BUNDLES, "The installation": INSTALLATION}
+"""The verbs by the titles that help shows."""
+VERBS: dict[str, Verb] = DEPLOYMENTS | BUNDLES | INSTALLATION
+
+
+def make_parser(name: str) -> Parser:
+    """Return the parser of a verb."""
+    verb = VERBS[name]
+    parser = Parser(name, usage=verb.usage, description=verb.description, examples=verb.examples)
+    verb.arguments(parser)
+    return parser

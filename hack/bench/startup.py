@@ -1,0 +1,45 @@
+"""CPU time from the start of `rukpak` until it has shown help, for each verb, or has asked a cluster that is not there.
+
+`.venv/bin/python -m hack.bench.startup` prints the median of some runs. No cluster is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+
+from controller.cli.parsing.verbs import VERBS
+
+RUNS = 5
+LIMIT_SECONDS = 0.25
+"""Of CPU, for help and mistakes of every verb."""
+
+
+def measure(*words: str) -> float:
+    """Return the median CPU time of a command, in seconds."""
+    return statistics.median(_measure_once(words) for _ in range(RUNS))
+
+
+def _measure_once(words: tuple[str, ...]) -> float:
+    before = os.times()
+    variables = {**os.environ, "KUBECONFIG": "/no/such/file"}
+    subprocess.run([sys.executable, "-m", "controller", *words], env=variables, capture_output=True, check=False)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def main() -> None:
+    """Print a line for each verb: help, a mistyped flag, and a run without a cluster."""
+    print(f"{'verb':14} {'--help':>8} {'mistake':>8} {'no cluster':>11}   limit of the first two: {LIMIT_SECONDS} s")
+    for verb in VERBS:
+        values = (measure(verb, "--help"), measure(verb, "--wiat"), measure(verb, *_WORDS.get(verb, ())))
+        print(f"{verb:14} {values[0]:8.3f} {values[1]:8.3f} {values[2]:11.3f}")
+
+
+_WORDS = {"events": ("a",), "logs": ("a",), "render": ("/no/such",)}
+_WORDS |= dict.fromkeys(("pause", "resume", "reconcile"), ("a",))
+
+if __name__ == "__main__":
+    main()
