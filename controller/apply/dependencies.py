@@ -61,8 +61,7 @@ class Dependencies:
             return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
         if target.kind[::2] in options.wanted.resources:
             return self._crd_hindrance(task, options, results)
-        if step.position.stage is order.Stage.GATES and results.failed:
-            blocker = next(iter(results.failed))
+        if step.position.stage is order.Stage.GATES and (blocker := _find_blocker(task, step, results)):
             return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
         return None
 
@@ -79,6 +78,16 @@ class Dependencies:
             message = f'{task.target.key}: waiting for CustomResourceDefinition "{name}" to be established'
             return BundleError(Reason.WAITING_FOR_CRD, message)
         return None
+
+
+def _find_blocker(task: Task, step: Step, results: StepResults) -> ObjectKey | None:
+    """Return an object that was not applied, and that a task of the last stage waits for.
+
+    An APIService does not wait for objects of the groups that those of this bundle add: these wait for it.
+    """
+    own = order.served_group(task.target.key)
+    added = {order.served_group(each.target.key) for each in step.tasks} - {""} if own else set()
+    return next((key for key in results.failed if key.group not in added), None)
 
 
 def out_of_date(task: Task) -> BundleError:

@@ -104,6 +104,11 @@ def position_of(key: ObjectKey) -> Position:
     return _STEPS.get((key.group, key.kind), _WORKLOADS)
 
 
+def served_group(key: ObjectKey) -> str:
+    """Return the API group that an APIService, named <version>.<group>, adds to the API; empty for other objects."""
+    return key.name.partition(".")[2] if (key.group, key.kind) == ("apiregistration.k8s.io", "APIService") else ""
+
+
 def is_custom(key: ObjectKey) -> bool:
     """Whether a kind is not built in: from a CustomResourceDefinition or an aggregated API."""
     return key.group not in BUILT_IN_GROUPS

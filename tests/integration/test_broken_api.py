@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.aggregated_api import AggregatedApi
 from tests.support.bundles import Deployed, World, config_map, exists, new_name
 from tests.support.charts import chart_of
 from tests.support.commands import command
@@ -189,3 +190,22 @@ def test_what_brings_a_broken_api_is_deleted_after_a_restart(world: World, group
     deployed.wait_gone()
     assert is_gone(world, group)
     assert deployed.data("settings") is None
+
+
+def test_a_bundle_with_an_api_its_server_and_an_object_of_it_is_installed_and_deleted(world: World, group: str) -> None:
+    name = new_name()
+    with AggregatedApi(group) as api:
+        objects = (api.thing("first"), api.service(), api.api_service(name), config_map("settings"))
+        deployed = world.deploy(*objects, name=name)
+        deployed.wait_ready()
+        path = f"/apis/{group}/v1/namespaces/{name}/things/first"
+        assert list(api.objects) == [path]
+        world.restart()
+        deployed.edit("settings", color="red")
+        world.wait(lambda: deployed.data("settings") == {"color": "blue"}, "drift repaired")
+
+        deployed.delete()
+
+        deployed.wait_gone()
+        assert api.objects == {}
+    assert is_gone(world, group)

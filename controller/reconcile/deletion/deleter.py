@@ -14,6 +14,7 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.hooks.hook import HookEvent
+from controller.apply.order import served_group
 from controller.apply.prune import Removal, RemovalCause
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, is_orphaned, plan_teardown
 from controller.kube.client import ApiError
@@ -35,7 +36,6 @@ from controller.status.writer import StatusWriter
 log = logging.getLogger(__name__)
 
 ORPHAN_FINALIZER = "orphan"
-_API_SERVICE = ("apiregistration.k8s.io", "APIService")
 RECHECK_SECONDS = 1.0
 
 
@@ -94,15 +94,12 @@ class Deleter:
 
         These have no objects, and cannot be listed before their APIService is deleted.
         """
-        own = {record.key.name.partition(".")[2] for record in self._own_api_services(context)}
+        records = context.own_records(self._watches.managed(context.name))
+        own = {served_group(record.key) for record in records} - {""}
         if not any(kind.group in own for kind in context.recorded_kinds):
             return context.recorded_kinds
         installed = self._holdings.installed_kinds(context)
         return [kind for kind in context.recorded_kinds if kind.group not in own or kind in installed]
-
-    def _own_api_services(self, context: Context) -> list[Record]:
-        records = context.own_records(self._watches.managed(context.name))
-        return [record for record in records if record.key[:2] == _API_SERVICE]
 
     def _remove(
         self, context: Context, teardown: Teardown, mandate: Mandate, unreadable: BundleError | None

@@ -62,6 +62,7 @@ GATES = Resource(
     "validatingwebhookconfigurations",
     namespaced=False,
 )
+APIS = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 
 
 class Bench:
@@ -69,7 +70,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.cluster = FakeCluster(*SERVED, WIDGETS, GATES)
+        self.cluster = FakeCluster(*SERVED, WIDGETS, GATES, APIS)
         self.watches = FakeWatches(self.cluster)
         self.retries = Retries(lambda: self.now, jitter=lambda: 1.0)
         self.ledger = Ledger(clock=lambda: self.now)
@@ -479,6 +480,29 @@ def test_what_requests_go_through_waits_for_everything_else(bench: Bench) -> Non
     }  # fmt: skip
     bench.now += 1
     assert not any(reasons(bench.run(GATE, config_map("a"), config_map("b"))).values())
+
+
+API = manifest("APIService", "v1.things.example.com", api_version="apiregistration.k8s.io/v1", namespace="")
+OTHER_API = manifest("APIService", "v1.others.example.com", api_version="apiregistration.k8s.io/v1", namespace="")
+THING = manifest("Thing", "thing", api_version="things.example.com/v1")
+
+
+def test_an_api_does_not_wait_for_its_own_objects_which_wait_for_it(bench: Bench) -> None:
+    outcomes = bench.run(GATE, THING, config_map("a"), API, OTHER_API)
+    found = reasons(outcomes)
+    assert (found["gate"], found["thing"]) == (Reason.APPLYING, Reason.KIND_NOT_SERVED)
+    assert [found[each["metadata"]["name"]] for each in (API, OTHER_API)] == [None, None]
+
+
+def test_an_api_waits_for_all_other_objects(bench: Bench) -> None:
+    bench.cluster.faults[f"TRY {MAP_PATH}"] = [ApiError(0, "Unreachable", "no")]
+    error = bench.run(THING, config_map("a"), API)[API["metadata"]["name"]].error
+    assert error
+    assert error.message.endswith("waiting for all other objects; not applied: ConfigMap shop/a")
+
+
+def test_an_api_waits_for_objects_of_groups_that_the_bundle_does_not_add(bench: Bench) -> None:
+    assert reasons(bench.run(THING, OTHER_API))[OTHER_API["metadata"]["name"]] is Reason.APPLYING
 
 
 def test_a_spec_that_changes_meanwhile_ends_the_pass(bench: Bench) -> None:
