@@ -2,7 +2,7 @@
 
 It is cut off before a write is carried out, or after that, before it hears of it; killed; and started again. By default
 at every write of an install and of taking released objects back; with RUKPAK_STORMS above 1 at those of an upgrade with
-prune, and of a deletion, too.
+prune, of taking over list items, of migrating entries of older versions, and of a deletion, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import ApiError, connect
+from controller.kube.client import JSON_PATCH, ApiError, connect
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
@@ -37,7 +37,7 @@ from tests.support.bundles import (
     new_name,
 )
 from tests.support.forking import ForkedController
-from tests.support.objects import custom, deployment, make, namespace, webhook
+from tests.support.objects import custom, deployment, make, namespace, service, webhook
 from tests.support.registry import LocalRegistry
 from tests.support.severing import Cut, Severing
 from tests.support.weather import Fault
@@ -133,6 +133,7 @@ def collections(name: str) -> dict[str, str]:
         "ConfigMap": f"/api/v1/{inside}/configmaps",
         "ServiceAccount": f"/api/v1/{inside}/serviceaccounts",
         "Role": f"{RBAC}/{inside}/roles",
+        "Service": f"/api/v1/{inside}/services",
         "Deployment": f"/apis/apps/v1/{inside}/deployments",
         "Foo": f"/apis/{group_of(name)}/v1/{inside}/foos",
         "Namespace": "/api/v1/namespaces",
@@ -183,6 +184,8 @@ class Work:
     """The objects that are there then."""
     repeated: Counter[str] = field(default_factory=Counter)
     """Writes that may be repeated after a kill, because they are one step with the write that was cut."""
+    needs: Counter[str] = field(default_factory=Counter)
+    """Writes without which it was not done in the way that is tested."""
 
 
 def is_at_rest(deployed: Deployed) -> bool:
@@ -235,6 +238,76 @@ def release(world: World, name: str) -> Deployed:
     return deployed
 
 
+def served_bundle(name: str) -> list[Manifest]:
+    return [namespace(name), service("web", 80)]
+
+
+def install_service(world: World, name: str) -> Deployed:
+    deployed = Deployed(client=world.client, name=name, ref=world.push(name, *served_bundle(name)), wait=world.wait)
+    install(world, deployed)
+    world.wait(lambda: is_at_rest(deployed), "installed")
+    return deployed
+
+
+def renumber(_: World, deployed: Deployed) -> None:
+    """Change the key of a list item: ours beside the new one would be a duplicate name."""
+    change = [{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]
+    path = deployed.path_of("web", "services")
+    deployed.client.request("PATCH", path, query=[("fieldManager", "x")], body=change, content_type=JSON_PATCH)
+
+
+def is_renumbered(deployed: Deployed) -> bool:
+    ports = (deployed.get("web", "services") or {"spec": {"ports": []}})["spec"]["ports"]
+    return [port["port"] for port in ports] == [80] and is_at_rest(deployed)
+
+
+def versioned_bundle(name: str, size: int = 2, **fields: Manifest) -> list[Manifest]:
+    """Return a bundle with an object at the second version of its kind, which alone has some fields."""
+    kind, thing = definition(group_of(name), "Foo"), custom(group_of(name), "Foo", "thing", spec={"size": size})
+    versions = [version("v1"), version("v2", **fields)]
+    thing["apiVersion"] = f"{group_of(name)}/v2"
+    return [namespace(name), {**kind, "spec": {**kind["spec"], "versions": versions}}, thing]
+
+
+def version(name: str, **fields: Manifest) -> Manifest:
+    properties = {"spec": {"type": "object", "properties": {"size": {"type": "integer"}, **fields}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    return {"name": name, "served": True, "storage": name == "v2", "schema": schema}
+
+
+THING = "PATCH /apis/NAME.example.com/v2/namespaces/NAME/foos/thing"
+DEFAULTED: Manifest = {"type": "string", "default": "d"}
+
+
+def outgrow(world: World, name: str) -> Deployed:
+    """Have an object that does not fit the version of another client's entry any more."""
+    deployed = Deployed(
+        client=world.client, name=name, ref=world.push(name, *versioned_bundle(name, 1)), wait=world.wait
+    )
+    install(world, deployed)
+    world.wait(lambda: is_at_rest(deployed), "installed")
+    path = deployed.path_of("thing", "foos", f"/apis/{group_of(name)}/v1")
+    world.client.merge_patch(path, {"metadata": {"labels": {"x": "y"}}}, manager="somebody")
+    ref = world.push(name, *versioned_bundle(name, 1, color=DEFAULTED), tag="v2")
+    before = deployed.status()["installedRevision"]
+    deployed.change(sources=[image(ref)])
+    deployed.wait_installed(before)
+    world.wait(
+        lambda: world.client.get(path.replace("/v1/", "/v2/")).value["spec"].get("color"), "the new schema counts"
+    )
+    return deployed
+
+
+def resize(world: World, deployed: Deployed) -> None:
+    ref = world.push(deployed.name, *versioned_bundle(deployed.name, color=DEFAULTED), tag="v3")
+    deployed.change(sources=[image(ref)])
+
+
+def is_resized(deployed: Deployed) -> bool:
+    thing = deployed.get("thing", "foos", f"/apis/{group_of(deployed.name)}/v2")
+    return thing is not None and thing["spec"]["size"] == 2 and is_at_rest(deployed)
+
+
 INSTALL = Work(prepare=name_it, begin=install, is_done=is_at_rest, ends_with=first_bundle)
 TAKE_BACK = Work(
     prepare=release,
@@ -250,6 +323,21 @@ WORKS = {
     "an install": INSTALL,
     "taking back": TAKE_BACK,
     "an upgrade with prune": Work(prepare=install_and_rest, begin=upgrade, is_done=is_at_rest, ends_with=second_bundle),
+    "taking over items": Work(
+        prepare=install_service,
+        begin=renumber,
+        is_done=is_renumbered,
+        ends_with=served_bundle,
+        needs=Counter({"PATCH /api/v1/namespaces/NAME/services/web": 2}),
+    ),
+    "migrating entries": Work(
+        prepare=outgrow,
+        begin=resize,
+        is_done=is_resized,
+        ends_with=lambda name: versioned_bundle(name, color=DEFAULTED),
+        repeated=Counter({THING: 1}),  # the one that is refused
+        needs=Counter({THING: 3}),
+    ),
     "a deletion": Work(prepare=install_and_rest, begin=delete, is_done=is_gone, ends_with=lambda _: []),
 }
 
@@ -331,6 +419,7 @@ def test_a_controller_that_is_killed_at_any_write_loses_nothing_and_does_nothing
 ) -> None:
     needed = carry_out(mortal_world, severing, work, Cut(name=new_name(), nth=MOST, fault=fault))
     assert not needed.was_cut
+    assert not work.needs - needed.writes
     for nth in range(1, MOST):
         ended = carry_out(mortal_world, severing, work, Cut(name=new_name(), nth=nth, fault=fault))
         more, less = ended.writes - needed.writes - REPEATED - work.repeated, needed.writes - ended.writes - OMITTED
