@@ -1,8 +1,8 @@
 """Finds the one chart in a content tree, and copies its files for Helm.
 
 The copy, in a scratch folder, contains no archives and no links: packaged dependencies (`charts/*.tgz`) are unpacked by
-our own reader, within the limits of all content, so that Helm reads exactly what was checked; those that `.helmignore`
-names are left out. Helm itself reports missing dependencies (failures.py).
+our own reader, within the limits of all content, so that Helm reads exactly what was checked. In a chart with such
+dependencies `.helmignore` is applied here (ignore.py). Helm itself reports missing dependencies (failures.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from api.errors import BundleError
 from api.plugins import ContentTree, Entry, EntryKind, Limits, Readable
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
-from controller.content.disk import ForeignFileError, walk
+from controller.content.disk import ForeignFileError, Item, walk
 from controller.content.limits import Rejection, check_path, quote
 from controller.content.shares import BLOCK
 from controller.content.tar import read_tar
@@ -155,10 +155,7 @@ def _no_chart(root: Path) -> BundleError:
 
 def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
     if not chart.is_packed:
-        ignores = _read_ignore_file(root / chart.path, chart)
-        for entry in _entries_of_folder(root / chart.path):
-            if not (_PACKED_DEPENDENCY.fullmatch(entry.path) and ignores(entry.path)):
-                yield entry
+        yield from _entries_of_folder(root / chart.path, chart)
         return
     with (root / chart.path).open("rb") as file:
         for entry in _entries_of_archive(file, limits):
@@ -166,19 +163,34 @@ def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
                 yield entry
 
 
-def _read_ignore_file(folder: Path, chart: Chart) -> Ignores:
+def _read_ignore_file(folder: Path, chart: Chart) -> Ignores | None:
     path = folder / IGNORE_FILE
     place = quote(join(chart.path, IGNORE_FILE))
     return read_rules(read_small(path, place, _IGNORE_BYTES) if is_file(path) else b"")
 
 
-def _entries_of_folder(folder: Path) -> Iterator[Entry]:
-    for item in walk(folder):
+def _entries_of_folder(folder: Path, chart: Chart) -> Iterator[Entry]:
+    is_unpacked = any(_PACKED_DEPENDENCY.fullmatch(item.path) for item in walk(folder))
+    ignores = _read_ignore_file(folder, chart) if is_unpacked else None
+    for item in _without_ignored(walk(folder), ignores) if ignores else walk(folder):
         if item.is_folder:
             yield Entry(path=item.path, kind=EntryKind.DIRECTORY)
             continue
         with (folder / item.path).open("rb") as file:
             yield Entry(path=item.path, size=os.fstat(file.fileno()).st_size, data=file)
+
+
+def _without_ignored(items: Iterable[Item], ignores: Ignores) -> Iterator[Item]:
+    """Yield the files and folders that Helm would read, without the rules: no rule is left to apply."""
+    skipped: str | None = None
+    for item in items:
+        if skipped is not None and item.path.startswith(skipped):
+            continue
+        if not ignores(item.path, item.is_folder):
+            if item.path != IGNORE_FILE:
+                yield item
+        elif item.is_folder:
+            skipped = f"{item.path}/"
 
 
 def _entries_of_archive(stream: Readable, limits: Limits) -> Iterator[Entry]:

@@ -1,6 +1,7 @@
-"""The rules of `.helmignore`, for packaged dependencies: they are unpacked before Helm could ignore them.
+"""The rules of `.helmignore`, for charts with packaged dependencies, which are unpacked before Helm reads the chart.
 
-Helm applies the rules to all other files itself, and reports invalid ones.
+Helm would miss the archives that the rules name, and apply the rules to the files of the others, which are exempt. In
+all other charts Helm applies the rules itself. It also reports invalid ones.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 FILE = ".helmignore"
-Ignores: TypeAlias = Callable[[str], bool]
-"""Whether a file is ignored, by its path in the chart."""
+Ignores: TypeAlias = Callable[[str, bool], bool]
+"""Whether a file or folder is ignored, by its path in the chart and whether it is a folder."""
 
 # Of filepath.Match: `*`, `?`, a class, an escaped character, any other one. A bare `[` or `\` is malformed.
 _TOKEN = re.compile(r"(\*)|(\?)|\[(\^?)((?:(?:\\.|[^\\\]-])(?:-(?:\\.|[^\\\]-]))?)+)\]|\\(.)|([^\\\[])", re.DOTALL)
@@ -24,20 +25,20 @@ class _Rule(NamedTuple):
     only_folders: bool
 
 
-def read_rules(text: bytes) -> Ignores:
-    """Return what a file ignores; nothing if one of its rules is malformed, which Helm reports."""
+def read_rules(text: bytes) -> Ignores | None:
+    """Return what a file ignores; None if one of its rules is malformed, which Helm reports."""
     lines = text.decode("utf-8-sig", "replace").splitlines()
     try:
         rules = [_parse(line) for line in map(str.strip, lines) if line and not line.startswith("#")]
     except (ValueError, re.error):
-        return lambda _path: False
-    return lambda path: _is_ignored(path, rules)
+        return None
+    return lambda path, is_folder: _is_ignored(path, rules, is_folder=is_folder)
 
 
-def _is_ignored(path: str, rules: list[_Rule]) -> bool:
-    """Return what Helm's ignore.Rules says of a file: a negated rule ignores everything that it does not match."""
+def _is_ignored(path: str, rules: list[_Rule], *, is_folder: bool) -> bool:
+    """Return what Helm's ignore.Rules says of a path: a negated rule ignores everything that it does not match."""
     for rule in rules:
-        is_match = not rule.only_folders and bool(rule.matches(path))
+        is_match = (is_folder or not rule.only_folders) and bool(rule.matches(path))
         if is_match != rule.is_negated:
             return True
     return False

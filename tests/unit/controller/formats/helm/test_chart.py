@@ -122,7 +122,28 @@ def test_packaged_dependencies_that_are_ignored_are_left_out(tmp_path: Path) -> 
     kept = {"Chart.yaml": b"x", ".helmignore": b"# not these\ncharts/old-*.tgz\n", "charts/d/Chart.yaml": b"x"}
     old = {"charts/old-1.tgz": PACKED, "charts/old-2.tgz": b"damaged"}
     gathered = gather(write(tmp_path / "tree", {**kept, **old, "charts/new-1.tgz": PACKED}), tmp_path, Chart("."))
-    assert gathered.keys() == {*kept, "charts/new-1.unpacked/Chart.yaml"}
+    assert gathered.keys() == {"Chart.yaml", "charts/d/Chart.yaml", "charts/new-1.unpacked/Chart.yaml"}
+
+
+def test_what_is_ignored_in_a_chart_is_not_in_its_packaged_dependencies(tmp_path: Path) -> None:
+    rules = b"notes.txt\nold/\n/templates/a.yaml\n"
+    own = dict.fromkeys(("Chart.yaml", "notes.txt", "files/old/x", "files/older", "templates/a.yaml", "old.txt"), b"x")
+    inner = ("d/Chart.yaml", "d/notes.txt", "d/old/x", "d/templates/a.yaml")
+    packed = pack(dict.fromkeys(inner, b"x"))
+    gathered = gather(
+        write(tmp_path / "tree", {**own, ".helmignore": rules, "charts/d-1.tgz": packed}), tmp_path, Chart(".")
+    )
+    assert gathered.keys() == {
+        "Chart.yaml",
+        "files/older",
+        "old.txt",
+        *(f"charts/d-1.unpacked/{name.removeprefix('d/')}" for name in inner),
+    }
+
+
+def test_rules_that_helm_refuses_are_left_to_helm(tmp_path: Path) -> None:
+    files = {"Chart.yaml": b"x", ".helmignore": b"**/x\n", "charts/d-1.tgz": PACKED}
+    assert ".helmignore" in gather(write(tmp_path / "tree", files), tmp_path, Chart("."))
 
 
 def test_packaged_dependencies_are_unpacked_recursively(tmp_path: Path) -> None:

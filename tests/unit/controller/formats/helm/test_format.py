@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from api.errors import BundleError
-from api.plugins import Capabilities, Rendering
+from api.plugins import Capabilities, Means, Rendering
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable.applicable import revision_digest
+from controller.formats.helm.program import ProgramFinder
 from tests.support.charts import DATA, FORMAT, chart_of, files_of, pack, render, write
 
 SHOP = DATA / "shop"
@@ -141,6 +144,22 @@ def test_a_packed_dependency_renders_like_its_folder(tmp_path: Path) -> None:
     archive = pack({path.removeprefix("charts/"): data for path, data in store.items()})
     root = write(tmp_path / "tree", {**files, "charts/store-0.1.0.tgz": archive})
     assert render(root, tmp_path, config=FIXED) == render(SHOP, tmp_path, config=FIXED)
+
+
+def test_what_a_chart_ignores_is_what_helm_ignores_with_packaged_dependencies(tmp_path: Path) -> None:
+    def manifest(name: str) -> str:
+        return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
+
+    names = ("kept", "skipped", "old/below")
+    inner = chart_of({f"templates/{name}.yaml": manifest(f"inner-{name.replace('/', '-')}") for name in names}, "d")
+    outer = chart_of({f"templates/{name}.yaml": manifest(f"outer-{name.replace('/', '-')}") for name in names})
+    rules = b"old/\n/templates/skipped.yaml\n"
+    root = write(tmp_path / "tree", {**outer, "c/.helmignore": rules, "c/charts/d-1.0.0.tgz": pack(inner)})
+    helm = [str(ProgramFinder().find(Means(scratch=tmp_path))), "template", "c"]
+    done = subprocess.run(helm, cwd=root, capture_output=True, text=True, check=True, env={"HOME": str(tmp_path)})
+    found = {each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout)}  # noqa: TID251 - of Helm
+    assert found == {"outer-kept", "inner-kept", "inner-skipped", "inner-old-below"}
+    assert set(names_of(render(root, tmp_path))) == found
 
 
 def test_a_definition_in_two_dependencies_is_rendered_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ PATH = "charts/old-1.2.tgz"
 class Case(NamedTuple):
     name: str
     text: str
-    expect: bool
+    expect: bool | None
 
 
 # fmt: off
@@ -44,20 +44,40 @@ CASES = [
     Case("all but others", "!*.zip", True),
     Case("all but this", "!*.tgz", False),
     Case("all but this, and then this", "!*.tgz\nold*", True),
-    Case("a rule that Helm refuses", "*.tgz\n**/x", False),
-    Case("a class that does not end", "*.tgz\n[a", False),
-    Case("a range of nothing", "*.tgz\n[z-a]", False),
+    Case("a rule that Helm refuses", "*.tgz\n**/x", None),
+    Case("a class that does not end", "*.tgz\n[a", None),
+    Case("a range of nothing", "*.tgz\n[z-a]", None),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_rules(case: Case) -> None:
-    assert read_rules(case.text.encode())(PATH) is case.expect
+    ignores = read_rules(case.text.encode())
+    assert (ignores and ignores(PATH, False)) is case.expect
+
+
+FOLDERS = [
+    Case("a name", "old", True),
+    Case("a name of folders only", "old/", True),
+    Case("a path of folders only", "files/old/", True),
+    Case("a path from the root", "/files/old", True),
+    Case("a name at the root", "/old/", False),
+    Case("all but other folders", "!new/", True),
+    Case("all but this folder", "!old/", False),
+]
+
+
+@pytest.mark.parametrize("case", FOLDERS, ids=attrgetter("name"))
+def test_rules_about_a_folder(case: Case) -> None:
+    ignores = read_rules(case.text.encode())
+    assert ignores
+    assert ignores("files/old", True) is case.expect
 
 
 def test_a_pattern_of_many_stars_takes_linear_time() -> None:
     ignores = read_rules(b"*a" * 200 + b"b")
     started = time.process_time()
-    assert not ignores("charts/" + "a" * 1000)
+    assert ignores
+    assert not ignores("charts/" + "a" * 1000, False)
     assert time.process_time() - started < 1
