@@ -5,6 +5,7 @@ Not here: which revision is wanted (`revisions`), what conditions say about it (
 (`reconcile`). START HERE, in reading order:
 
     targets       what a revision asks for: a `Target` for each object
+    packed_targets  the same, compressed
     ownership     who owns an object, and which marks ours carry
     order         in which order kinds are applied and deleted
     options       the BundleDeployment and the rules of one pass

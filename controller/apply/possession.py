@@ -85,8 +85,8 @@ def find_strays(
         owner: the BundleDeployment.
         orphan: whether its deletionPolicy is Orphan.
     """
-    others = (record for key, record in observed.items() if not any(key in keys for keys in known))
-    return list(_ours(others, owner, orphan=orphan))
+    others = set(observed).difference(*known)
+    return list(_ours((observed[key] for key in others), owner, orphan=orphan))
 
 
 def find_surplus(
@@ -106,7 +106,7 @@ def find_surplus(
         owner: the BundleDeployment.
         orphan: whether its deletionPolicy is Orphan.
     """
-    named = (record for key, record in observed.items() if key in older and key not in wanted)
+    named = (observed[key] for key in older if key in observed and key not in wanted)
     return list(_ours(named, owner, orphan=orphan))
 
 

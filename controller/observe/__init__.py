@@ -8,6 +8,7 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
     deployments      the latest known BundleDeployments
     managed/         managed objects: watched kinds, objects by owner
     records          the part of a managed object that is kept
+    journal          what has changed since a reader last looked
     definitions      CustomResourceDefinitions: storage version, declared status
     storage_classes  whether a claim is bound with its first pod
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from api.bounds import read_time
 from api.errors import BundleError
@@ -24,6 +25,7 @@ from controller.observe.health.aggregate import (
 from controller.observe.health.explain import explained
 from controller.observe.health.presence import as_observed, assess_absent, refused
 from controller.observe.health.verdict import HEALTHY, State, Verdict
+from controller.observe.journal import Reader
 from controller.observe.records import ObjectKey, Record
 
 
@@ -40,6 +42,15 @@ class Progress:
 
 CLOCK_SECONDS = 60.0
 """Until a deadline that has expired only by the system time is checked again: that time may have been set."""
+
+
+class WantedObject(Protocol):
+    """An object that a revision contains."""
+
+    @property
+    def digest(self) -> str:
+        """As in its applied-digest annotation once it is applied."""
+
 
 Explain = Callable[[Sequence[Record]], Explanations]
 
@@ -80,44 +91,52 @@ class HealthTracker:
 
     now: Callable[[], float] = time.monotonic
     clock: Callable[[], float] = time.time
+    reader: Reader = field(default_factory=Reader)
+    """For callers that know what has changed since the last call."""
     _applied: dict[ObjectKey, _Applied] = field(default_factory=dict)
     _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)
     _healthy: set[ObjectKey] = field(default_factory=set)
+    _unhealthy: tuple[ObjectKey, ...] = ()
     _fallen_since: float | None = None
     _published: Published[ObjectKey] | None = None
 
     def summarize(
         self,
-        digests: Mapping[ObjectKey, str],
+        wanted: Mapping[ObjectKey, WantedObject],
         observed: Mapping[ObjectKey, Record],
         revision: str,
         deadline: float,
         *,
+        changed: Collection[ObjectKey] | None = None,
         refusals: Mapping[ObjectKey, BundleError] | None = None,
         explain: Explain = lambda _troubled: NOTHING,
     ) -> Progress:
-        """Judge all objects of a revision.
+        """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
 
         Args:
-            digests: of the wanted objects, as in their applied-digest annotation once applied.
+            wanted: all objects of the revision.
             observed: objects with our label.
             revision: identifies revision and spec; after a change everything is published immediately.
             deadline: `spec.progressDeadline` in seconds.
+            changed: which objects, wanted or observed, have changed since the last call; None: any may have.
             refusals: why objects could not be applied.
             explain: explains objects that have been in trouble for a while.
         """
-        now = self.now()
+        now, refusals = self.now(), refusals or {}
+        keys = wanted if changed is None else dict.fromkeys((*self._unhealthy, *changed, *refusals))
         judged = [
-            self._judge(key, observed.get(key), digest, (refusals or {}).get(key), now)
-            for key, digest in digests.items()
+            self._judge(key, observed.get(key), wanted[key].digest, refusals.get(key), now)
+            for key in keys
+            if key in wanted
         ]
+        self._unhealthy = tuple(each.key for each in judged if each.verdict.state is not State.HEALTHY)
         troubled = [each for each in judged if _may_explain(each)]
         explanations = explain([e.record for e in troubled if e.record and now - e.since >= TROUBLED_SECONDS])
         judged = [_explain(each, explanations) for each in judged]
         verdicts = [
             (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
         ]
-        health = aggregate(verdicts, applied=True)
+        health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts))
         shown, wait = self._publish(health, revision, now)
         changes = [each.since + TROUBLED_SECONDS - now for each in troubled if now - each.since < TROUBLED_SECONDS]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]

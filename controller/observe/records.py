@@ -10,13 +10,13 @@ Not here: watching (watches.py), ownership of records (apply/ownership.py), the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from api import names
-from controller.content.digests import canonical_json, digest_of_json
+from controller.content.digests import canonical_json
 
 if TYPE_CHECKING:
     from controller.observe.health.verdict import Verdict
@@ -214,15 +214,6 @@ def is_scaled(manifest: Mapping[str, Any]) -> bool:
         and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
         for entry in entries
     )
-
-
-def managed_state(records: Iterable[Record]) -> str:
-    """Return the digest over all managed objects for `status.managedState` (rule 6).
-
-    It covers key, applied digest and entry hash of each record, in any order.
-    """
-    rows = sorted((*record.key, record.applied_digest, record.entry_hash) for record in records)
-    return f"v1:{digest_of_json(rows)}"
 
 
 def _wiped_state(metadata: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionK
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
+from controller.observe.journal import Look
 from controller.observe.listener import Listener
 from controller.observe.managed.kind_watch import group_kind_of
 from controller.observe.managed.kinds import ManagedKinds
@@ -46,8 +47,10 @@ class Watches:
         )
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
-        self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
-        self._prerequisites = [_watch_changes(client, API_SERVICES, self._api_service_changed), self._namespaces]
+        self._prerequisites = [
+            _watch_changes(client, API_SERVICES, self._api_service_changed),
+            _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed()),
+        ]
         self._registry = Registry()
         self._objects = ManagedObjects(self._registry, listener)
         self._served = ServedKinds(discovery, self._definitions)
@@ -187,6 +190,10 @@ class Watches:
         """Return a snapshot of the objects with the owner label of a BundleDeployment, copies by others included."""
         return self._registry.owned_by(name)
 
+    def look(self, name: str, since: int) -> Look:
+        """Return such a snapshot, and what has changed since the one with this number (`Look.number`)."""
+        return self._registry.look(name, since)
+
     def learn(self, record: Record) -> Record:
         """Learn an object from the reply to an apply; its health is unknown until the watch shows it.
 
@@ -207,10 +214,6 @@ class Watches:
         """
         resource = self._discovery.resource(kind)
         return resource.namespaced if resource else None
-
-    def lacks_namespace(self, name: str) -> bool:
-        """Return whether a namespace does not exist, according to the watch; False if that is not known."""
-        return self._namespaces.synced and self._namespaces.get(("", name)) is None
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         """Return whether the cluster does not serve a kind; False if discovery fails for its group.

@@ -10,7 +10,9 @@ is reported.
     state          what is remembered between passes
     search         finalizer, account, polls, and the wanted revision
     registration   records in status which account is used
-    settled        recognizes that there is nothing to do
+    settled        recognizes that there is nothing to do, or only objects to repair
+    repair         repairs objects of the installed revision
+    installed_targets  the compressed targets that it needs
     installation   work on one revision: plan, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
     hooks          when the hooks of a chart run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from controller.apply.execute import Applier
@@ -20,12 +20,15 @@ from controller.reconcile.deletion.removing import TeardownRemover
 from controller.reconcile.health import Assessor
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
+from controller.reconcile.installation.execution import Executor
 from controller.reconcile.installation.finish import Finisher
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.pruning import Pruner
 from controller.reconcile.installation.work import Planner
+from controller.reconcile.installed_targets import InstalledTargetsCache
 from controller.reconcile.reconciler import Reconciler, Steps
 from controller.reconcile.registration import Registrar
+from controller.reconcile.repair import Repairer
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.requeue import Scheduler
 from controller.reconcile.search import Search
@@ -58,6 +61,7 @@ class Parts:
     explainer: Explainer
     writer: StatusWriter
     retries: Retries
+    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
     observer: Observer = DEAF
     """Gets durations of applying and pruning, and counts of drift."""
     abandoned: Callable[[], None]
@@ -95,6 +99,22 @@ def make_reconciler(parts: Parts) -> Reconciler:
 
 def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
     assessor = Assessor(parts.watches, parts.explainer)
+    executor = Executor(parts.applier, parts.contested, parts.observer)
+    planner = Planner(
+        watches=parts.watches,
+        kept=parts.kept,
+        hooks=hooks,
+        holdings=holdings,
+        accounts=parts.accounts,
+        retries=parts.retries,
+    )
+    repairer = Repairer(
+        watches=parts.watches,
+        installed=parts.installed,
+        planner=planner,
+        executor=executor,
+        writer=parts.writer,
+    )
     return Steps(
         search=Search(
             registrar=Registrar(parts.accounts, holdings, parts.writer),
@@ -103,23 +123,22 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             writer=parts.writer,
             retries=parts.retries,
         ),
-        settled=Settled(parts.watches, assessor, parts.writer),
-        planner=Planner(
-            watches=parts.watches,
-            kept=parts.kept,
-            hooks=hooks,
-            holdings=holdings,
-            accounts=parts.accounts,
-            retries=parts.retries,
+        settled=Settled(parts.watches, repairer, assessor, parts.writer),
+        planner=planner,
+        installer=Installer(
+            executor=executor,
+            finisher=_make_finisher(parts, hooks, holdings, assessor),
+            assessor=assessor,
+            writer=parts.writer,
+            installed=parts.installed,
         ),
-        installer=_make_installer(parts, hooks, holdings, assessor),
         deleter=_make_deleter(parts, hooks, holdings),
         reporter=Reporter(parts.accounts, parts.watches, parts.writer),
         scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
     )
 
 
-def _make_installer(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: Assessor) -> Installer:
+def _make_finisher(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: Assessor) -> Finisher:
     pruner = Pruner(
         watches=parts.watches,
         holdings=holdings,
@@ -127,21 +146,13 @@ def _make_installer(parts: Parts, hooks: Hooks, holdings: Holdings, assessor: As
         retries=parts.retries,
         observer=parts.observer,
     )
-    finisher = Finisher(
+    return Finisher(
         watches=parts.watches,
         hooks=hooks,
         holdings=holdings,
         pruner=pruner,
         assessor=assessor,
         writer=parts.writer,
-    )
-    return Installer(
-        applier=parts.applier,
-        finisher=finisher,
-        assessor=assessor,
-        writer=parts.writer,
-        contested=parts.contested,
-        observer=parts.observer,
     )
 
 

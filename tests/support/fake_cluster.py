@@ -26,6 +26,8 @@ from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.subject import Context
+from controller.observe.journal import UNREAD, Look
+from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.records import ObjectKey, Record, project
 from controller.observe.watches import Watches
 from controller.processes.supervision import Supervisor
@@ -299,6 +301,9 @@ class FakeWatches:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
+        self._owned = OwnedObjects()
+        """What was seen last."""
+        self._lock = threading.Lock()
         self.unsynced: set[str] = set()
         """Kinds whose first list is under way."""
         self.synced = True
@@ -315,8 +320,6 @@ class FakeWatches:
         """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """The outdated record that is still seen of an object."""
-        self.late_namespaces: set[str] = set()
-        """Names of namespaces that exist, and that the watch does not show yet."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
 
@@ -383,13 +386,23 @@ class FakeWatches:
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self.failing
 
-    def lacks_namespace(self, name: str) -> bool:
-        return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
-
     def has_appeared(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is not None
 
     def managed(self, name: str) -> dict[ObjectKey, Record]:
+        return dict(self.look(name, UNREAD).records)
+
+    def look(self, name: str, since: int) -> Look:
+        with self._lock:
+            seen = self._seen(name)
+            for key, known in self._owned.of(name).items():
+                if seen.get(key) != known:
+                    self._owned.put(key, seen.pop(key, None))
+            for key, record in seen.items() - self._owned.of(name).items():
+                self._owned.put(key, record)
+            return self._owned.look(name, since)
+
+    def _seen(self, name: str) -> dict[ObjectKey, Record]:
         values = [value for value in self._values() if value["kind"] != names.KIND]
         records = [*(_record(value) for value in values if value["kind"] not in self.denied), *self.told.values()]
         known = (record for record in records if record.owner == name and record.key.kind not in self.failing)

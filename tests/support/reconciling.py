@@ -34,6 +34,7 @@ from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
 from controller.reconcile.context import Context
+from controller.reconcile.installed_targets import MOST_BYTES, InstalledTargetsCache
 from controller.reconcile.requeue import Requeue
 from controller.reconcile.state import State
 from controller.reconcile.wiring import Parts, make_reconciler
@@ -42,7 +43,7 @@ from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
-from controller.revisions.making import BUILD, Maker
+from controller.revisions.making import Maker
 from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import SourceAccess, SourceProgress
@@ -127,8 +128,6 @@ class AtOnce:
 
     def __init__(self) -> None:
         self.busy = False
-        self.building = False
-        """Whether no build ends."""
         self.full = False
         """Whether all work stays queued."""
         self.taken: list[str] = []
@@ -138,8 +137,7 @@ class AtOnce:
 
     def take(self, name: str, ticket: str, work: Callable[[threading.Event], Result], place: Place) -> Result | None:
         self.taken.append(ticket)
-        is_active = self.building and ticket.startswith(BUILD)
-        return None if is_active or self.busy or self.full else work(threading.Event())
+        return None if self.busy or self.full else work(threading.Event())
 
     def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], place: Place) -> None:
         self.begun.append(ticket)  # not run here: a pass asks for it, too
@@ -225,6 +223,8 @@ class World:
         self.policy, self.grants, self.contested, self.sweeps = AccountPolicy(), Grants(), Watched(), Asked()
         self.seconds = 0.0
         self.admission, self.woken = Admission(1 << 40), list[str]()
+        self.installed_bytes = MOST_BYTES
+        """Of the targets that a controller keeps for repairs."""
         self.start()
 
     def start(self) -> None:
@@ -238,6 +238,7 @@ class World:
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
 
         watches = self.watches.watches
+        self.installed = InstalledTargetsCache(self.installed_bytes)
         writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
         remover = Remover(client, discovery, self.applier.pool, watches.at_storage_version)
         absent, grants = cast("NamedWatches", Unwatched()), cast("GrantWatches", self.grants)
@@ -274,6 +275,7 @@ class World:
                 explainer=Explainer(client, lambda _name: None),
                 writer=writer,
                 retries=self.retries,
+                installed=self.installed,
                 abandoned=self.sweeps.ask,
                 now=self.now,
             )

@@ -1,16 +1,19 @@
 """How the last apply left each object, and how often it was repaired, in memory only.
 
 After a restart, an object with the digest of its target is compared once, unless `status.managedState` shows that all
-objects are as they were left.
+objects are as they were left. What depends on all objects, that state and which of them have drifted, is kept up to
+date here with each object that changes, so that a pass looks at no others.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from controller.apply.drift.explanation import DriftedObject
+from controller.apply.drift.managed_state import Row, add, describe, is_state_of, subtract
+from controller.observe.journal import Journal, Look, Reader
 from controller.observe.records import ObjectKey, Record
 from controller.retries import Backoff
 
@@ -43,6 +46,13 @@ class Ledger:
 
     clock: Callable[[], float] = time.monotonic
     left: dict[ObjectKey, Left] = field(default_factory=dict)
+    """To be read only: the methods below change it."""
+    complete: bool = False
+    """Whether these are all objects: they were when nothing was left to do."""
+    changes: Journal[ObjectKey] = field(default_factory=Journal)
+    """Of `left`."""
+    reader: Reader = field(default_factory=Reader)
+    """Of the objects that are known to have drifted."""
     used: dict[ObjectKey, Record | None] = field(default_factory=dict)
     """Namespaces that are not ours, as they were read; None: created by this process."""
     explanations: dict[ObjectKey, tuple[str, DriftedObject | None]] = field(default_factory=dict)
@@ -52,29 +62,69 @@ class Ledger:
     fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
     """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
+    _total: int = 0
+    _drifted: set[ObjectKey] = field(default_factory=set)
+
+    @property
+    def managed_state(self) -> str:
+        """The `status.managedState` of the expected objects."""
+        return describe(self._total)
 
     def learn(self, records: Iterable[Record]) -> None:
         """Expect these objects to remain as they are now."""
-        self.left |= {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
+        for record in records:
+            self._expect(record.key, Left(record.applied_digest, record.entry_hash))
 
     def forget(self, keys: Iterable[ObjectKey]) -> None:
         """Expect nothing of objects that were deleted."""
         for key in keys:
-            self.left.pop(key, None)
-
-    def digests(self) -> dict[ObjectKey, str]:
-        """Return the applied digest of each expected object."""
-        return {key: left.digest for key, left in self.left.items()}
+            self._expect(key, None)
 
     def expect_all(self, records: Iterable[Record]) -> None:
         """Expect these objects, and no others, to remain as they are now."""
-        self.left = {record.key: Left(record.applied_digest, record.entry_hash) for record in records}
+        found = {record.key: record for record in records}
+        self.forget(self.left.keys() - found.keys())
+        self.learn(found.values())
+        self.complete = True
         self.explanations.clear()
         self.recreated.clear()
 
-    def drifted(self, observed: Mapping[ObjectKey, Record]) -> list[ObjectKey]:
-        """Return the objects that are not as they were left, or do not exist."""
-        return [key for key, left in self.left.items() if not _is_as_left(observed.get(key), left)]
+    def resume(self, records: Collection[Record], state: str) -> bool:
+        """Expect these objects, and no others, if `status.managedState` says that they were left as they are now.
+
+        Returns: whether it does; if not, nothing changes.
+        """
+        is_as_left = is_state_of(state, [Row(each.key, each.applied_digest, each.entry_hash) for each in records])
+        if is_as_left:
+            self.expect_all(records)
+        return is_as_left
+
+    def _expect(self, key: ObjectKey, now: Left | None) -> None:
+        """Change what is expected of one object: the only place that does, and updates what depends on it."""
+        before = self.left.get(key)
+        if now and now == before:
+            self.left[key] = now  # shares its texts with the newer record
+            return
+        if before:
+            self._total = subtract(self._total, Row(key, before.digest, before.entry_hash))
+            del self.left[key]
+        if now:
+            self._total = add(self._total, Row(key, now.digest, now.entry_hash))
+            self.left[key] = now
+        self.changes.add(key)
+
+    def drifted(self, look: Look) -> set[ObjectKey]:
+        """Return the objects that are not as they were left, or do not exist.
+
+        Args:
+            look: of `reader`: only what has changed since its last one is compared.
+        """
+        changed = self.reader.read(look, self.changes)
+        if changed is None:
+            changed, self._drifted = set(self.left), set()
+        self._drifted -= changed
+        self._drifted |= {key for key in changed if not _is_as_left(look.records.get(key), self.left.get(key))}
+        return set(self._drifted)
 
     def is_explained(self, record: Record) -> bool:
         """Whether the drift of an object at its current version is known."""
@@ -122,7 +172,9 @@ class Ledger:
         return last if last and self.clock() - last.at <= QUIET_SECONDS else None
 
 
-def _is_as_left(record: Record | None, left: Left) -> bool:
+def _is_as_left(record: Record | None, left: Left | None) -> bool:
+    if left is None:
+        return True  # nothing is expected of it
     return (
         record is not None
         and not record.deleting

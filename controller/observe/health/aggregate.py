@@ -72,14 +72,16 @@ def with_deadline(verdict: Verdict, *, since: float, now: float, deadline: float
     return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), _describe(verdict))
 
 
-def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool) -> Health[Id]:
+def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: int = 0) -> Health[Id]:
     """Return the health of a revision.
 
     Args:
         verdicts: one for each object, deadlines applied; `str()` of an id is `Deployment foo/web`.
         applied: whether anything has been applied.
+        others: how many more objects there are, all of them healthy.
     """
     pairs = list(verdicts)
+    total = len(pairs) + others
     not_ready = sorted((pair for pair in pairs if pair[1].state is not State.HEALTHY), key=_severity)
     failures = [verdict for _, verdict in not_ready if verdict.state is State.FAILED]
     reason = _reason(not_ready, failures) if applied else Reason.NOT_INSTALLED
@@ -87,8 +89,8 @@ def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool) -> Healt
         status=_STATUS.get(reason, "False"),
         reason=reason,
         message=_message(not_ready) if applied else "nothing has been applied yet",
-        total=len(pairs),
-        healthy=len(pairs) - len(not_ready),
+        total=total,
+        healthy=total - len(not_ready),
         progressing=len(not_ready) - len(failures),
         failed=len(failures),
         not_ready=tuple(not_ready[:NOT_READY_ITEMS]),

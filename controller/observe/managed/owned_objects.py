@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from controller.observe.journal import Journal, Look
 from controller.observe.managed.kind_watch import GroupKind
 from controller.observe.records import ObjectKey, Record
+
+
+@dataclass(slots=True)
+class _Owned:
+    records: dict[ObjectKey, Record] = field(default_factory=dict)
+    journal: Journal[ObjectKey] = field(default_factory=Journal)
 
 
 class OwnedObjects:
     """Not thread-safe: guarded by the lock of the registry."""
 
     def __init__(self) -> None:
-        self._by_owner: dict[str, dict[ObjectKey, Record]] = {}
+        self._by_owner: defaultdict[str, _Owned] = defaultdict(_Owned)
         self._owners: dict[ObjectKey, str] = {}
 
     def of(self, owner: str) -> dict[ObjectKey, Record]:
         """Return a snapshot of the objects of an owner."""
-        return dict(self._by_owner.get(owner, {}))
+        return dict(self._by_owner[owner].records)
+
+    def look(self, owner: str, since: int) -> Look:
+        """Return a snapshot of the objects of an owner, and what has changed since the one with this number."""
+        owned = self._by_owner[owner]
+        number, changed = owned.journal.end, owned.journal.since(since)
+        return Look(records=dict(owned.records), since=since, number=number, changed=changed)
 
     def kinds_of(self, owner: str) -> set[GroupKind]:
         """Return the kinds of the objects of an owner."""
-        return {(key.group, key.kind) for key in self._by_owner.get(owner, {})}
+        return {(key.group, key.kind) for key in self._by_owner[owner].records}
 
     def of_kind(self, group_kind: GroupKind) -> set[ObjectKey]:
         """Return the keys of all objects of a kind."""
@@ -30,14 +46,16 @@ class OwnedObjects:
 
         Returns: the previous record.
         """
-        owner = self._owners.pop(key, "")
-        before = self._by_owner.get(owner, {}).pop(key, None)
+        before = self._owners.pop(key, "")
+        known = self._by_owner[before].records.pop(key, None) if before else None
         if record and record.owner:
             self._owners[key] = record.owner
-            self._by_owner.setdefault(record.owner, {})[key] = record
-        return before
+            self._by_owner[record.owner].records[key] = record
+        for owner in {before, record.owner if record else ""} - {""}:
+            self._by_owner[owner].journal.add(key)
+        return known
 
     def drop_kind(self, group_kind: GroupKind) -> None:
         """Remove all objects of a kind."""
         for key in self.of_kind(group_kind):
-            del self._by_owner[self._owners.pop(key)][key]
+            self.put(key, None)

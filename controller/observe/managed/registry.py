@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from controller.kube.resources import GroupVersionKind, Resource
 from controller.kube.watch import Reflector
+from controller.observe.journal import Look
 from controller.observe.managed.kind_watch import GroupKind, KindWatch, group_kind_of
 from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.managed.required_kinds import RequiredKinds
@@ -151,6 +152,11 @@ class Registry:
         """Return a snapshot of the objects that carry the owner label of a BundleDeployment."""
         with self._lock:
             return self._owned.of(name)
+
+    def look(self, name: str, since: int) -> Look:
+        """Return such a snapshot, and what has changed since the one with this number."""
+        with self._lock:
+            return self._owned.look(name, since)
 
     def indexed(self, group_kind: GroupKind) -> set[ObjectKey]:
         """Return the indexed objects of a kind."""

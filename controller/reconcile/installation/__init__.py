@@ -2,6 +2,8 @@
 
 work       START HERE: plans what to do
 installer  announces and applies it, or only compares
+execution  executes a plan, and remembers how objects were left
 pruning    deletes what older revisions have left
+warnings   what is wrong although everything was applied
 finish     health, and whether anything is left to do
 """

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from api.errors import BundleError
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
-from controller.apply.targets import find_missing_labels
-from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind
+from controller.observe.journal import Look
 from controller.observe.progress import Progress
-from controller.observe.records import ObjectKey, Record, managed_state
+from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.health import Assessor
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.installation.pruning import Pruner
+from controller.reconcile.installation.warnings import collect_warnings, warnings_on_cluster, warnings_on_revision
 from controller.reconcile.installation.work import Work
-from controller.reconcile.strays import describe_strays, notes_on_strays
-from controller.status.notes import describe_unseen, notes_on_recreations, notes_on_removals, notes_on_repairs
+from controller.reconcile.strays import notes_on_strays
+from controller.status.notes import notes_on_recreations, notes_on_removals, notes_on_repairs
 from controller.status.report import Report
 from controller.status.writer import StatusWriter
 
@@ -65,11 +65,12 @@ class Finisher:
         removals, waiting = self._pruner.prune(work, is_time=_may_prune(work, result))
         applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes)]
         self._writer.record_events(context.deployment, [*applied, *notes_on_removals(removals)])
-        observed = self._watches.managed(context.name)
+        look = self._watches.look(context.name, context.state.ledger.reader.seen)
+        observed = look.records
         self._writer.record_events(
             context.deployment, notes_on_strays(context, observed, options.wanted.by_key, options.older)
         )
-        is_over = result.applied and self._is_over(work, outcomes, waiting, observed)
+        is_over = result.applied and self._is_over(work, outcomes, waiting, look)
         kinds = _kinds_to_watch(work, waiting, observed)
         report = replace(
             work.report(),
@@ -84,7 +85,7 @@ class Finisher:
             install_namespace=options.install_namespace,
             managed_state=self._settle(work, kinds, observed) if is_over else _unsettled(context, waiting),
             skipped_kinds=options.wanted.skipped_kinds,
-            warnings=_warnings(outcomes, self._concerns(work), options, work.wanted.revision),
+            warnings=self._warnings(work, outcomes),
         )
         if not is_over:
             return report
@@ -98,17 +99,22 @@ class Finisher:
         progress = self._assessor.assess_work(work, outcomes)
         return _Result(applied=applied, hook_failure=hook_failure, progress=progress)
 
-    def _is_over(
-        self, work: Work, outcomes: list[Outcome], waiting: list[Record], observed: Mapping[ObjectKey, Record]
-    ) -> bool:
+    def _is_over(self, work: Work, outcomes: list[Outcome], waiting: list[Record], look: Look) -> bool:
         """Whether nothing is left to do after everything was applied."""
         return (
             (not waiting or work.context.spec.prune == "Never")
             and not any(outcome.spared for outcome in outcomes)
-            and _is_as_left(work.options, observed)
+            and _is_as_left(work.options, look)
             # Remaining objects of a kind that is no longer wanted would be forgotten.
             and not self._watches.find_unknown(work.context.name, work.context.recorded_kinds)
         )
+
+    def _warnings(self, work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
+        revision, options = work.wanted.revision, work.options
+        about = warnings_on_revision([*(revision.warnings if revision else ()), *options.warnings], options.wanted)
+        ours = [*about, *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds, self._watches)]
+        # A revision without objects has nothing to send, and its warning says so.
+        return collect_warnings(outcomes, ours, is_due=revision is not None and not revision.objects)
 
     def _settle(self, work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[ObjectKey, Record]) -> str:
         """Expect everything as it was compared, and delete the revisions that are not needed.
@@ -125,13 +131,7 @@ class Finisher:
             left = {key: named for key, named in options.older.items() if key in context.state.older}
             self._holdings.keep_only(context, kept, left, drops=drops)
             self._watches.require_only(context.name, kinds)
-        return managed_state(records)
-
-    def _concerns(self, work: Work) -> list[str]:
-        """Return warnings about kinds that are not watched, and about strays."""
-        strays = work.context.state.strays
-        unseen = (kind for kind in work.options.wanted.kinds if self._watches.is_forbidden(kind.group, kind.kind))
-        return [*describe_unseen(unseen), *([describe_strays(strays)] if strays else [])]
+        return context.state.ledger.managed_state
 
 
 def _unsettled(context: Context, waiting: Collection[Record]) -> str:
@@ -145,9 +145,9 @@ def _may_prune(work: Work, result: _Result) -> bool:
     return result.applied and work.wanted.current and is_allowed
 
 
-def _is_as_left(options: ApplyOptions, observed: Mapping[ObjectKey, Record]) -> bool:
+def _is_as_left(options: ApplyOptions, look: Look) -> bool:
     """Whether no object waits for its repair or was modified since it was compared."""
-    return not any(key in options.wanted.by_key for key in options.ledger.drifted(observed))
+    return not any(key in options.wanted.by_key for key in options.ledger.drifted(look))
 
 
 def _kinds_to_watch(
@@ -161,18 +161,3 @@ def _kinds_to_watch(
 def _kinds_of(records: Iterable[Record], context: Context) -> list[GroupVersionKind]:
     wanted = {(record.key.group, record.key.kind) for record in records}
     return [kind for kind in context.recorded_kinds if (kind.group, kind.kind) in wanted]
-
-
-def _warnings(
-    outcomes: Iterable[Outcome], found: Iterable[str], options: ApplyOptions, revision: Revision | None
-) -> tuple[str, ...] | None:
-    """Return each warning once, ours first; None if nothing was sent, to keep those of the last apply.
-
-    A revision without objects has nothing to send, and its warning says so.
-    """
-    sent = [outcome for outcome in outcomes if outcome.tried]
-    is_due = bool(sent) or (revision is not None and not revision.objects)
-    ignored = (text for target in options.wanted.targets for text in target.ignored.warnings)
-    lacking = find_missing_labels(options.wanted, options.ledger.used)
-    ours = [*(revision.warnings if revision else ()), *options.warnings, *ignored, *lacking, *found]
-    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)])) if is_due else None

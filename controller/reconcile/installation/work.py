@@ -7,13 +7,15 @@ Nothing is sent here except to check the account. Not here: which revision (sear
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from controller.apply.options import ApplyOptions
 from controller.apply.plan import Plan, make_plan
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, leave_out_missing, make_targets
-from controller.build.revision import Revision
+from controller.build.revision import Revision, Terms
+from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
@@ -74,17 +76,41 @@ class Planner:
         if unknown := self._watches.require(context.name, kinds):
             return replace(wanted.report(context), unknown=tuple(unknown))
         options = replace(
-            self._options(context, revision, targets, warnings), older=self._holdings.older(context, revision)
+            self._options(context, revision.terms, targets),
+            warnings=warnings,
+            older=self._holdings.older(context, revision),
+            gate=self._hooks.before_install(context, revision, targets),
         )
         plan = make_plan(options, leftovers, self._watches.managed(context.name))
         work = Work(context=context, wanted=wanted, options=options, plan=plan)
         if context.spec.paused or not self._accounts.policy.allows(revision.terms):
             return replace(work, only_compare=True)
-        return self._with_hindrance(work, revision) if plan.writes else work
+        return self._with_hindrance(work, revision.terms) if plan.writes else work
 
-    def _with_hindrance(self, work: Work, revision: Revision) -> Work:
-        account = account_of(revision.terms)
-        hindrance = self._accounts.hindrance(work.context.deployment, account, [revision.terms])
+    def plan_repair(
+        self, context: Context, terms: Terms, targets: TargetSet, observed: Mapping[ObjectKey, Record]
+    ) -> tuple[Plan, ApplyOptions] | None:
+        """Return what to do about some objects of the installed revision; None if that is more than to repair them.
+
+        Args:
+            context: of the pass.
+            terms: of the installed revision.
+            targets: of these objects.
+            observed: objects with our label.
+
+        Raises: ApiError.
+        """
+        options = self._options(context, terms, targets)
+        plan = make_plan(options, (), observed)
+        if plan.upgrades or not self._accounts.policy.allows(terms) or self._hindrance(context, terms):
+            return None
+        return plan, options
+
+    def _hindrance(self, context: Context, terms: Terms) -> BundleError | None:
+        return self._accounts.hindrance(context.deployment, account_of(terms), [terms])
+
+    def _with_hindrance(self, work: Work, terms: Terms) -> Work:
+        hindrance = self._hindrance(work.context, terms)
         if hindrance is None:
             return work
         # Objects in a replaced namespace belong to another tenant, and are not even compared.
@@ -119,24 +145,20 @@ class Planner:
             )
         return known[identity]
 
-    def _options(
-        self, context: Context, revision: Revision, targets: TargetSet, warnings: tuple[str, ...]
-    ) -> ApplyOptions:
-        account = account_of(revision.terms)
+    def _options(self, context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions:
+        account = account_of(terms)
         return ApplyOptions(
             owner=context.owner,
             user=account.user if account else None,
             orphan=context.orphan,
             collision_protection=context.spec.collision_protection,
-            install_namespace=revision.terms.install_namespace,
+            install_namespace=terms.install_namespace,
             spec_version=context.spec_version,
             wanted=targets,
-            warnings=warnings,
-            repairs=(revision.terms.drift or {}).get("mode", "Repair") == "Repair",
+            repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
             installed=context.status.installed_revision == targets.revision,
             ledger=context.state.ledger,
             exists=self._watches.exists,
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
             proceed=lambda: context.is_same_spec(self._watches.outline(context.name)),
-            gate=self._hooks.before_install(context, revision, targets),
         )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -7,8 +9,11 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from controller.apply.drift.ledger import Left
 from controller.observe.explanations import Explanations
 from controller.observe.health.verdict import HEALTHY, State, Verdict
+from controller.observe.journal import Journal
+from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.progress import HealthTracker, Progress
 from controller.observe.records import ObjectKey, Record
 
@@ -16,7 +21,7 @@ START = 1_000_000.0
 DEADLINE = 600.0
 WEB = ObjectKey("apps", "Deployment", "shop", "web")
 CONFIG = ObjectKey("", "ConfigMap", "shop", "a")
-DIGESTS = {WEB: "d", CONFIG: "d"}
+WANTED = {WEB: Left("d", ""), CONFIG: Left("d", "")}
 ROLLING = Verdict(State.PROGRESSING, "Rolling", "1 of 3 replicas")
 NO_ADDRESS = Verdict(State.PROGRESSING, "LoadBalancerPending", "no address yet", deadline=False)
 BROKEN = Verdict(State.FAILED, "CrashLoopBackOff", "it crashes")
@@ -38,7 +43,7 @@ class Tracker:
         when = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
         self.records = {
             key: Record(key=key, applied_digest="d", applied_at=when, verdict=HEALTHY if key == WEB else None)
-            for key in DIGESTS
+            for key in WANTED
         }
 
     def see(
@@ -50,7 +55,7 @@ class Tracker:
         else:
             seen = {**self.records, WEB: replace(self.records[WEB], verdict=verdict, pods=self.pods)}
         return self.tracker.summarize(
-            DIGESTS, seen, revision, DEADLINE, refusals=refusals, explain=lambda troubled: self.explain(list(troubled))
+            WANTED, seen, revision, DEADLINE, refusals=refusals, explain=lambda troubled: self.explain(list(troubled))
         )
 
     def explain(self, troubled: list[Record]) -> Explanations:
@@ -314,3 +319,30 @@ def test_why_is_not_asked_of_an_object_that_is_not_the_one_that_was_applied(trac
     assert tracker.asked == []
     tracker.see(ROLLING, refusals={WEB: IMMUTABLE})
     assert tracker.asked == []
+
+
+def test_health_is_the_same_as_from_scratch_after_any_changes() -> None:
+    chance, now = random.Random(4), [0.0]
+    wanted = {WEB._replace(name=f"web-{number}"): Left("d", "") for number in range(20)}
+    objects, few, all_of_them = OwnedObjects(), *(HealthTracker(now=lambda: now[0], clock=lambda: START) for _ in "ab")
+    verdicts = [HEALTHY, HEALTHY, HEALTHY, ROLLING, BROKEN, NO_ADDRESS, None]
+    for _ in range(2000):
+        key = chance.choice(list(wanted))
+        digest, verdict = chance.choice("ddddx"), chance.choice(verdicts)
+        record = Record(key=key, owner="shop", applied_digest=digest, verdict=verdict, deleting=chance.random() < 0.05)
+        objects.put(key, chance.choice([record, record, record, None]))
+        now[0] += chance.choice([0.0, 1.0, 20.0])
+        look = objects.look("shop", few.reader.seen)
+        changed = few.reader.read(look, Journal())
+        found = few.summarize(wanted, look.records, "r", DEADLINE, changed=changed)
+        assert found == all_of_them.summarize(wanted, look.records, "r", DEADLINE)
+
+
+def test_only_what_has_changed_or_was_not_healthy_is_judged(tracker: Tracker) -> None:
+    def see(records: Mapping[ObjectKey, Record], *changed: ObjectKey) -> int:
+        return tracker.tracker.summarize(WANTED, records, "r1", DEADLINE, changed=changed).health.healthy
+
+    assert tracker.see(HEALTHY).health.healthy == 2
+    assert see({}) == 2
+    assert see({}, WEB) == 1
+    assert see(tracker.records) == 2

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from controller.observe.records import ObjectKey, Record, entry_hash, entry_of, key_of, managed_state, project
+from controller.observe.records import ObjectKey, Record, entry_hash, entry_of, key_of, project
 
 ENTRY: dict[str, Any] = {
     "manager": "rukpak/foo",
@@ -169,7 +169,6 @@ def test_what_was_wiped_has_changed_when(metadata: dict[str, Any], changed: bool
     )
     assert (before.wiped, before.entry_hash != "") == (True, True)
     assert (before.entry_hash != after.entry_hash) is changed
-    assert (managed_state([before]) != managed_state([after])) is changed
 
 
 def test_the_hash_is_of_what_an_entry_claims() -> None:
@@ -179,33 +178,3 @@ def test_the_hash_is_of_what_an_entry_claims() -> None:
         len({entry_hash(entry) for entry in (ENTRY, {**ENTRY, "apiVersion": "v2"}, {**ENTRY, "fieldsV1": {}}, None)})
         == 4
     )
-
-
-def _record(**changes: Any) -> Record:
-    fields = {"key": ObjectKey("", "ConfigMap", "shop", "a"), "applied_digest": "d", "entry_hash": "h", **changes}
-    return Record(**fields)
-
-
-def test_the_managed_state_does_not_depend_on_order() -> None:
-    other = _record(key=ObjectKey("apps", "Deployment", "shop", "a"))
-    assert managed_state([_record(), other]) == managed_state(iter([other, _record()]))
-    assert managed_state([]).startswith("v1:sha256:")
-
-
-CHANGES = [
-    pytest.param({"key": ObjectKey("apps", "ConfigMap", "shop", "a")}, id="another group"),
-    pytest.param({"key": ObjectKey("", "Secret", "shop", "a")}, id="another kind"),
-    pytest.param({"key": ObjectKey("", "ConfigMap", "shop2", "a")}, id="another namespace"),
-    pytest.param({"key": ObjectKey("", "ConfigMap", "shop", "b")}, id="another name"),
-    pytest.param({"applied_digest": "e"}, id="another digest"),
-    pytest.param({"entry_hash": ""}, id="another entry"),
-]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_managed_state_differs_with(change: dict[str, Any]) -> None:
-    assert managed_state([_record(**change)]) != managed_state([_record()])
-
-
-def test_the_managed_state_says_nothing_about_health_and_versions() -> None:
-    assert managed_state([_record(resource_version="8", finalizers=("x",), uid="u")]) == managed_state([_record()])

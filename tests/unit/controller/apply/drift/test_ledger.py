@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -7,12 +8,20 @@ from typing import NamedTuple
 import pytest
 
 from controller.apply.drift.ledger import Ledger, Left
+from controller.observe.journal import UNREAD, Look
+from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.records import ObjectKey, Record
 from tests.support.clock import Clock
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 OTHER = KEY._replace(name="b")
 RECORD = Record(key=KEY, applied_digest="v1", entry_hash="h1")
+
+
+def _look(*records: Record | None) -> Look:
+    """Return a first look."""
+    seen = {record.key: record for record in records if record}
+    return Look(records=seen, number=0, since=UNREAD, changed=None)
 
 
 @pytest.fixture
@@ -40,8 +49,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_is_not_as_it_was_left(case: Case, ledger: Ledger) -> None:
     ledger.learn([RECORD])
-    observed = {case.seen.key: case.seen} if case.seen else {}
-    assert ledger.drifted(observed) == ([KEY] if case.drifted else [])
+    assert ledger.drifted(_look(case.seen)) == ({KEY} if case.drifted else set())
 
 
 def test_what_is_learnt_is_added_and_what_is_expected_replaces_all(ledger: Ledger) -> None:
@@ -50,13 +58,73 @@ def test_what_is_learnt_is_added_and_what_is_expected_replaces_all(ledger: Ledge
     ledger.learn([other])
     assert ledger.left == {KEY: Left("v1", "h1"), OTHER: Left("v1", "h2")}
     ledger.expect_all([other])
-    assert ledger.digests() == {OTHER: "v1"}
+    assert ledger.left == {OTHER: Left("v1", "h2")}
 
 
 def test_nothing_is_expected_of_what_was_taken_away(ledger: Ledger) -> None:
     ledger.learn([RECORD])
     ledger.forget([KEY, OTHER])
-    assert ledger.drifted({}) == []
+    assert ledger.drifted(_look(None)) == set()
+
+
+def test_only_what_has_changed_is_compared(ledger: Ledger) -> None:
+    ledger.learn([RECORD])
+    assert ledger.drifted(_look(RECORD)) == set()
+    unnoticed = Look(records={}, number=1, since=0, changed=())
+    assert ledger.drifted(unnoticed) == set()
+    assert ledger.drifted(replace(unnoticed, number=2, since=1, changed={KEY})) == {KEY}
+
+
+MISSED = [
+    pytest.param(Look(records={}, number=2, since=1, changed=()), id="the reader was elsewhere"),
+    pytest.param(Look(records={}, number=9, since=0, changed=None), id="the journal is too short"),
+]
+
+
+@pytest.mark.parametrize("look", MISSED)
+def test_everything_is_compared_when_it_is_not_known_what_has_changed(look: Look, ledger: Ledger) -> None:
+    ledger.learn([RECORD])
+    ledger.drifted(_look(RECORD))
+    assert ledger.drifted(look) == {KEY}
+
+
+def test_drift_is_the_same_as_from_scratch_after_any_changes(ledger: Ledger) -> None:
+    chance, objects = random.Random(3), OwnedObjects()
+    keys = [KEY._replace(name=f"object-{number}") for number in range(30)]
+    for step in range(3000):
+        key = chance.choice(keys)
+        record = Record(key=key, owner="shop", applied_digest="d", entry_hash=chance.choice("abc"))
+        match chance.randrange(8):
+            case 0:
+                objects.put(key, None)
+            case 1:
+                ledger.forget([key])
+            case 2:
+                ledger.learn([record])
+            case 3 if step % 10 == 0:
+                ledger.expect_all(objects.of("shop").values())
+            case _:
+                objects.put(key, replace(record, deleting=chance.random() < 0.1))
+        look = objects.look("shop", ledger.reader.seen)
+        fresh = Ledger(left=dict(ledger.left))
+        if step % 3 == 0:
+            assert ledger.drifted(look) == fresh.drifted(replace(look, changed=None))
+        fresh = Ledger()
+        fresh.learn(
+            Record(key=k, applied_digest=left.digest, entry_hash=left.entry_hash) for k, left in ledger.left.items()
+        )
+        assert ledger.managed_state == fresh.managed_state
+
+
+def test_a_restart_resumes_what_status_says_and_nothing_else(ledger: Ledger, clock: Clock) -> None:
+    ledger.learn([RECORD])
+    successor = Ledger(clock=clock)
+    assert successor.resume([RECORD], ledger.managed_state)
+    assert (successor.left, successor.managed_state) == (ledger.left, ledger.managed_state)
+    stranger = Ledger(clock=clock)
+    stranger.learn([replace(RECORD, key=OTHER)])
+    assert not stranger.resume([replace(RECORD, entry_hash="h2")], ledger.managed_state)
+    assert (set(stranger.left), stranger.complete, successor.complete) == ({OTHER}, False, True)
 
 
 def test_repairs_of_one_object_wait_longer_and_longer(ledger: Ledger, clock: Clock) -> None:

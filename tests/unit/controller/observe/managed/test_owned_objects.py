@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.observe.journal import UNREAD
 from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.records import ObjectKey, Record
 
@@ -44,3 +45,19 @@ def test_a_kind_is_dropped_from_all_owners_and_no_other_kind(index: OwnedObjects
     index.drop_kind(("", "ConfigMap"))
     assert (index.kinds_of("shop"), index.of("other")) == ({(ROLE.group, ROLE.kind)}, {})
     assert (index.of_kind(("", "ConfigMap")), index.of_kind((ROLE.group, ROLE.kind))) == (set(), {ROLE})
+
+
+def test_a_look_says_what_has_changed_since_the_previous_one(index: OwnedObjects) -> None:
+    first = index.look("shop", UNREAD)
+    assert (set(first.records), first.changed) == ({KEY, ROLE}, None)
+    assert index.look("shop", first.number).changed == set()
+    index.put(KEY, replace(OURS, entry_hash="h"))
+    assert index.look("shop", first.number).changed == {KEY}
+    index.drop_kind((ROLE.group, ROLE.kind))
+    assert index.look("shop", first.number).changed == {KEY, ROLE}
+
+
+def test_an_object_that_changes_hands_has_changed_for_both(index: OwnedObjects) -> None:
+    ours, theirs = index.look("shop", UNREAD).number, index.look("other", UNREAD).number
+    index.put(KEY, replace(OURS, owner="other"))
+    assert (index.look("shop", ours).changed, index.look("other", theirs).changed) == ({KEY}, {KEY})

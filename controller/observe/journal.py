@@ -1,0 +1,75 @@
+"""What has changed since a reader last looked, so that it looks at nothing else.
+
+A collection numbers its changes. Each reader remembers the number up to which it has read. Old entries are dropped: a
+reader that is too far behind, or was never there, looks at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from controller.observe.records import ObjectKey, Record
+
+Key = TypeVar("Key")
+
+LONGEST = 4096
+"""Entries of a journal, above which the older half is dropped."""
+UNREAD = -1
+"""The number of a reader that has read nothing."""
+
+
+class Journal(Generic[Key]):
+    """The numbered changes of a collection. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._first = 0
+        """The number of the oldest entry."""
+        self._keys: list[Key] = []
+
+    @property
+    def end(self) -> int:
+        """The number of the next entry: a reader that has read everything continues there."""
+        return self._first + len(self._keys)
+
+    def add(self, key: Key) -> None:
+        """Note that something has changed."""
+        self._keys.append(key)
+        if len(self._keys) > LONGEST:
+            dropped = LONGEST // 2
+            del self._keys[:dropped]
+            self._first += dropped
+
+    def since(self, number: int) -> set[Key] | None:
+        """Return what has changed from a number on; None if that is not known any more."""
+        return set(self._keys[number - self._first :]) if number >= self._first else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A snapshot of the observed objects of an owner."""
+
+    records: Mapping[ObjectKey, Record]
+    number: int
+    """Of this snapshot in the journal of the objects."""
+    since: int
+    """Of the previous one, as the reader gave it."""
+    changed: Collection[ObjectKey] | None
+    """Objects that have changed, appeared or disappeared in between; None if any may have."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """A reader of observed objects and of what is expected of them, each with a journal of its own."""
+
+    seen: int = UNREAD
+    """The number of the last snapshot of the objects."""
+    expected: int = UNREAD
+
+    def read(self, look: Look, expectations: Journal[ObjectKey]) -> set[ObjectKey] | None:
+        """Return what has changed of both since the last call; None if anything may have."""
+        touched = expectations.since(self.expected)
+        changed = look.changed if look.since == self.seen else None
+        self.seen, self.expected = look.number, expectations.end
+        return None if touched is None or changed is None else touched.union(changed)
