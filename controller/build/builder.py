@@ -29,7 +29,7 @@ from controller.build.revision import PackedRevision, Revision
 from controller.content.disk import walk
 from controller.content.shares import DiskShares
 from controller.content.store import ContentStore
-from controller.content.tree import assemble
+from controller.content.tree import assemble, kept_whole
 from controller.formats.budget import INLINE, LargeTextError, estimate
 from controller.telemetry import DEAF, Observer, Phase, timed
 
@@ -114,7 +114,9 @@ class Builder:
     @contextmanager
     def _content(self, request: Request, call: Call) -> Iterator[ContentTree]:
         with self._fetcher.using(request), self._store.scratch() as scratch:
-            yield assemble(self._fetcher.fetch(request, call), scratch / "tree")
+            parts = self._fetcher.fetch(request, call)
+            with kept_whole(parts, scratch / "tree"):
+                yield assemble(parts, scratch / "tree")
 
     @contextmanager
     def _call(self, cancelled: threading.Event, context: BuildContext) -> Iterator[Call]:

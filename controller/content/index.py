@@ -37,6 +37,18 @@ def read_size(entry: Path) -> int:
         return int(json.loads(file.readline())["bytes"])
 
 
+def read_paths(entry: Path) -> set[str]:
+    """Return the paths of all files and folders of an entry according to its index.
+
+    Raises: OSError, ValueError, KeyError for an index that is missing or damaged.
+    """
+    with (entry / "index").open("rb") as file:
+        head, body = json.loads(file.readline()), file.read()
+    if head["sha256"] != hashlib.sha256(body).hexdigest():
+        raise ValueError("the listing was modified")
+    return set(json.loads(body))
+
+
 def is_intact(entry: Path) -> bool:
     """Return whether an entry contains exactly what its index lists."""
     try:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from api.errors import BundleError
 from api.plugins import ContentTree
 from api.v1alpha2.conditions import Reason
 from controller.content.disk import disk_errors_reported, walk
+from controller.content.index import read_paths
 from controller.content.limits import quote
 
 
@@ -29,7 +30,48 @@ class _Place:
     """The stored file; None for a folder."""
 
 
-def assemble(parts: Sequence[tuple[str, str, Path]], destination: Path) -> ContentTree:
+Parts = Sequence[tuple[str, str, Path]]
+
+
+@contextmanager
+def kept_whole(parts: Parts, root: Path) -> Iterator[None]:
+    """Check after a block that reads a tree that nothing of it was removed meanwhile, as by `rm -rf`.
+
+    Without that check, objects in files that are gone would look as if the bundle did not contain them.
+
+    Args:
+        parts: of which the block assembles the tree, see `assemble`.
+        root: of the tree.
+
+    Raises: BundleError (StorageBroken), also instead of an error of the block; whatever the block raises otherwise.
+    """
+    try:
+        yield
+    except Exception:
+        if not _is_whole(parts, root):
+            raise _removed(parts) from None
+        raise
+    if not _is_whole(parts, root):
+        raise _removed(parts)
+
+
+def _is_whole(parts: Parts, root: Path) -> bool:
+    """Whether a tree contains everything that its parts contained when they were stored."""
+    try:
+        wanted = {"/".join([target, path] if target else [path]) for _, target, folder in parts
+                  for path in read_paths(folder.parent)}  # fmt: skip
+        return wanted <= {item.path for item in walk(root)}
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _removed(parts: Parts) -> BundleError:
+    field = parts[0][0] if len(parts) == 1 else "spec.sources"
+    problem = "files in the content store were removed while they were read"
+    return BundleError(Reason.STORAGE_BROKEN, f"{field}: {problem}; the content will be fetched again")
+
+
+def assemble(parts: Parts, destination: Path) -> ContentTree:
     """Assemble the content of all sources in a new folder.
 
     Args:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -432,3 +432,48 @@ def test_credentials_that_cannot_be_read_are_the_failure_of_their_source(builder
         shelved("a"), (None,), threading.Event(), BuildContext(credentials=read, ended=ended.__setitem__)
     )
     assert (resolved.failure, ended, shelf.calls) == (missing, {0: missing}, [])
+
+
+# a store that is removed meanwhile
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None], *, fails: bool = False) -> None:
+    """Have something removed while the tree is read."""
+    render = PlainFormat.render
+
+    def render_rest(self: PlainFormat, request: RenderRequest) -> Rendering:
+        lose(request.tree.root)
+        if fails:
+            raise FileNotFoundError(request.tree.root)
+        return render(self, request)
+
+    monkeypatch.setattr(PlainFormat, "render", render_rest)
+
+
+def lose_file(tree: Path) -> None:
+    (tree / "manifests" / "b.yaml").unlink()
+
+
+def lose_index(tree: Path) -> None:
+    for index in tree.parents[2].glob("entries/*/index"):
+        index.unlink()
+
+
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize("fails", [False, True], ids=["unnoticed", "with an error"])
+@pytest.mark.parametrize("lose", [lose_file, lose_index])
+def test_a_bundle_of_which_files_were_removed_while_it_was_read_is_not_taken_for_a_smaller_one(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None], *, fails: bool
+) -> None:
+    losing(monkeypatch, lose, fails=fails)
+    with pytest.raises(BundleError) as caught:
+        build(builder, "a", "b")
+    assert caught.value.reason is Reason.STORAGE_BROKEN
+    assert caught.value.message.startswith("spec.sources: files in the content store were removed")
+
+
+@pytest.mark.usefixtures("shelf")
+def test_another_error_of_a_whole_bundle_stays_what_it_is(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    losing(monkeypatch, lambda _tree: None, fails=True)
+    with pytest.raises(FileNotFoundError):
+        build(builder, "a")
