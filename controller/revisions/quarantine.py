@@ -18,7 +18,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -70,24 +70,35 @@ class Quarantine:
     """Thread-safe.
 
     Args:
-        folder: of this process alone; created if missing. None: nothing is remembered.
+        find_folder: returns a folder of this process alone, which is created if missing; None while it cannot be used:
+            until then nothing is remembered.
         circumstances: the release and the memory limit: a crash under other ones is forgotten.
     """
 
-    def __init__(self, folder: Path | None, circumstances: str) -> None:
-        self._circumstances = circumstances
-        self._marks = folder and folder / "preparing"
-        self._suspicions = folder and folder / "suspects"
+    def __init__(self, find_folder: Callable[[], Path | None], circumstances: str) -> None:
+        self._find_folder, self._circumstances = find_folder, circumstances
+        self._marks: Path | None = None
+        self._suspicions: Path | None = None
+        self._is_open = False
         self._lock = threading.Lock()
         self._running: dict[str, int] = {}
         self._records: dict[str, _Record] = {}
-        with suppress(OSError):  # a full or read-only disk: the preparation reports it
-            for made in (self._marks, self._suspicions):
-                if made:
+        self._open()
+
+    def _open(self) -> None:
+        """Learn from the previous process, unless that is done: the disk may not have been available before."""
+        with self._lock:
+            folder = None if self._is_open else self._find_folder()
+            if folder is None:
+                return
+            self._is_open = True
+            self._marks, self._suspicions = folder / "preparing", folder / "suspects"
+            with suppress(OSError):  # a full or read-only disk: the preparation reports it
+                for made in (self._marks, self._suspicions):
                     made.mkdir(parents=True, exist_ok=True)
-            self._records = {record.uid: record for record in _read_all(self._suspicions)}
-            self._learn_from(_read_all(self._marks))
-            self._remove_marks()
+                self._records = {record.uid: record for record in _read_all(self._suspicions)}
+                self._learn_from(_read_all(self._marks))
+                self._remove_marks()
 
     def check(self, subject: Subject) -> None:
         """Refuse a preparation that crashed too often.
@@ -111,6 +122,7 @@ class Quarantine:
 
         Raises: BundleError (Quarantined).
         """
+        self._open()
         self.check(subject)
         with self._lock:
             self._running[subject.uid] = self._running.get(subject.uid, 0) + 1
@@ -140,6 +152,7 @@ class Quarantine:
     def end(self) -> None:
         """Remove all marks, since the process stops: active preparations are not the cause."""
         with self._lock, suppress(OSError):
+            self._is_open = True  # and nothing is marked any more
             self._remove_marks()
             self._marks = None
 

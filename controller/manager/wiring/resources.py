@@ -40,7 +40,9 @@ def make_resources(settings: Settings) -> Resources:
         memory=memory,
         limits=memory.limits(Limits()),
         admission=Admission(memory.work_bytes),
-        quarantine=Quarantine(store.folder and store.folder / "quarantine", f"{version('rukpak')} {memory.bytes}"),
+        quarantine=Quarantine(
+            lambda: store.folder and store.folder / "quarantine", f"{version('rukpak')} {memory.bytes}"
+        ),
     )
 
 

@@ -25,7 +25,7 @@ class Desk:
         self.quarantine = self.start()
 
     def start(self, circumstances: str = "0.1.0 1073741824") -> Quarantine:
-        self.quarantine = Quarantine(self.folder, circumstances)
+        self.quarantine = Quarantine(lambda: self.folder, circumstances)
         return self.quarantine
 
     def crash(self, *subjects: Subject, alone: Subject | None = None) -> Quarantine:
@@ -127,7 +127,7 @@ def test_two_pieces_of_work_for_one_leave_one_mark(desk: Desk) -> None:
     with desk.quarantine.guard(ANN):
         with desk.quarantine.guard(ANN):
             pass
-        assert Quarantine(desk.folder, "0.1.0 1073741824").is_suspect(ANN)
+        assert Quarantine(lambda: desk.folder, "0.1.0 1073741824").is_suspect(ANN)
 
 
 def test_damaged_files_are_nobody(desk: Desk) -> None:
@@ -146,7 +146,10 @@ def test_the_message_says_what_to_do(desk: Desk) -> None:
 
 def test_a_folder_that_cannot_be_written_to_holds_nothing_up(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with Quarantine(tmp_path / "file" / "folder", "").guard(ANN), Quarantine(None, "").guard(ANN):
+    with (
+        Quarantine(lambda: tmp_path / "file" / "folder", "").guard(ANN),
+        Quarantine(lambda: None, "").guard(ANN),
+    ):
         pass
 
 
@@ -154,3 +157,15 @@ def test_a_subject_has_all_that_lets_it_be_tried_again() -> None:
     asked = deployment()
     assert subject_of(asked) == subject_of(deployment())
     assert subject_of(asked).uid == asked.metadata.uid
+
+
+def test_crashes_are_learned_from_once_the_folder_can_be_used(desk: Desk) -> None:
+    desk.crash(ANN)
+    found: list[Path] = []
+    late = Quarantine(lambda: found[0] if found else None, "0.1.0 1073741824")
+    with late.guard(EVE):
+        assert not late.is_suspect(ANN)
+    found.append(desk.folder)
+    with late.guard(BEN):
+        assert late.is_suspect(ANN)
+        assert desk.start().is_suspect(BEN)

@@ -106,7 +106,7 @@ class Watches:
 
 def make_assistant(watches: Watches, woken: list[str]) -> SourceAccess:
     reader, named = cast("SecretReader", Reader()), cast("NamedWatches", watches)
-    return SourceAccess(reader, named, woken.append, Admission(1 << 30), Quarantine(None, ""))
+    return SourceAccess(reader, named, woken.append, Admission(1 << 30), Quarantine(lambda: None, ""))
 
 
 def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
@@ -125,8 +125,8 @@ def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
 
 def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_path: Path) -> None:
     asked, admission = deployment(), Admission(1 << 30)
-    with Quarantine(tmp_path, "").guard(subject_of(asked)):
-        quarantine = Quarantine(tmp_path, "")  # the process before this one died in the block
+    with Quarantine(lambda: tmp_path, "").guard(subject_of(asked)):
+        quarantine = Quarantine(lambda: tmp_path, "")  # the process before this one died in the block
     reader, watches = cast("SecretReader", Reader()), cast("NamedWatches", Watches())
     access = SourceAccess(reader, watches, list[str]().append, admission, quarantine)
     with access.build_context(asked, SourceProgress()).room(MEBIBYTE, threading.Event()):
