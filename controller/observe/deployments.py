@@ -28,6 +28,7 @@ INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"
 """The command that installs the API."""
 LARGE_BYTES = 16 << 10
 """Size of a spec above which it is kept compressed."""
+ORPHAN_FINALIZER = "orphan"
 PAGE_ITEMS = 20
 """BundleDeployments in one reply, all of which are in memory at the same time."""
 
@@ -74,12 +75,14 @@ class SeenDeployments:
         synced: Callable[[], None],
         restored: Callable[[], None],
     ) -> None:
-        self._client = client
+        self._client, self._changed = client, changed
+        self._orphaned: dict[str, str] = {}
+        """UIDs by name; see `was_orphaned`."""
         self.reflector = Reflector[SeenDeployment](
             client,
             DEPLOYMENTS.path(),
             project=make_seen,
-            on_change=changed,
+            on_change=self._note,
             on_synced=synced,
             on_restored=restored,
             on_failed=self._note_failure,
@@ -90,6 +93,20 @@ class SeenDeployments:
         error = self.reflector.last_error
         if error and error.status == HTTPStatus.NOT_FOUND:
             log.warning("BundleDeployments are not served, waiting for the API", extra={"remedy": INSTALL_API})
+
+    def _note(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
+        if new is None and old:
+            self._orphaned.pop(old.name, None)
+        if new and new.outline and ORPHAN_FINALIZER in new.outline.metadata.finalizers:
+            self._orphaned[new.name] = new.uid
+        self._changed(old, new)
+
+    def was_orphaned(self, name: str, uid: str) -> bool:
+        """Whether it has had the finalizer that asks the garbage collector to keep its objects (`--cascade=orphan`).
+
+        The collector removes it, possibly before a pass sees it.
+        """
+        return self._orphaned.get(name) == uid
 
     def get(self, name: str) -> SeenDeployment | None:
         """Return a BundleDeployment; None if it does not exist."""

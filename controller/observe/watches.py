@@ -121,6 +121,10 @@ class Watches:
         seen = self._deployments.get(name)
         return seen is not None and seen.uid == uid
 
+    def was_orphaned(self, name: str, uid: str) -> bool:
+        """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""
+        return self._deployments.was_orphaned(name, uid)
+
     def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
         """Learn a BundleDeployment from the reply to a write of ours."""
         self._deployments.learn(manifest)

@@ -320,6 +320,8 @@ class FakeWatches:
         """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """The outdated record that is still seen of an object."""
+        self.orphaned: set[str] = set()
+        """The UIDs of BundleDeployments whose finalizer `orphan` was seen."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
 
@@ -343,6 +345,9 @@ class FakeWatches:
     def exists(self, name: str, uid: str) -> bool:
         deployment = self.deployment(name)
         return deployment is not None and deployment.metadata.uid == uid
+
+    def was_orphaned(self, name: str, uid: str) -> bool:
+        return uid in self.orphaned
 
     def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
         pass  # it is known already

@@ -19,6 +19,7 @@ from controller.apply.prune import Removal, RemovalCause
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, is_orphaned, plan_teardown
 from controller.kube.client import ApiError
 from controller.kube.resources import GroupVersionKind
+from controller.observe.deployments import ORPHAN_FINALIZER
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -35,7 +36,6 @@ from controller.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)
 
-ORPHAN_FINALIZER = "orphan"
 RECHECK_SECONDS = 1.0
 
 
@@ -64,6 +64,7 @@ class Deleter:
         if names.FINALIZER not in context.metadata.finalizers:
             return NEVER
         context.state.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
+        context.state.orphaned |= self._watches.was_orphaned(context.name, context.metadata.uid)
         if self._watches.require(context.name, context.recorded_kinds):
             return UNLISTED
         return self._delete(context)

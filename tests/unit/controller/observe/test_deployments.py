@@ -58,6 +58,17 @@ def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
     assert world.watches.deployment("shop") is None
 
 
+def test_who_was_orphaned_is_known_although_the_finalizer_is_gone(world: World) -> None:
+    world.deployment()
+    world.start()
+    for finalizers in (["orphan", names.FINALIZER], [names.FINALIZER]):
+        world.deployment(metadata={"finalizers": finalizers})
+    world.wait(lambda: world.watches.was_orphaned("shop", "uid-shop"), "it was seen")
+    assert not world.watches.was_orphaned("shop", "uid-another")
+    world.api.delete(DEPLOYMENTS, "shop")
+    world.wait(lambda: not world.watches.was_orphaned("shop", "uid-shop"), "it is forgotten")
+
+
 def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
     for name in ("a", "b"):
         world.deployment(name)

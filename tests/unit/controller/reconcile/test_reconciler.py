@@ -585,6 +585,16 @@ def test_what_is_orphaned_is_released_although_the_collector_is_faster(
     assert world.watches.deployment("shop") is None
 
 
+def test_what_never_had_a_reference_is_released_although_no_pass_saw_that_it_is_orphaned(world: World) -> None:
+    world.shelf.put("claim", claim())
+    installed(world, "claim")
+    world.delete()
+    world.watches.orphaned.add("uid-shop")
+    world.settle()
+    assert world.cluster.objects[CLAIM]["metadata"]["annotations"] == {names.RELEASED_FROM: "shop"}
+    assert world.watches.deployment("shop") is None
+
+
 def test_nothing_is_repaired_once_it_is_being_deleted(world: World) -> None:
     installed(world)
     world.cluster.patch(OLD, {"metadata": {"finalizers": ["example.com/hold"]}})
