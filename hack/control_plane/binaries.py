@@ -111,5 +111,6 @@ class Binaries:
             "registry": self._settings.registry_version,
             "kwok": self._settings.kwok_version,
             "prometheus": self._settings.prometheus_version,
+            "helm": self._settings.helm_version,
         }
         return f"built-{part}-{versions[part]}-{self._settings.architecture}"

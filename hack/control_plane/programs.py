@@ -1,4 +1,4 @@
-"""The programs of a control plane: how each reports its version, which versions are suitable, where it is released."""
+"""The programs of a control plane and of tests: how each reports its version, which versions are suitable, where it is released."""
 
 from __future__ import annotations
 
@@ -95,6 +95,12 @@ def _prometheus_release(name: str) -> Callable[[Settings], Release]:
     return release
 
 
+def _helm_release(settings: Settings) -> Release:
+    platform = f"linux-{settings.architecture}"
+    url = f"{settings.helm_releases}/helm-v{settings.helm_version}-{platform}.tar.gz"
+    return Release(url=url, checksum_url=f"{url}.sha256sum", member=f"{platform}/helm")
+
+
 def _prometheus(name: str) -> Program:
     return Program(
         name=name,
@@ -151,6 +157,15 @@ KWOK = Program(
     wanted=lambda settings: f"{settings.kwok_version} or newer",
     release=_kwok_release,
 )
+HELM = Program(
+    name="helm",
+    part="helm",
+    version=lambda settings: settings.helm_version,
+    fits=lambda version, settings: version[0] == parse_version(settings.helm_version)[0],
+    wanted=lambda settings: f"Helm {parse_version(settings.helm_version)[0]}",
+    release=_helm_release,
+    version_arguments=("version", "--template", "{{.Version}}"),
+)
 PROGRAMS = {
     program.name: program
     for program in (
@@ -163,6 +178,7 @@ PROGRAMS = {
         KWOK,
         _prometheus("prometheus"),
         _prometheus("promtool"),
+        HELM,
     )
 }
 CONTROL_PLANE = tuple(program.name for program in PROGRAMS.values() if program.part == "control-plane")

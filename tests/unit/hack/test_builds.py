@@ -7,6 +7,7 @@ import pytest
 from hack.control_plane.builds import (
     BuildError,
     build_control_plane,
+    build_helm,
     build_registry,
     make_go_mod,
     make_prometheus_go_mod,
@@ -44,7 +45,7 @@ echo "$@" >> {folder}/calls
 case "$1 $2" in
 "mod download") echo '{{"GoMod": "{folder}/kubernetes.mod"}}' ;;
 "build -trimpath") cp go.mod {folder}/used.mod; for last; do out=$previous; previous=$last; done; touch "$out" ;;
-"install "*) touch "$GOBIN/registry" ;;
+"install "*) echo "$CGO_ENABLED" >> {folder}/cgo; touch "$GOBIN/registry" ;;
 esac
 """
 
@@ -110,6 +111,13 @@ def test_the_registry_is_installed_in_the_wanted_version(go: Path, tmp_path: Pat
     build_registry(tmp_path, Settings(cache=tmp_path, registry_version="3.1.2"))
     assert (tmp_path / "registry").exists()
     assert (go / "calls").read_text() == "install github.com/distribution/distribution/v3/cmd/registry@v3.1.2\n"
+
+
+def test_helm_reports_its_version_and_is_built_without_cgo(go: Path, tmp_path: Path) -> None:
+    build_helm(tmp_path, Settings(cache=tmp_path, helm_version="4.3.1"))
+    flags = "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
+    assert (go / "calls").read_text() == f"install -trimpath -ldflags {flags} helm.sh/helm/v4/cmd/helm@v4.3.1\n"
+    assert (go / "cgo").read_text() == "0\n"
 
 
 def test_the_last_line_of_a_failing_build_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

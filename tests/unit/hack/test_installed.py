@@ -38,6 +38,8 @@ CASES = [
     ),
     Case(name="another program named registry does not", program="registry", says="usage: registry", fits=False),
     Case(name="an older kwok does not", program="kwok", says="kwok version v0.7.0 go1.24", fits=False),
+    Case(name="another Helm 4 fits", program="helm", says="v4.0.1", fits=True),
+    Case(name="Helm 3 does not", program="helm", says="v3.19.0", fits=False),
 ]
 
 
