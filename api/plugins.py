@@ -256,7 +256,7 @@ class Means:
     exhausted."""
     seconds: float = 60.0
     """Time limit of one run of a program; its CPU time is limited accordingly."""
-    memory_bytes: int = 1024 * MEBIBYTE
+    memory_bytes: int = 1152 * MEBIBYTE
     """Address space of one run of a program."""
     output_bytes: int = 64 * MEBIBYTE
     """Output limit of one run of a program."""
@@ -266,6 +266,17 @@ class Means:
     """The tenant to render for: tenants take turns where concurrency is limited."""
     confinement_required: bool = True
     """Whether programs may only run where the kernel can confine them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramVersion:
+    """A program that a format runs."""
+
+    path: Path
+    version: str
+    """As the program reports it: v4.3.1."""
+    digest: str
+    """`sha256:…` of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +336,13 @@ class Format(Protocol):
 
 @runtime_checkable
 class RunsProgram(Protocol):
-    """A format that runs a program, and knows how much memory that needs."""
+    """A format that runs a program: it knows which one, and how much memory that needs."""
+
+    def find_program(self, means: Means) -> ProgramVersion:
+        """Return the program that `render` would run with the same means; called at startup, for the log.
+
+        Raises: BundleError (NotSupported) if there is none.
+        """
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that the program may use.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from hack.control_plane.kubectl import Cluster
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.registry import Registry
 from hack.control_plane.settings import Settings, read_settings
+from tests.support.charts import packaged_helm
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
 
@@ -38,6 +39,8 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "watched": ("prometheus", "promtool"),
 }
 """What a fixture needs."""
+OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",)}
+"""What a fixture skips tests without."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 RESET_BEFORE_TLS = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
@@ -73,13 +76,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    needed = dict.fromkeys(program for fixture in PROGRAMS.keys() & fixtures for program in PROGRAMS[fixture])
+    needed, optional = _needed(PROGRAMS, fixtures), _needed(OPTIONAL, fixtures)
     if session.config.getoption("kubeconfig"):
         needed = {program: None for program in needed if program not in CONTROL_PLANE or program == "kubectl"}
     try:
         session.config.stash[BINARIES].obtain(needed)
     except MissingError as error:
         raise pytest.UsageError(str(error)) from None
+    with suppress(MissingError):
+        session.config.stash[BINARIES].obtain(optional)
+
+
+def _needed(programs: Mapping[str, tuple[str, ...]], fixtures: Collection[str]) -> dict[str, None]:
+    return dict.fromkeys(program for fixture in programs.keys() & fixtures for program in programs[fixture])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -123,6 +132,17 @@ def settings() -> Settings:
 def binaries(pytestconfig: pytest.Config) -> Binaries:
     """The programs."""
     return pytestconfig.stash[BINARIES]
+
+
+@pytest.fixture(scope="session", params=["Helm 3", "Helm 4"])
+def helm(request: pytest.FixtureRequest, binaries: Binaries) -> Path:
+    """Helm 3 of the Python package, then Helm 4, which tests are skipped without."""
+    if request.param == "Helm 3":
+        return packaged_helm()
+    try:
+        return binaries.obtain(["helm"])["helm"]
+    except MissingError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from api.plugins import MEBIBYTE, Limits
 
-RESERVED_BYTES = 704 * MEBIBYTE
-"""Address space that a Go program reserves without using it: within 1024 MiB, Helm fails at 280 MiB of memory."""
+RESERVED_BYTES = 832 * MEBIBYTE
+"""Address space that a Go program reserves without using it, or in part: within 1152 MiB, Helm 4 fails at 280 MiB of
+memory, Helm 3 at 400."""
 _UNLIMITED = 1 << 60
 """Version 1 of control groups has values above this where there is no limit."""
 _TEXT_SHARE, _MANIFEST_SHARE, _BYTES_OF_VALUE = 32, 64, 2048

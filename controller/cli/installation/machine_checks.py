@@ -34,22 +34,22 @@ def _check_helm(named: str) -> Finding:
         programs = {"helm": named} if named else {}
         means = Means(programs=programs, confinement_required=False, scratch=Path(scratch))
         try:
-            path = ProgramFinder().find(means)
+            program = ProgramFinder().find(means)
         except BundleError as error:
             return warning("helm", f"{error.message.partition(': ')[2]} ({_HERE})")
-    return ok("helm", f"{_version(path, 'version', '--short')} ({path})")
+    return ok("helm", f"{program.version} ({program.path})")
 
 
 def _check_git() -> Finding:
     path = shutil.which("git")
     if path is None:
         return warning("git", f"no git on PATH; install it ({_HERE})")
-    return ok("git", f"{_version(Path(path), '--version').removeprefix('git version ')} ({path})")
+    return ok("git", f"{_version_of_git(path).removeprefix('git version ')} ({path})")
 
 
-def _version(path: Path, *words: str) -> str:
+def _version_of_git(path: str) -> str:
     try:
-        done = subprocess.run([str(path), *words], capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown version"
     return (done.stdout.splitlines() or ["unknown version"])[0]

@@ -12,6 +12,7 @@ In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` run
     program        finds helm
     child          runs it, confined
     failures       its errors as messages
+    lookups        finds templates that need what `lookup` finds
     redaction      removes values from them
     output         objects and hooks from its output
 """

@@ -119,6 +119,8 @@ def _environment(means: Means) -> Mapping[str, str]:
         "HELM_REGISTRY_CONFIG": nowhere,
         "HELM_REPOSITORY_CONFIG": nowhere,
         "HELM_REPOSITORY_CACHE": nowhere,
+        "HELM_CONTENT_CACHE": nowhere,
+        "NO_COLOR": "1",
         "GOMAXPROCS": str(_PROCESSORS),
         "GOMEMLIMIT": str(means.memory_bytes * 3 // 4),
         **dict.fromkeys(homes, nowhere),

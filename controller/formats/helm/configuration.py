@@ -36,6 +36,8 @@ class Configuration:
     """If false, tests run as hooks after installing and upgrading."""
     disable_hooks: bool = False
     """Whether hooks, including tests, are left out."""
+    is_upgrade: bool = False
+    """Whether `.Release.IsUpgrade` is true instead of `.Release.IsInstall`; all hooks are rendered either way."""
 
 
 def find_problems(config: Mapping[str, Any]) -> list[str]:
@@ -54,6 +56,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
         include_crds=given.get("includeCRDs", True),
         skip_tests=given.get("skipTests", True),
         disable_hooks=given.get("disableHooks", False),
+        is_upgrade=given.get("isUpgrade", False),
     )
 
 
@@ -122,6 +125,7 @@ def _check_boolean(value: Any) -> Iterator[str]:
 _CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "disableHooks": _check_boolean,
     "includeCRDs": _check_boolean,
+    "isUpgrade": _check_boolean,
     "releaseName": _check_name,
     "skipTests": _check_boolean,
     "values": _check_values,

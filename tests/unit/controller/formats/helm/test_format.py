@@ -14,14 +14,24 @@ import pytest
 import yaml
 
 from api.errors import BundleError
-from api.plugins import Capabilities, Means, Rendering
+from api.plugins import Capabilities, Rendering
 from api.v1alpha2.conditions import Reason
 from controller.formats.applicable.applicable import revision_digest
-from controller.formats.helm.program import ProgramFinder
-from tests.support.charts import DATA, FORMAT, chart_of, files_of, pack, render, write
+from tests.support.charts import DATA, FORMAT, PROGRAMS, chart_of, files_of, pack, packaged_helm, render, write
 
 SHOP = DATA / "shop"
+LOOKUP = '{{ $s := lookup "v1" "Secret" .Release.Namespace "db" }}'
+NEEDED = (
+    '; this template uses "lookup", which finds nothing, because charts are rendered without a cluster: '
+    "set what it needs in spec.config.values"
+)
 FIXED = {"values": {"password": "correct horse"}}
+
+
+@pytest.fixture(autouse=True)
+def each_helm(helm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test with Helm 3 and with Helm 4."""
+    monkeypatch.setitem(PROGRAMS, "helm", str(helm))
 
 
 def names_of(rendering: Rendering) -> list[str]:
@@ -97,6 +107,7 @@ CONFIGURED = [
          {"color": "pink", "size": "3"}),
     Configured("characters that YAML treats otherwise", {"values": {"color": "\x85\u2028😀\n\ufeff"}},
          {"color": "\x85\u2028😀\n\ufeff"}),
+    Configured("an upgrade", {"isUpgrade": True}, {"release": "web shop false true 1"}),
     Configured("the name of the release", {"releaseName": "other"}, {"release": "other shop true false 1"}),
 ]
 # fmt: on
@@ -146,7 +157,7 @@ def test_a_packed_dependency_renders_like_its_folder(tmp_path: Path) -> None:
     assert render(root, tmp_path, config=FIXED) == render(SHOP, tmp_path, config=FIXED)
 
 
-def test_what_a_chart_ignores_is_what_helm_ignores_with_packaged_dependencies(tmp_path: Path) -> None:
+def test_what_a_chart_ignores_is_what_helm_ignores_with_packaged_dependencies(helm: Path, tmp_path: Path) -> None:
     def manifest(name: str) -> str:
         return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
 
@@ -155,8 +166,8 @@ def test_what_a_chart_ignores_is_what_helm_ignores_with_packaged_dependencies(tm
     outer = chart_of({f"templates/{name}.yaml": manifest(f"outer-{name.replace('/', '-')}") for name in names})
     rules = b"old/\n/templates/skipped.yaml\n"
     root = write(tmp_path / "tree", {**outer, "c/.helmignore": rules, "c/charts/d-1.0.0.tgz": pack(inner)})
-    helm = [str(ProgramFinder().find(Means(scratch=tmp_path))), "template", "c"]
-    done = subprocess.run(helm, cwd=root, capture_output=True, text=True, check=True, env={"HOME": str(tmp_path)})
+    command = [str(helm), "template", "c"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True, env={"HOME": str(tmp_path)})
     found = {each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout)}  # noqa: TID251 - of Helm
     assert found == {"outer-kept", "inner-kept", "inner-skipped", "inner-old-below"}
     assert set(names_of(render(root, tmp_path))) == found
@@ -183,6 +194,8 @@ class Refused:
     more: str = ""
     """In Chart.yaml."""
     means: dict[str, Any] = field(default_factory=dict)
+    message_of_helm_4: str = ""
+    """If it differs."""
 
 
 FAILED = Reason.RENDER_FAILED
@@ -217,7 +230,27 @@ REFUSED = [
         'spec.config.values: rejected by the schema of "c": c: (root): n is required, '
         'c: a: a must be one of the following: "x", c: z: Invalid type. Expected: integer, given: string',
         config={"values": {"z": "hunter22", "a": "tiger333"}},
+        message_of_helm_4="""spec.config.values: rejected by the schema of "c": c: at '': missing property 'n', """
+        "c: at '/a': value must be 'x', c: at '/z': got string, want integer",
     ),
+    Refused("a value that does not match, which Helm 4 quotes",
+         {"values.schema.json": '{"properties": {"a": {"pattern": "^x$"}}}'}, Reason.INVALID_CONFIG,
+         """spec.config.values: rejected by the schema of "c": c: a: Does not match pattern '^x$'""",
+         config={"values": {"a": "tiger333"}},
+         message_of_helm_4="""spec.config.values: rejected by the schema of "c": c: at '/a': '…' does not match """
+         "pattern '^x$'"),
+    Refused("what lookup would find", {"templates/a.yaml": LOOKUP + "{{ $s.data.password }}"}, FAILED,
+         '"c": c/templates/a.yaml:1:61: at <$s.data.password>: nil pointer evaluating interface {}.password' + NEEDED),
+    Refused("what a template requires of lookup",
+         {"templates/a.yaml": '{{ include "p" . }}',
+          "templates/_p.tpl": '{{ define "p" }}' + LOOKUP + '{{ required "create Secret db" $s.data }}{{ end }}'},
+         FAILED,
+         '"c": c/templates/a.yaml:1:3: create Secret db' + NEEDED),
+    Refused("an upgrade that lookup finds no password for",
+         {"templates/a.yaml": LOOKUP + '{{ if and .Release.IsUpgrade (not $s) }}{{ fail "no password" }}{{ end }}'},
+         FAILED, '"c": c/templates/a.yaml:1:99: no password' + NEEDED, config={"isUpgrade": True}),
+    Refused("a template that is none, although it uses lookup", {"templates/a.yaml": LOOKUP + "{{ if"}, FAILED,
+         '"c": c/templates/a.yaml:1: unclosed action'),
     Refused("a message that would show values",
          {"templates/a.yaml": '{{ with .Values }}{{ fail (printf "%s, %q, %v, %v" .word .word .list .pin) }}{{ end }}'},
          FAILED, '"c": c/templates/a.yaml:1:21: …, "…", [… a], …',
@@ -256,11 +289,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_refused(case: Refused, tmp_path: Path) -> None:
+def test_refused(case: Refused, helm: Path, tmp_path: Path) -> None:
     root = write(tmp_path / "tree", chart_of(case.files, more=case.more))
     with pytest.raises(BundleError) as raised:
         render(root, tmp_path, config=case.config, **case.means)
-    assert (raised.value.reason, raised.value.message) == (case.reason, case.message)
+    message = case.message if helm == packaged_helm() else case.message_of_helm_4 or case.message
+    assert (raised.value.reason, raised.value.message) == (case.reason, message)
 
 
 def test_a_release_needs_a_valid_name(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import write_values
 from tests.support.charts import chart_of, pack, render, write
 
-KEYS = st.sampled_from(["values", "valuesFiles", "releaseName", "includeCRDs", "skipTests", "disableHooks", "x"])
+KEYS = st.sampled_from(
+    ["values", "valuesFiles", "releaseName", "includeCRDs", "skipTests", "disableHooks", "isUpgrade", "x"]
+)
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
     lambda inner: (
@@ -49,6 +51,7 @@ COMPLAINTS = st.sampled_from(
         "Error: ",
         "template: c/templates/a.yaml:1:2: ",
         "execution error at (",
+        'c/templates/a.yaml:1:2\n  executing "c" at <.a>:\n    ',
         "missing in charts/ directory: ",
         "\n",
         "(",

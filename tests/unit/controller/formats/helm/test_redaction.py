@@ -82,7 +82,11 @@ def wild() -> list[str]:
 
 @pytest.mark.parametrize("values", [many, alike, long, wild])
 @pytest.mark.parametrize(
-    "piece", ["a", "value-", "template: a:1: ", "a: ", "x\n", ": error at (", "\x01", "- (root): value-000001 \n"]
+    "piece",
+    [
+        *("a", "value-", "template: a:1: ", "a: ", "x\n", ": error at (", "\x01", "- (root): value-000001 \n"),
+        *(":1", "a:1\n", 'a:1:1\n  executing "a" at <b>:\n    value-000001\n', "\n  executing "),
+    ],
 )
 def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) -> None:
     complaint = "Error: " + piece * (256 * 1024 // len(piece))
