@@ -13,6 +13,7 @@ import pytest
 from hack.control_plane.binaries import Binaries
 from hack.demonstration.push import read_files
 from tests.support.bundles import World
+from tests.support.pages import pattern_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,11 +67,3 @@ def test_the_commands_of_the_readme_do_what_it_says(terminal: dict[str, str], tm
 def test_the_readme_tells_the_whole_story() -> None:
     verbs = [re.sub(r"^kubectl (\w+) .*", r"\1", command) for command, _ in STEPS]
     assert verbs == ["apply", "wait", "get", "delete"]
-
-
-def pattern_of(output: str) -> str:
-    """Return a pattern that lets digests, ages and the widths of columns differ."""
-    pattern = re.escape(output.strip())
-    pattern = re.sub(r"[0-9a-f]{12}", "[0-9a-f]{12}", pattern)
-    pattern = re.sub(r"\b\d+s\b", r"\\d+s", pattern)
-    return re.sub(r"(\\ ){2,}", " +", pattern)

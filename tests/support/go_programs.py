@@ -19,17 +19,30 @@ def build(source: Path, program: Path) -> Path:
 
     Raises: UnavailableError without Go, or without the modules.
     """
+    _go(["build", "-o", str(program), "."], source)
+    return program
+
+
+def install(package: str, version: str, folder: Path) -> None:
+    """Build a published program into a folder.
+
+    Raises: UnavailableError without Go, or without the modules.
+    """
+    _go(["install", f"{package}@v{version}"], folder, GOBIN=str(folder))
+
+
+def _go(arguments: list[str], folder: Path, **environment: str) -> None:
     if not (go := shutil.which("go")):
         raise UnavailableError("no go on PATH")
     try:
         subprocess.run(
-            [go, "build", "-o", program, "."],
-            cwd=source,
-            env=os.environ | {"GOWORK": "off"},
+            [go, *arguments],
+            cwd=folder,
+            env=os.environ | {"GOWORK": "off"} | environment,
             check=True,
             capture_output=True,
             timeout=_SECONDS,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"go build failed: {(error.stderr or b'').decode(errors='replace')[-500:]}") from error
-    return program
+        said = (error.stderr or b"").decode(errors="replace")[-500:]
+        raise UnavailableError(f"go {arguments[0]} failed: {said}") from error
