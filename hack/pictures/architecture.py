@@ -33,7 +33,7 @@ def draw(theme: Theme) -> str:
 
 
 def _parts(theme: Theme) -> Iterator[str]:
-    yield box(0.5, 0.5, WIDTH - 1, HEIGHT - 1, theme.background, theme.line)
+    yield box((0.5, 0.5), (WIDTH - 1, HEIGHT - 1), theme.background, theme.line)
     yield (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         f'<path d="M0 0L8 4L0 8z" fill="{theme.faint}"/></marker></defs>'
@@ -53,7 +53,7 @@ def _heading(column: tuple[int, int], value: str, theme: Theme) -> Iterator[str]
 
 def _sources(theme: Theme) -> Iterator[str]:
     x, width = LEFT
-    yield box(x, TOP, width, 112, theme.surface, theme.line)
+    yield box((x, TOP), (width, 112), theme.surface, theme.line)
     for index, value in enumerate(SOURCES):
         yield text(x + width / 2, TOP + 29 + 30 * index, value, theme.text, anchor="middle")
     for index in (0, 1):
@@ -64,7 +64,7 @@ def _steps(theme: Theme) -> Iterator[str]:
     x, width = MIDDLE
     for index, (name, note) in enumerate(STEPS):
         y = TOP + index * (STEP_HEIGHT + 12)
-        yield box(x, y, width, STEP_HEIGHT, theme.surface, theme.accent)
+        yield box((x, y), (width, STEP_HEIGHT), theme.surface, theme.accent)
         yield text(x + width / 2, y + 21, name, theme.text, size=15, anchor="middle", bold=True)
         yield text(x + width / 2, y + 39, note, theme.faint, size=13, anchor="middle")
         if index:
@@ -74,7 +74,7 @@ def _steps(theme: Theme) -> Iterator[str]:
 def _cluster(theme: Theme) -> Iterator[str]:
     x, width = RIGHT
     for name, note, y, height in CLUSTER:
-        yield box(x, TOP + y, width, height, theme.surface, theme.good)
+        yield box((x, TOP + y), (width, height), theme.surface, theme.good)
         yield text(x + width / 2, TOP + y + height / 2 - 4, name, theme.text, size=15, anchor="middle", bold=True)
         yield text(x + width / 2, TOP + y + height / 2 + 16, note, theme.faint, size=13, anchor="middle")
     edge, start = x - 4, MIDDLE[0] + MIDDLE[1] + 4

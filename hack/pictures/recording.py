@@ -31,7 +31,7 @@ def draw(lines: list[str], theme: Theme) -> str:
 
 
 def _parts(lines: list[str], theme: Theme, width: int, height: int) -> Iterator[str]:
-    yield box(0.5, 0.5, width - 1, height - 1, theme.background, theme.line)
+    yield box((0.5, 0.5), (width - 1, height - 1), theme.background, theme.line)
     for index in range(3):
         yield f'<circle cx="{MARGIN + 6 + 20 * index}" cy="18" r="6" fill="{theme.line}"/>'
     for index, line in enumerate(lines):

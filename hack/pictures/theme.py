@@ -66,6 +66,8 @@ def text(
     )
 
 
-def box(x: float, y: float, width: float, height: float, fill: str, stroke: str, *, radius: int = 8) -> str:
+def box(corner: tuple[float, float], size: tuple[float, float], fill: str, stroke: str) -> str:
     """Return a rectangle with round corners."""
-    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius}" fill="{fill}" stroke="{stroke}"/>'
+    (x, y), (width, height) = corner, size
+    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+    return f'<rect {place} rx="8" fill="{fill}" stroke="{stroke}"/>'

@@ -18,6 +18,8 @@ from hack.control_plane.kubectl import Cluster
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
+from hack.pictures.files import TRANSCRIPT as PICTURED
+from hack.pictures.recording import excerpt
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 128 + signal.SIGINT
@@ -86,6 +88,12 @@ DELETED = [
 ]
 
 
+def pictured_commands() -> set[str]:
+    """Return the commands that the picture of README.md shows, except shortened ones and those with documents."""
+    lines = excerpt(PICTURED.read_text(encoding="utf-8"))
+    return {line for line in lines if line.startswith("$ ") and not line.endswith(("…", "demo.yaml"))}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _programs(binaries: Binaries) -> None:
     """Obtain here what takes minutes: the deadlines of tests are shorter."""
@@ -110,6 +118,7 @@ def test_shows_each_step_and_leaves_nothing_behind(own_kubeconfig: Path | None, 
         said, complaint = process.communicate()
     assert process.returncode == 0, said + complaint
     assert missing_line(said, [*TRANSCRIPT, *DELETED]) is None, said
+    assert pictured_commands() <= set(said.splitlines())
     assert not folders_of(process.pid, settings)
 
 

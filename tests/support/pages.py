@@ -32,13 +32,13 @@ def steps_of(text: str) -> Iterator[Step]:
         for step in block.split("\n$ "):
             first, _, rest = step.partition("\n")
             document, end, output = f"{rest}\n".partition("\nEOF\n") if "<<'EOF'" in first else ("", "", rest)
-            yield Step("\n".join([first, document, "EOF"]) if end else first, output)
+            yield Step(f"{first}\n{document}\nEOF" if end else first, output)
 
 
 def run(step: Step, folder: Path, environment: Mapping[str, str], registry: str) -> str:
     """Run a command in a folder with a registry of the test, which has to succeed; return its output."""
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail\n{step.command.replace(REGISTRY, registry)}"],
+        ["bash", "-c", step.command.replace(REGISTRY, registry)],
         cwd=folder,
         env=environment,
         capture_output=True,

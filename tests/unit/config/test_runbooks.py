@@ -1,4 +1,4 @@
-"""Each alert has a runbook, and each reason is found in the page for troubleshooting; links between pages lead there."""
+"""Each alert has a runbook, each reason is in the page for troubleshooting, and links between pages lead there."""
 
 from __future__ import annotations
 
