@@ -139,16 +139,22 @@ def test_a_digest_must_be_in_the_repository_that_is_named(
     assert error.reason is Reason.NOT_FOUND
 
 
-@pytest.mark.parametrize("name", [":v2", "/missing:v1"])
-def test_what_is_not_there_is_named(name: str, registry: LocalRegistry, repository: str, store: ContentStore) -> None:
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (":v2", 'has no tag "v2"; push it, or correct the tag'),
+        ("/missing:v1", "does not exist; correct its name, or push to it"),
+    ],
+    ids=["a tag", "a repository"],
+)
+def test_what_is_not_there_is_named(
+    name: str, problem: str, registry: LocalRegistry, repository: str, store: ContentStore
+) -> None:
     registry.push_image(repository, "v1", [LOWER])
     error = failure(lambda: resolve(f"{registry.host}/{repository}{name}", store))
     assert error.reason is Reason.NOT_FOUND
-    path, tag = name.split(":")
-    assert error.message == (
-        f'{PATH}.ref: repository "{repository}{path}" at "{registry.host}" has no tag "{tag}"; '
-        "push it, or correct the tag"
-    )
+    path = name.partition(":")[0]
+    assert error.message == f'{PATH}.ref: repository "{repository}{path}" at "{registry.host}" {problem}'
 
 
 def test_content_that_went_away_after_it_was_pinned(

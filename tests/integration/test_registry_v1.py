@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.settings import Settings
@@ -62,7 +65,7 @@ def test_an_operator_is_installed_and_becomes_ready(world: World) -> None:
 def test_the_bundle_suggests_its_namespace_and_says_what_it_does_not_accept(world: World) -> None:
     deployed = world.deploy(files(), format="registry-v1", installNamespace=None, config={"foo": 1})
 
-    deployed.wait_for("Installed", "False", "NotSupported", saying="certificate provider is nil")
+    deployed.wait_for("Installed", "False", "NotSupported", saying="spec.config.certificateProvider: the webhooks")
     deployed.change(config={"certificateProvider": "none"})
     deployed.wait_for("Installed", "False", "InvalidConfig", saying='unknown field "foo"')
     deployed.change(config={"foo": None})
@@ -88,3 +91,20 @@ def test_a_real_operator_becomes_ready(world: World, bundle: Path) -> None:
     world.wait(is_ready, f"{bundle.name} Ready", seconds=90)
     deployed.delete()
     world.wait(lambda: not exists(world.client, deployed.path), f"{bundle.name} gone", seconds=90)
+
+
+def test_a_ca_that_was_brought_for_a_webhook_is_kept(world: World) -> None:
+    deployed = world.deploy(files(), format="registry-v1", config={"certificateProvider": "none"})
+    deployed.wait_ready()
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    selector = f"core.rukpak.io/bundle-deployment={deployed.name}"
+    name = next(world.client.list(hooks, label_selector=selector))["metadata"]["name"]
+    authority = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+    change = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": authority}]
+    world.cluster.kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", "-p", json.dumps(change))
+    # A pass after the patch would have reverted it: this one changes the same object.
+    deployed.change(config={"deploymentConfig": {"env": [{"name": "A", "value": "b"}]}})
+    deployed.wait_ready()
+    found = world.client.get(f"{hooks}/{name}").value["webhooks"][0]["clientConfig"]
+    assert found["caBundle"] == authority
+    assert "Drifted" not in deployed.conditions()

@@ -192,6 +192,8 @@ class FaultyRegistry:
             if faults.no_digest:
                 del headers["Docker-Content-Digest"]
             self._send(request, 200, data, headers, faults)
+        elif path.endswith("/tags/list"):
+            self._send(request, 200, b"{}", {})
         elif kind == "blobs" and name in self.blobs:
             self._send(request, 200, self.blobs[name], faults.headers, faults)
         else:

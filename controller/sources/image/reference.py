@@ -18,6 +18,10 @@ _HOST = re.compile(
 )
 _ELEMENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*://).*", re.DOTALL | re.IGNORECASE)
+_RANGE = re.compile(r"[<>=~^!*|, ]")
+"""Characters of a range of versions, which no tag contains."""
+_WILDCARD = re.compile(r"v?\d+(\.\d+)?\.[xX]")
 _NAME_LENGTH = 255
 
 HUB = "docker.io"
@@ -62,6 +66,8 @@ def parse_reference(text: str) -> ImageReference:
 
     Raises: ValueError with the problem and the remedy.
     """
+    if scheme := _SCHEME.fullmatch(text):
+        raise ValueError(f'starts with "{scheme[1]}"; remove that: a reference is host[:port]/repository[:tag]')
     rest, at, digest = text.partition("@")
     if at and not DIGEST.fullmatch(digest):
         raise ValueError('has a digest that is not "sha256:" and 64 hexadecimal digits; correct it')
@@ -75,6 +81,11 @@ def parse_reference(text: str) -> ImageReference:
         tag="" if tag is None and digest else tag or "latest",
         digest=digest,
     )
+
+
+def is_wildcard(tag: str) -> bool:
+    """Return whether a tag looks like a range of versions: `1.x`."""
+    return bool(_WILDCARD.fullmatch(tag))
 
 
 def _split_tag(text: str) -> tuple[str, str | None]:
@@ -99,5 +110,7 @@ def _check(registry: str, repository: str, tag: str | None) -> None:
         raise ValueError("has a repository with other than lower-case letters, digits and . _ - /; correct it")
     if len(repository) > _NAME_LENGTH:
         raise ValueError(f"has a repository longer than {_NAME_LENGTH} characters; shorten it")
+    if tag and _RANGE.search(tag) and tag.isprintable():
+        raise ValueError("has a range of versions as its tag, which is not supported; use one tag or a digest")
     if tag is not None and not _TAG.fullmatch(tag):
         raise ValueError("has a tag that is not 1 to 128 letters, digits and . _ -; correct it")

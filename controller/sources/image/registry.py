@@ -17,7 +17,7 @@ from controller.content.limits import describe_bytes, quote
 from controller.sources.image.endpoint import Endpoint
 from controller.sources.image.logins import Login
 from controller.sources.image.manifest import ACCEPT, Descriptor
-from controller.sources.image.reference import DIGEST
+from controller.sources.image.reference import DIGEST, is_wildcard
 from controller.sources.transport import Response, Transport
 from controller.sources.transport_failures import PlainServerError
 
@@ -123,9 +123,7 @@ class Registry:
         item = f"{word} {quote(name)}"
         repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND:
-            problem = f"has no {item}; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
-            if self._missing is Reason.PINNED_CONTENT_GONE:
-                problem = f"no longer has {item}; push it again, or request a new resolution"
+            problem = self._describe_absence(word, name)
             return BundleError(self._missing, f"{self._path}.ref: {repository} {problem}")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             problem = "requires credentials, or does not exist; correct the name, or set a Secret with credentials"
@@ -135,6 +133,25 @@ class Registry:
             return BundleError(Reason.UNAUTHORIZED, f"{self._path}.auth: {repository} {problem}")
         problem = f"returned status {response.status} for {item}; check the address"
         return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {repository} {problem}")
+
+    def _describe_absence(self, word: str, name: str) -> str:
+        item = f"{word} {quote(name)}"
+        if self._missing is Reason.PINNED_CONTENT_GONE:
+            return f"no longer has {item}; push it again, or request a new resolution"
+        if not self._has_repository():
+            return "does not exist; correct its name, or push to it"
+        if is_wildcard(name):
+            return f"has no {item}; use one tag or a digest: ranges of versions are not supported"
+        return f"has no {item}; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
+
+    def _has_repository(self) -> bool:
+        """Return whether the repository exists, as far as the registry says: it is asked once, after a 404."""
+        try:
+            response = self._send("GET", "tags", "list?n=1")
+        except BundleError:
+            return True
+        response.discard()
+        return response.status != _NOT_FOUND or response.place.is_elsewhere
 
 
 class Blob:

@@ -24,8 +24,9 @@ def check_gates(version: ServiceVersion, capabilities: Capabilities, *, has_prov
         raise _unsupported("unsupported bundle: apiServiceDefintions are not supported")
     if version.webhooks and not has_provider:
         raise _unsupported(
-            "unsupported bundle: webhookDefinitions are not supported: certificate provider is nil;"
-            ' install cert-manager, or set spec.config.certificateProvider to "none" and provide certificates'
+            "spec.config.certificateProvider: the webhooks of this bundle need certificates, which the cluster does not"
+            ' issue; install cert-manager, or set it to "none" and bring your own'
+            " (controller/formats/registry_v1/README.md)"
         )
     if version.install_modes.isdisjoint((ALL, MULTI, OWN, SINGLE)):
         # Upstream's message, although MultiNamespace is supported here.

@@ -27,6 +27,7 @@ from controller.formats.registry_v1.config.deployment_config_schema import find_
 from controller.formats.registry_v1.generators.certificates import PROVIDERS
 
 _ONE, _SEVERAL, _PROVIDER = "watchNamespace", "watchNamespaces", "certificateProvider"
+_FIELD = "spec.config."
 _LONGEST = 63
 _PATTERN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _IS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z").match
@@ -50,7 +51,8 @@ def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: st
     """
     errors = _find_errors(config, modes, namespace)
     if errors:
-        raise _invalid("invalid configuration: " + _write_errors(errors))
+        text = _write_errors(errors)
+        raise _invalid(text if text.startswith(_FIELD) else f"invalid configuration: {text}")
     targets = _choose_targets(config, modes)
     if problem := find_target_problem(modes, namespace, targets):
         raise _invalid(problem)
@@ -86,7 +88,18 @@ def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: st
         errors.append(f'fields "{_ONE}" and "{_SEVERAL}" exclude each other')
     for key in sorted(checks.keys() & config.keys()):
         errors += checks[key](config[key])
-    return [*errors, *(f"unknown field {quote(key)}" for key in sorted(config.keys() - checks.keys()))]
+    return [*errors, *(_describe_unknown(key, modes) for key in sorted(config.keys() - checks.keys()))]
+
+
+def _describe_unknown(key: str, modes: frozenset[str]) -> str:
+    """Return the error for an option that this bundle, or every bundle, does not accept."""
+    if key not in (_ONE, _SEVERAL):
+        return f"unknown field {quote(key)}"
+    supported = ", ".join(sorted(modes))
+    remedy = f"use {_SEVERAL}" if key == _ONE and MULTI in modes else "remove it"
+    if key == _SEVERAL and modes & {OWN, SINGLE}:
+        remedy = f"use {_ONE}"
+    return f"{_FIELD}{key}: not accepted, because this bundle supports only the install modes {supported}; {remedy}"
 
 
 class _OneNamespace:

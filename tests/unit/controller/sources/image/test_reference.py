@@ -52,10 +52,13 @@ REFUSED = [
     ("quay.io/", "repository"), ("quay.io//foo", "repository"), ("quay.io/foo:", "tag"), ("quay.io/foo:-x", "tag"),
     ("quay.io/foo:" + "x" * 129, "tag"), ("quay.io/foo@sha256:123", "digest"), ("quay.io/foo@md5:1", "digest"),
     (f"quay.io/foo@{DIGEST.upper()}", "digest"), ("quay.io/foo/../bar", "repository"), ("-quay.io/foo", "registry"),
-    ("user:pass@quay.io/foo", "digest"), ("https://quay.io/foo", "registry"), ("quay.io:99x/foo", "registry"),
+    ("user:pass@quay.io/foo", "digest"), ("https://quay.io/foo", 'starts with "https://"; remove that'),
+    ("quay.io:99x/foo", "registry"),
     ("quay.io/foo?x=1", "repository"), ("quay.io/foo#x", "repository"), ("quay.io/" + "a" * 256, "255 characters"),
     ("quay.io/foo:tag\n", "tag"), ("quay.io/foo\n", "repository"), ("quay.io/fo\u00f6", "repository"),
-    ("quay.io/foo:t\u00e4g", "tag"),
+    ("quay.io/foo:t\u00e4g", "tag"), ("oci://quay.io/foo:v1", 'starts with "oci://"; remove that'),
+    ("quay.io/foo:^1.2", "range of versions"), ("quay.io/foo:>=1.0 <2.0", "range of versions"),
+    ("quay.io/foo:1.*", "range of versions"), ("quay.io/foo:~1", "range of versions"),
 ]  # fmt: skip
 
 

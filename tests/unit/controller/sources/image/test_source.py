@@ -179,7 +179,18 @@ def test_an_image_without_layers_has_no_entries(registry: FaultyRegistry, access
 # what fails while resolving
 
 RESOLVING = [
-    ("a tag that is not there", Faults(status=404), Reason.NOT_FOUND, 'has no tag "v1"; push it, or correct the tag'),
+    (
+        "a tag that is not there",
+        Faults(status=404, where="/manifests/"),
+        Reason.NOT_FOUND,
+        'has no tag "v1"; push it, or correct the tag',
+    ),
+    (
+        "a repository that is not there",
+        Faults(status=404),
+        Reason.NOT_FOUND,
+        "does not exist; correct its name, or push to it",
+    ),
     ("a repository for others", Faults(status=403), Reason.UNAUTHORIZED, "requires credentials, or does not exist"),
     ("a registry that wants a login", Faults(status=401), Reason.UNAUTHORIZED, "set a Secret with credentials"),
     ("a registry that is ill", Faults(status=502), Reason.UNREACHABLE, "status 502"),
@@ -199,6 +210,15 @@ def test_resolving_fails_for(
     assert error.reason is reason
     assert message in error.message
     assert registry.host in error.message
+
+
+@pytest.mark.parametrize("tag", ["1.x", "v1.2.X"])
+def test_a_range_as_a_tag_is_told_to_be_none(tag: str, registry: FaultyRegistry, access: Access) -> None:
+    registry.faults = Faults(status=404, where="/manifests/")
+    error = failure(
+        lambda: SOURCE.resolve({**parameters(registry), "ref": f"{registry.host}/org/bundle:{tag}"}, access)
+    )
+    assert f'has no tag "{tag}"; use one tag or a digest: ranges of versions are not supported' in error.message
 
 
 def test_a_failure_is_told_in_the_same_words_again(registry: FaultyRegistry, access: Access) -> None:

@@ -23,7 +23,9 @@ from tests.support.operator_bundles import (
 
 API_SERVICES = {"owned": [{"group": "g", "version": "v1", "kind": "K"}]}
 HOOKED: dict[str, Any] = {"webhooks": [webhook()], "deployments": [deployment()]}
-NO_PROVIDER = "unsupported bundle: webhookDefinitions are not supported: certificate provider is nil"
+NO_PROVIDER = (
+    "spec.config.certificateProvider: the webhooks of this bundle need certificates, which the cluster does not"
+)
 NO_MODE = (
     "unsupported bundle: bundle must support at least one of [AllNamespaces SingleNamespace OwnNamespace] install modes"
 )
@@ -76,8 +78,8 @@ def test_not_supported(case: Gate, tmp_path: Path) -> None:
 def test_the_message_says_what_to_do_without_a_provider(tmp_path: Path) -> None:
     _, message = refusal(write_bundle(tmp_path, service_version(**HOOKED)), kinds={})
     assert message == (
-        f'{NO_PROVIDER}; install cert-manager, or set spec.config.certificateProvider to "none" and'
-        " provide certificates"
+        f'{NO_PROVIDER} issue; install cert-manager, or set it to "none" and bring your own'
+        " (controller/formats/registry_v1/README.md)"
     )
 
 

@@ -15,7 +15,8 @@ from controller.formats.registry_v1.config.options import read_options
 from tests.support.operator_bundles import NAMESPACE, refusal, service_version, write_bundle
 
 NAMES = {"A": "AllNamespaces", "M": "MultiNamespace", "O": "OwnNamespace", "S": "SingleNamespace"}
-UNKNOWN = 'unknown field "watchNamespace"'
+UNACCEPTED = "spec.config.watchNamespace: not accepted, because this bundle supports only the install modes "
+UNKNOWN = UNACCEPTED + "AllNamespaces; remove it"
 MISSING = 'required field "watchNamespace" is missing'
 MUST_BE = (
     'invalid format for field "watchNamespace": \'x\' is not valid ownNamespaceInstallMode: invalid value "x": must be'
@@ -86,14 +87,17 @@ ROWS = [
     Row("OS", {}, error=MISSING),
     Row("OS", ONE, ("x",)),
     Row("OS", OWN, (NAMESPACE,)),
-    Row("M", ONE, error=UNKNOWN),
+    Row("M", ONE, error=UNACCEPTED + "MultiNamespace; use watchNamespaces"),
     # Ours: several namespaces.
     Row("M", {"watchNamespaces": ["b", "a"]}, ("b", "a")),
     Row("OM", {"watchNamespaces": [NAMESPACE, "a"]}, (NAMESPACE, "a")),
     Row("SM", {"watchNamespaces": ["a"]}, ("a",)),
     Row("AM", {"watchNamespaces": ["a", "b"]}, ("a", "b")),
     Row("AM", {}, ("",)),
-    Row("AOS", {"watchNamespaces": ["a"]}, error='unknown field "watchNamespaces"'),
+    Row("AOS", {"watchNamespaces": ["a"]}, error=UNACCEPTED.replace("Namespace:", "Namespaces:")
+         + "AllNamespaces, OwnNamespace, SingleNamespace; use watchNamespace"),
+    Row("A", {"watchNamespaces": ["a"]}, error=UNACCEPTED.replace("Namespace:", "Namespaces:")
+         + "AllNamespaces; remove it"),
     Row("OSM", {"watchNamespaces": ["a"], "watchNamespace": "x"},
          error='fields "watchNamespace" and "watchNamespaces" exclude each other'),
     Row("M", {"watchNamespaces": []}, error='field "watchNamespaces" must have at least 1 item'),
@@ -113,7 +117,8 @@ def test_watched_namespaces(row: Row) -> None:
     if not row.error:
         assert read_options(row.config, modes_of(row.modes), NAMESPACE).targets == row.targets
         return
-    assert error_of(row.config, row.modes) == f"invalid configuration: {row.error}"
+    prefix = "" if row.error.startswith("spec.config.") else "invalid configuration: "
+    assert error_of(row.config, row.modes) == f"{prefix}{row.error}"
 
 
 def error_of(config: Any, modes: str) -> str:
