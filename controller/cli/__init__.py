@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from api.errors import BundleError
-from controller.cli.command import FAILED, MISUSE, MisuseError, tell
+from controller.cli.command import FAILED, MISUSE, MisuseError, explain, tell
 from controller.cli.parsing.parser import program, suggest
 from controller.cli.parsing.verbs import GROUPS, VERBS, make_parser
 
@@ -77,7 +77,7 @@ def _translate_errors(verb: str, run: Callable[[], int]) -> int:
     try:
         return run()
     except (ApiError, ConfigurationError) as error:
-        tell(f"rukpak {verb}: {error}")
+        tell(f"rukpak {verb}: {explain(error)}")
         return FAILED
 
 

@@ -36,6 +36,12 @@ def connect(options: argparse.Namespace) -> Client:
     )
 
 
+def explain(error: Exception) -> str:
+    """Return the message of an ApiError or ConfigurationError; with a remedy if the server did not answer."""
+    is_silent = getattr(error, "reason", "") == "Unreachable"
+    return f"{getattr(error, 'message', '')}; check the kubeconfig and the network" if is_silent else str(error)
+
+
 def read_file(name: str) -> bytes:
     """Return the content of a file; `-` is stdin.
 

@@ -87,9 +87,14 @@ def one_line(text: str) -> str:
     return visible(text.replace("\n", " "))
 
 
-def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as kubectl prints it; the last column is not padded."""
+def to_table(heading: Sequence[str], rows: Iterable[Sequence[str]], least: int = 0) -> str:
+    """Return a table as kubectl prints it; the last column is not padded.
+
+    Columns are at least as wide as `least`, so that later rows are likely to be aligned.
+    """
     lines = [[one_line(cell) for cell in line] for line in (heading, *rows)]
-    widths = [max(len(line[column]) for line in lines) + 3 for column in range(len(heading) - 1)]
+    columns = range(len(heading) - 1)
+    widths = [max(len(line[column]) for line in lines) + 3 for column in columns]
+    widths = [max(width, least and max(least, len(heading[column]) + 3)) for column, width in enumerate(widths)]
     padded = ("".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines)
     return "".join(f"{line.rstrip()}\n" for line in padded)

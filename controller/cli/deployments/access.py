@@ -99,8 +99,15 @@ def _typed(item: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": DEPLOYMENTS.api_version, "kind": names.KIND, **item}
 
 
-def follow(client: Client, path: str, *, label_selector: str = "", field_selector: str = "") -> Iterator[Manifest]:
-    """Yield the objects of a collection, then each that is created, changed or deleted. Endless.
+def follow(
+    client: Client,
+    path: str,
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+    order: Callable[[Manifest], str] = lambda value: str(value["metadata"]["name"]),
+) -> Iterator[Manifest]:
+    """Yield the objects of a collection in order, then each that is created, changed or deleted. Endless.
 
     Raises: ApiError, while iterating.
     """
@@ -110,9 +117,9 @@ def follow(client: Client, path: str, *, label_selector: str = "", field_selecto
     version = ""
     while True:
         if not version:
-            for page in collection.pages(PAGE_ITEMS):
-                version = page.resource_version
-                yield from page.items
+            pages = list(collection.pages(PAGE_ITEMS))
+            version = pages[-1].resource_version
+            yield from sorted((item for page in pages for item in page.items), key=order)
         try:
             with collection.open_watch(version, WATCH_SECONDS, WATCH_SECONDS) as stream:
                 for kind, value in parse_events(stream):

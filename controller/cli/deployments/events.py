@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api import names
-from controller.cli.command import FAILED, connect
+from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest, follow
 from controller.cli.deployments.selection import find_each
 from controller.cli.deployments.table import age
@@ -32,6 +32,8 @@ def main(options: argparse.Namespace) -> int:
         return _watch(client, options)
     path, selector = EVENTS.path(NAMESPACE), _selector(options.name)
     found = sorted(map(_typed, client.list(path, field_selector=selector)), key=_last_seen)
+    if not (found or options.output):
+        tell("no Events; the API server deletes them after an hour")
     print(show(found, options.output) if options.output else _tabulate(found), end="")
     return 0
 
@@ -39,7 +41,7 @@ def main(options: argparse.Namespace) -> int:
 def _watch(client: Client, options: argparse.Namespace) -> int:
     """Print each Event as it occurs, until the user interrupts."""
     seen: dict[str, int] = {}
-    for event in follow(client, EVENTS.path(NAMESPACE), field_selector=_selector(options.name)):
+    for event in follow(client, EVENTS.path(NAMESPACE), field_selector=_selector(options.name), order=_last_seen):
         name, count = event["metadata"]["name"], _count(event)
         if seen.get(name) != count:  # deleted Events are not news
             text = show([_typed(event)], options.output) if options.output else f"{_line(event)}\n"
@@ -59,7 +61,7 @@ def _typed(event: Mapping[str, Any]) -> Manifest:
 def _tabulate(events: Iterable[Manifest]) -> str:
     now = datetime.now(UTC)
     rows = [(_ago(event, now), event.get("type", ""), event.get("reason", ""), _text(event)) for event in events]
-    return to_table(_HEADING, rows) if rows else "no Events; they are deleted after an hour\n"
+    return to_table(_HEADING, rows) if rows else ""
 
 
 def _line(event: Mapping[str, Any]) -> str:

@@ -15,6 +15,9 @@ from controller.cli.deployments.waiting import Waiter, awaits_ready, report
 from controller.cli.output import show
 from controller.kube.client import Client
 
+COLUMN = 15
+"""Least width of columns that are shown row by row."""
+
 
 def main(options: argparse.Namespace) -> int:
     """Show BundleDeployments; return the exit status: 1 if one does not exist, or with `--wait` does not become Ready.
@@ -54,11 +57,16 @@ def _watch(options: argparse.Namespace, deployments: Deployments) -> int:
         name = value["metadata"]["name"]
         if options.names and name not in options.names:
             continue
-        text = (
-            show([value], "name") if options.output == "name" else tabulate([value], is_wide=options.output == "wide")
-        )
+        text = _row(value, options.output)
         row = text.splitlines()[-1]
         if rows.get(name) != row:
             print(row if rows or options.output == "name" else text.rstrip("\n"), flush=True)
         rows[name] = row
     return 0
+
+
+def _row(value: Manifest, output: str) -> str:
+    """Return a name, or the heading and the row of a table whose columns do not depend on other rows."""
+    if output == "name":
+        return show([value], "name")
+    return tabulate([value], is_wide=output == "wide", least=COLUMN)

@@ -15,11 +15,11 @@ _WIDE = ("SOURCES", "MESSAGE")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
-def tabulate(values: Sequence[Manifest], *, is_wide: bool) -> str:
-    """Return the table; with sources and messages if it is wide. Empty without values."""
+def tabulate(values: Sequence[Manifest], *, is_wide: bool, least: int = 0) -> str:
+    """Return the table; with sources and messages if it is wide. Empty without values; for `least` see to_table."""
     now = datetime.now(UTC)
     rows = [_row(value, now, is_wide=is_wide) for value in values]
-    return to_table((*HEADING, *(_WIDE if is_wide else ())), rows) if rows else ""
+    return to_table((*HEADING, *(_WIDE if is_wide else ())), rows, least) if rows else ""
 
 
 def _row(value: Manifest, now: datetime, *, is_wide: bool) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from controller.cli.command import FAILED, connect
+from controller.cli.command import FAILED, connect, explain
 from controller.cli.installation import cluster_checks, machine_checks
 from controller.cli.installation.findings import Finding, failed, unknown
 from controller.cli.output import one_line
@@ -27,7 +27,7 @@ def _check_cluster(options: argparse.Namespace) -> list[Finding]:
         client = connect(options)
         found = [cluster_checks.check_kubernetes(client)]
     except (ApiError, ConfigurationError) as error:
-        return [failed("API server", f"{error}; check the kubeconfig and the network")]
+        return [failed("API server", explain(error))]
     for check in cluster_checks.CHECKS:
         found += _guard(check.subject, partial(check.run, client, options.namespace))
     return found

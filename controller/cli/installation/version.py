@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from controller.cli.command import connect
+from controller.cli.command import FAILED, connect, explain
 from controller.cli.installation.release import DEFINITION, Holder, compare_definitions, find, read_holder
 from controller.cli.output import one_line, to_json, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
 
 NOT_INSTALLED = "not installed"
 UNKNOWN = "unknown"
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the versions; return the exit status.
+    """Print the versions; return the exit status: 1 if a part could not be read.
 
-    Raises: ApiError, ConfigurationError.
+    Raises: ConfigurationError.
     """
     found: dict[str, Any] = {"client": {"version": version("rukpak"), "python": platform.python_version()}}
     if not options.client:
@@ -29,20 +31,31 @@ def main(options: argparse.Namespace) -> int:
         print(to_json(found) if options.output == "json" else to_yaml(found), end="")
     else:
         print("".join(f"{one_line(line)}\n" for line in _lines(found)), end="")
-    return 0
+    return FAILED if any("error" in part for part in found.values()) else 0
 
 
 def _read_cluster(client: Client, namespace: str) -> dict[str, Any]:
-    definition = find(client, DEFINITION)
-    api = {"installed": definition is not None, "versions": [], "difference": ""}
-    if definition:
-        api["versions"] = [each["name"] for each in definition.value["spec"]["versions"] if each.get("served")]
-        api["difference"] = compare_definitions(definition.value)
+    """Return what is found in the cluster; parts that the user may not read have only an `error`."""
     return {
-        "controller": _describe(read_holder(client, namespace)),
-        "api": api,
-        "kubernetes": {"version": Discovery(client).version()},
+        "controller": _guard(lambda: _describe(read_holder(client, namespace))),
+        "api": _guard(lambda: _read_api(client)),
+        "kubernetes": _guard(lambda: {"version": Discovery(client).version()}),
     }
+
+
+def _guard(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return read()
+    except ApiError as error:
+        return {"error": explain(error)}
+
+
+def _read_api(client: Client) -> dict[str, Any]:
+    definition = find(client, DEFINITION)
+    if definition is None:
+        return {"installed": False, "versions": [], "difference": ""}
+    versions = [each["name"] for each in definition.value["spec"]["versions"] if each.get("served")]
+    return {"installed": True, "versions": versions, "difference": compare_definitions(definition.value)}
 
 
 def _describe(holder: Holder | None) -> dict[str, Any]:
@@ -60,12 +73,15 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 
 def _cluster_lines(found: dict[str, Any], own: str) -> list[str]:
-    controller, api = found["controller"], found["api"]
     return [
-        f"Controller:  {_controller(controller, own)}",
-        f"API:         {_api(api)}",
-        f"Kubernetes:  {found['kubernetes']['version']}",
+        f"Controller:  {_show(found['controller'], lambda part: _controller(part, own))}",
+        f"API:         {_show(found['api'], _api)}",
+        f"Kubernetes:  {_show(found['kubernetes'], lambda part: str(part['version']))}",
     ]
+
+
+def _show(part: dict[str, Any], show: Callable[[dict[str, Any]], str]) -> str:
+    return f"unknown: {part['error']}" if "error" in part else show(part)
 
 
 def _controller(controller: dict[str, Any], own: str) -> str:
