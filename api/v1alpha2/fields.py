@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerialize
 from pydantic.alias_generators import to_camel
 
 RULES = "x-kubernetes-validations"
+MAP_TYPE = "x-kubernetes-map-type"
 
 # Names that to_camel gets wrong, and Python keywords.
 _WIRE_NAMES = {
@@ -64,6 +65,11 @@ def list_of(list_type: str, *keys: str) -> dict[str, Any]:
     """Return how server-side apply merges a list (atomic, set, map), in the form pydantic adds to a JSON schema."""
     found: dict[str, Any] = {"x-kubernetes-list-type": list_type}
     return {**found, "x-kubernetes-list-map-keys": list(keys)} if keys else found
+
+
+def atomic() -> dict[str, Any]:
+    """Return that server-side apply replaces an object as a whole, in the form pydantic adds to a JSON schema."""
+    return {MAP_TYPE: "atomic"}
 
 
 def parse_duration(text: str) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from api.names import GROUP, KIND, PLURAL
 from api.v1alpha2.conditions import ConditionType
-from api.v1alpha2.fields import RULES
+from api.v1alpha2.fields import MAP_TYPE, RULES
 from api.v1alpha2.types import BundleDeployment, Status
 
 Schema = dict[str, Any]
@@ -34,6 +34,7 @@ _COPIED = frozenset(
         "required",
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
+        MAP_TYPE,
         RULES,
     }
 )

@@ -1,15 +1,16 @@
 """`status` of a BundleDeployment: what the controller reports. Its size does not grow with the size of a bundle.
 
-Not here: how it is computed (`controller/status/summary.py`).
+Only the controller writes it, so objects in it are atomic: managedFields need no entry for each of their members, which
+the API server would read and write at each change. Not here: how it is computed (`controller/status/summary.py`).
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from api.v1alpha2.fields import Api, Digest, Timestamp, list_of
+from api.v1alpha2.fields import Api, Digest, Timestamp, atomic, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
 DISPLAY_LENGTH = 1024
@@ -28,6 +29,7 @@ _Count = Annotated[int, Field(ge=0)]
 class Condition(Api):
     """One aspect of the state, in the usual form of Kubernetes."""
 
+    model_config = ConfigDict(json_schema_extra=atomic())
     type: Annotated[str, Field(min_length=1, max_length=316)]
     """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused or Drifted."""
     status: ConditionStatus
@@ -68,6 +70,7 @@ class SourcePin(Api):
 class AccountUsed(Api):
     """The ServiceAccount in use and its namespace, by UID, because others may later have the same names."""
 
+    model_config = ConfigDict(json_schema_extra=atomic())
     service_account_name: Annotated[str, Field(max_length=253)]
     """Name of the ServiceAccount."""
     namespace_uid: Annotated[str, Field(max_length=128)]
@@ -81,6 +84,7 @@ class AccountUsed(Api):
 class ObjectCounts(Api):
     """Number of managed objects by state."""
 
+    model_config = ConfigDict(json_schema_extra=atomic())
     total: _Count = 0
     """Objects of the desired revision."""
     healthy: _Count = 0
@@ -98,6 +102,7 @@ class ObjectCounts(Api):
 class Display(Api):
     """What `kubectl get` shows."""
 
+    model_config = ConfigDict(json_schema_extra=atomic())
     revision: Annotated[str, Field(max_length=64)] = ""
     """The desired revision, shortened."""
     objects: Annotated[str, Field(max_length=64)] = ""

@@ -18,7 +18,7 @@ KEYWORDS = {
     *("description", "type", "format", "enum", "pattern", "default", "properties", "items", "required"),
     *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
     *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-preserve-unknown-fields"),
-    "x-kubernetes-validations",
+    *("x-kubernetes-map-type", "x-kubernetes-validations"),
 }
 
 
@@ -59,6 +59,14 @@ def test_everything_has_a_maximum() -> None:
 def test_every_list_says_how_it_is_merged() -> None:
     lists = {path: node for path, node in NODES.items() if node["type"] == "array"}
     assert {node["x-kubernetes-list-type"] for node in lists.values()} == {"atomic", "set", "map"}
+
+
+def test_managed_fields_name_no_member_of_an_object_in_a_status() -> None:
+    status = {path: node for path, node in OURS.items() if path.startswith(".status.")}
+    atomic_lists = [f"{path}[]" for path, node in status.items() if node.get("x-kubernetes-list-type") == "atomic"]
+    objects = {path: node for path, node in status.items() if node["type"] == "object" and path not in atomic_lists}
+    assert len(objects) >= 4
+    assert [path for path, node in objects.items() if node.get("x-kubernetes-map-type") != "atomic"] == []
 
 
 def test_every_key_of_a_list_map_is_always_there() -> None:
