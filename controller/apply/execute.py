@@ -22,6 +22,7 @@ from controller.apply.options import ApplyOptions
 from controller.apply.order import Stage
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan, Step, Task
+from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
@@ -155,9 +156,9 @@ class Applier:
     def _read_unknown(
         self, items: list[tuple[Task, Resource]], options: ApplyOptions, results: StepResults
     ) -> list[tuple[Task, Resource]]:
-        """Read the objects of `READ` tasks and decide about them; a namespace that these steps created is empty."""
+        """Read the objects of `READ` tasks, unless they are known to be absent, and decide about them."""
         unknown = [item for item in items if item[0].action is Action.READ]
-        to_read = [(t.target.key, r) for t, r in unknown if t.target.key.namespace not in results.created_namespaces]
+        to_read = [(t.target.key, r) for t, r in unknown if not self._is_absent(t.target, results)]
         found = self._reader.read_all(to_read, options.user)
         for record in found.values():
             # Objects of a kind that is not watched are known only from here.
@@ -167,6 +168,15 @@ class Applier:
             task.target.key: self._sender.decide(task, found.get(task.target.key), options) for task, _ in unknown
         }
         return [(settled.get(task.target.key, task), resource) for task, resource in items]
+
+    def _is_absent(self, target: Target, results: StepResults) -> bool:
+        """Whether an object is in a namespace that these steps created, or is an install namespace that is missing.
+
+        If another client creates that in the meantime, an apply that sets no fields does not change it.
+        """
+        key = target.key
+        is_empty = target.bare and target.manifest["metadata"].keys() == {"name"}
+        return key.namespace in results.created_namespaces or (is_empty and self._watches.lacks_namespace(key.name))
 
     def _is_unseen(self, record: Record) -> bool:
         return self._watches.is_forbidden(record.key.group, record.key.kind)

@@ -47,10 +47,8 @@ class Watches:
         )
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
-        self._prerequisites = [
-            _watch_changes(client, API_SERVICES, self._api_service_changed),
-            _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed()),
-        ]
+        self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
+        self._prerequisites = [_watch_changes(client, API_SERVICES, self._api_service_changed), self._namespaces]
         self._registry = Registry()
         self._objects = ManagedObjects(self._registry, listener)
         self._served = ServedKinds(discovery, self._definitions)
@@ -218,6 +216,10 @@ class Watches:
         """
         resource = self._discovery.resource(kind)
         return resource.namespaced if resource else None
+
+    def lacks_namespace(self, name: str) -> bool:
+        """Return whether a namespace does not exist, according to the watch; False if that is not known."""
+        return self._namespaces.synced and self._namespaces.get(("", name)) is None
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         """Return whether the cluster does not serve a kind; False if discovery fails for its group.

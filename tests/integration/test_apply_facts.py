@@ -49,6 +49,15 @@ def test_an_identical_apply_changes_nothing(place: Place) -> None:
     assert entry_of(second, OURS) == entry_of(first, OURS)
 
 
+def test_an_apply_that_sets_no_fields_changes_nothing(place: Place) -> None:
+    path = f"/api/v1/namespaces/{place.namespace}"
+    before = place.client.get(path).value["metadata"]
+    reply = place.client.apply(path, make("v1", "Namespace", place.namespace), manager=OURS, force=False)
+    after = reply.value["metadata"]
+    assert (reply.status, after["resourceVersion"]) == (200, before["resourceVersion"])
+    assert after["managedFields"] == before["managedFields"]
+
+
 def test_without_force_equal_values_are_owned_by_both(place: Place) -> None:
     path = place.path("configmaps")
     place.apply(path, config_map("a"), "first")

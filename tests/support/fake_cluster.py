@@ -322,6 +322,8 @@ class FakeWatches:
         """The outdated record that is still seen of an object."""
         self.orphaned: set[str] = set()
         """The UIDs of BundleDeployments whose finalizer `orphan` was seen."""
+        self.late_namespaces: set[str] = set()
+        """Names of namespaces that exist, and that the watch does not show yet."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
 
@@ -390,6 +392,9 @@ class FakeWatches:
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self.failing
+
+    def lacks_namespace(self, name: str) -> bool:
+        return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
 
     def has_appeared(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is not None

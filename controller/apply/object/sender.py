@@ -243,6 +243,9 @@ class Sender:
         body = self._prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
         warnings = (*reply.warnings, *warnings)
+        if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
+            found = project(reply.value, task.target.key.group, task.target.key.kind)
+            return self._carry_out(replace(request, task=self.decide(task, found, options)))
         if task.target.bare:
             self._retries.succeeded(options.owner.name, task.target.key)
             return Outcome(task=task, tried=True, warnings=warnings)

@@ -81,10 +81,12 @@ class Bench:
         self.protection, self.spec_version = "Prevent", "1"
         self.safety = CrdUpgradeSafety()
         self.user: User | None = None
+        self.namespace: dict[str, Any] = {}
         self.cluster.put(NAMESPACE)
 
     def targets(self, *manifests: Any) -> TargetSet:
-        revision = Revision(digest="sha256:aa", objects=manifests, terms=Terms(inputs="", install_namespace="shop"))
+        terms = Terms(inputs="", install_namespace="shop")
+        revision = Revision(digest="sha256:aa", objects=manifests, terms=terms, namespace=self.namespace)
         return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.is_namespaced)
 
     def plan(self, targets: TargetSet) -> tuple[Plan, ApplyOptions]:
@@ -146,8 +148,29 @@ def test_a_missing_object_is_looked_at_and_created_without_force(bench: Bench) -
 def test_the_install_namespace_is_created_where_it_is_missing_and_is_not_ours(bench: Bench) -> None:
     bench.cluster.remove(NAMESPACE_PATH)
     bench.run(config_map())
-    assert bench.cluster.requests == [f"GET {NAMESPACE_PATH}", f"TRY {NAMESPACE_PATH}", f"TRY {MAP_PATH}"]
+    assert bench.cluster.requests == [f"TRY {NAMESPACE_PATH}", f"TRY {MAP_PATH}"]
     assert "labels" not in bench.cluster.objects[NAMESPACE_PATH]["metadata"]
+
+
+def test_an_install_namespace_with_labels_is_looked_at_before_it_is_created(bench: Bench) -> None:
+    bench.cluster.remove(NAMESPACE_PATH)
+    bench.namespace = {"labels": {"team": "a"}}
+    bench.run(config_map())
+    assert bench.cluster.requests[:2] == [f"GET {NAMESPACE_PATH}", f"TRY {NAMESPACE_PATH}"]
+
+
+def test_an_install_namespace_that_another_client_creates_meanwhile_is_not_taken_to_be_empty(bench: Bench) -> None:
+    bench.watches.late_namespaces.add("shop")
+    bench.cluster.put(config_map(value="theirs"))
+    assert reasons(bench.run(config_map())) == {"shop": None, "a": Reason.COLLISION}
+    assert bench.cluster.requests == [f"TRY {NAMESPACE_PATH}", f"GET {MAP_PATH}"]
+
+
+def test_an_install_namespace_that_is_being_deleted_is_awaited_although_the_watch_lacks_it(bench: Bench) -> None:
+    bench.watches.late_namespaces.add("shop")
+    bench.cluster.patch(NAMESPACE_PATH, {"metadata": HOLD})
+    assert reasons(bench.run(config_map())) == {"shop": Reason.NAMESPACE_TERMINATING, "a": Reason.APPLYING}
+    assert bench.cluster.requests == [f"TRY {NAMESPACE_PATH}"]
 
 
 def test_nothing_is_looked_at_in_a_namespace_that_was_created_just_now(bench: Bench) -> None:

@@ -47,3 +47,11 @@ def test_a_namespace_ends_waits_and_has_nothing_to_do_with_discovery(world: Worl
     world.api.put("/api/v1/namespaces", "shop")
     world.hear("cluster")
     assert not world.cluster.requests
+
+
+def test_a_namespace_is_lacking_only_once_all_are_known(world: World) -> None:
+    world.api.put("/api/v1/namespaces", "shop")
+    assert not world.watches.lacks_namespace("gone")
+    world.start()
+    world.wait(lambda: world.watches.lacks_namespace("gone"), "all are known")
+    assert not world.watches.lacks_namespace("shop")
