@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextvars import Context, copy_context
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from controller.apply.object.concurrency import ConcurrencyLimit, ConcurrencyLimits
@@ -52,8 +53,11 @@ class _Batch:
 class Pool:
     """Thread-safe.
 
+    The caller sends, too, as long as it is the turn of its batch, and each thread that starts a request wakes the next
+    one if there is another to start: handing a request to another thread costs about as much as sending it.
+
     Args:
-        workers: threads.
+        workers: concurrent requests, and threads.
         limits: of the requests of each tenant.
         supervisor: keeps the threads alive.
     """
@@ -63,12 +67,16 @@ class Pool:
         self._batches: deque[_Batch] = deque()
         self._busy: Counter[ConcurrencyLimit] = Counter()
         self._stopped = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._idle = 0
+        """Threads that wait and have not been woken."""
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        """Each wakes one of them."""
         for number in range(workers):
             supervisor.thread(Kind.APPLY, f"apply-{number}", self._work).start()
 
     def run(self, function: Callable[[Item], Result], items: Sequence[Item], user: User | None = None) -> list[Result]:
-        """Run a function on each item, on the threads of the pool; returns the results in the order of the items.
+        """Run a function on each item, concurrently; returns the results in the order of the items.
 
         Args:
             function: sends requests as `user`.
@@ -78,12 +86,13 @@ class Pool:
         Raises: the error of the first item that failed; CancelledError if the pool was stopped.
         """
         batch = _Batch(function, items, self._limits.of(user), shares=user is not None)
-        with self._changed:
+        with self._lock:
             batch.cancelled = self._stopped
             if items and not self._stopped:
                 self._batches.append(batch)
-                self._changed.notify_all()
             batch.release_caller()
+        while (index := self._take_own_turn(batch)) is not None:
+            self._run(batch, index)
         batch.done.wait()
         if batch.errors:
             raise batch.errors[min(batch.errors)]
@@ -93,13 +102,14 @@ class Pool:
 
     def stop(self) -> None:
         """Start no more requests."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             while self._batches:
                 batch = self._batches.popleft()
                 batch.cancelled = True
                 batch.release_caller()
-            self._changed.notify_all()
+        for _ in range(self._workers):
+            self._wakes.put(None)
 
     def _work(self) -> None:
         while self._take_turn():
@@ -113,34 +123,56 @@ class Pool:
         turn = self._next()
         if turn is None:
             return False
-        batch, index = turn
-        try:
-            batch.run(index)
-        finally:
-            with self._changed:
-                self._busy[batch.concurrency] -= 1
-                self._busy += Counter()  # removes zeros
-                batch.finished += 1
-                batch.release_caller()
-                self._changed.notify()
+        self._run(*turn)
         return True
 
     def _next(self) -> tuple[_Batch, int] | None:
         """Wait for a turn and return it; None if the pool was stopped."""
-        with self._changed:
-            batch = self._changed.wait_for(lambda: self._stopped or self._first_startable())
-            if self._stopped or not isinstance(batch, _Batch):
-                return None
-            self._batches.remove(batch)
-            index, batch.started = batch.started, batch.started + 1
-            if batch.started < len(batch.items):
-                self._batches.append(batch)
-            self._busy[batch.concurrency] += 1
-            return batch, index
+        while True:
+            with self._lock:
+                if self._stopped:
+                    return None
+                if batch := self._first_startable():
+                    return batch, self._begin(batch)
+                self._idle += 1
+            self._wakes.get()
+
+    def _take_own_turn(self, batch: _Batch) -> int | None:
+        """Return the item that the caller of a batch runs now; None if it is not the turn of its batch."""
+        with self._lock:
+            if self._first_startable() is batch:
+                return self._begin(batch)
+            self._wake_next()
+            return None
+
+    def _begin(self, batch: _Batch) -> int:
+        self._batches.remove(batch)
+        index, batch.started = batch.started, batch.started + 1
+        if batch.started < len(batch.items):
+            self._batches.append(batch)
+        self._busy[batch.concurrency] += 1
+        self._wake_next()
+        return index
+
+    def _run(self, batch: _Batch, index: int) -> None:
+        try:
+            batch.run(index)
+        finally:
+            with self._lock:
+                self._busy[batch.concurrency] -= 1
+                self._busy += Counter()  # removes zeros
+                batch.finished += 1
+                batch.release_caller()
+
+    def _wake_next(self) -> None:
+        """Wake a thread if there is a turn for it; it wakes the next one."""
+        if self._idle and self._first_startable():
+            self._idle -= 1
+            self._wakes.put(None)
 
     def _first_startable(self) -> _Batch | None:
         return next((batch for batch in self._batches if self._may_start(batch)), None)
 
     def _may_start(self, batch: _Batch) -> bool:
         busy, free = self._busy[batch.concurrency], self._workers - self._busy.total()
-        return busy < batch.concurrency.limit and (busy < free or not batch.shares)
+        return free > 0 and busy < batch.concurrency.limit and (busy < free or not batch.shares)

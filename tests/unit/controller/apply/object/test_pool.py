@@ -54,6 +54,37 @@ def test_nothing_to_do_is_done(pool: Pool) -> None:
     assert pool.run(lambda item: item, []) == []
 
 
+def test_what_is_sent_alone_is_sent_by_the_thread_of_the_caller(pool: Pool) -> None:
+    for _ in range(3):
+        assert pool.run(lambda _: threading.get_ident(), [0]) == [threading.get_ident()]
+
+
+def test_as_many_are_under_way_as_there_are_threads_whoever_sends_them() -> None:
+    pool, gate = Pool(5, ConcurrencyLimits(5, lambda: 0.0), Supervisor()), Gate()
+    callers = [aside(lambda: pool.run(gate.pass_through, ["item"] * 4)) for _ in range(3)]
+    wait_for(lambda: len(gate.begun) == 5, 20, "as many as there are threads")
+    assert pool._busy.total() == 5
+    gate.open.set()
+    for caller in callers:
+        caller.join(20)
+    assert len(gate.begun) == 12
+    pool.stop()
+
+
+def test_callers_that_have_much_to_send_let_another_one_have_its_turn(pool: Pool) -> None:
+    gate = Gate()
+    many = [aside(lambda: pool.run(gate.pass_through, ["many"] * 20))]
+    wait_for(lambda: len(gate.begun) == 2, 20, "both threads taken")
+    many += [aside(lambda: pool.run(gate.pass_through, ["as many"] * 20))]
+    wait_for(lambda: len(pool._batches) == 2, 20, "both wait")
+    few = aside(lambda: pool.run(gate.pass_through, ["few"]))
+    wait_for(lambda: len(pool._batches) == 3, 20, "all wait")
+    gate.open.set()
+    for caller in (*many, few):
+        caller.join(20)
+    assert gate.begun.index("few") <= 6
+
+
 def test_who_has_little_to_send_does_not_wait_for_who_has_much(pool: Pool) -> None:
     gate = Gate()
     many = aside(lambda: pool.run(gate.pass_through, [f"many {number}" for number in range(20)]))
