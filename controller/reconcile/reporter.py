@@ -20,8 +20,8 @@ from controller.status.report import Report
 from controller.status.summary import summarize, summarize_bug
 from controller.status.writer import StatusWriter
 
-FIRST_SECONDS = 1.0
-"""For so long status does not report that the sources of a new BundleDeployment are being resolved."""
+FIRST_SECONDS = 3.0
+"""For so long status does not report that the sources of a new BundleDeployment are being resolved or fetched."""
 RETRIED_SECONDS = 20.0
 """For so long after a restart status keeps a failure while it is retried."""
 # Another client has changed or deleted the BundleDeployment: the watch reports it.
@@ -110,7 +110,8 @@ def defer(context: Context, report: Report) -> Requeue | None:
     status, state = context.status, context.state
     if report.unknown and state.is_listing_new():
         return UNLISTED
-    is_new = not (report.sources or status.conditions)
+    # Its pins are needed once something is applied, and recorded before that at the latest.
+    is_new = not (status.sources or status.conditions)
     if report.fetching and is_new and state.age() < FIRST_SECONDS:
         return Requeue(after=FIRST_SECONDS, cause="resolving the sources")
     # A failure is reported until its retry has ended, also after a restart.

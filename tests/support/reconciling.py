@@ -43,7 +43,7 @@ from controller.revisions.background import BackgroundWork, Place
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
-from controller.revisions.making import Maker
+from controller.revisions.making import BUILD, Maker
 from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import SourceAccess, SourceProgress
@@ -128,6 +128,8 @@ class AtOnce:
 
     def __init__(self) -> None:
         self.busy = False
+        self.building = False
+        """Whether no build ends."""
         self.full = False
         """Whether all work stays queued."""
         self.taken: list[str] = []
@@ -137,7 +139,8 @@ class AtOnce:
 
     def take(self, name: str, ticket: str, work: Callable[[threading.Event], Result], place: Place) -> Result | None:
         self.taken.append(ticket)
-        return None if self.busy or self.full else work(threading.Event())
+        is_active = self.building and ticket.startswith(BUILD)
+        return None if is_active or self.busy or self.full else work(threading.Event())
 
     def begin(self, name: str, ticket: str, work: Callable[[threading.Event], object], place: Place) -> None:
         self.begun.append(ticket)  # not run here: a pass asks for it, too

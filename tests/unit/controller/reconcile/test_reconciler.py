@@ -746,14 +746,26 @@ def test_what_is_not_known_yet_is_waited_for_without_a_word(world: World) -> Non
     assert world.conditions == READY
 
 
-def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_a_second(world: World) -> None:
+def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_three_seconds(world: World) -> None:
     world.background.busy = True
     world.wish("v1")
-    assert world.reconcile().after == 1
-    assert world.conditions == {}
-    world.reconciler._contexts.states.of(world.deployment.metadata).since -= 1
+    for _ in range(2):
+        assert world.reconcile().after == 3
+        assert world.conditions == {}
+        world.reconciler._contexts.states.of(world.deployment.metadata).since -= 1.5
     world.reconcile()
     assert world.conditions["Unpacked"] == "False Fetching"
+
+
+def test_that_sources_were_resolved_is_not_told_before_their_content_is_there_or_takes_long(world: World) -> None:
+    world.background.building = True
+    world.wish("v1")
+    assert world.reconcile().after == 3
+    assert STATUS not in world.requests()
+    world.background.building = False
+    world.reconcile()
+    assert world.requests().count(STATUS) == 2
+    assert world.conditions == READY
 
 
 def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -> None:
