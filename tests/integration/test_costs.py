@@ -23,7 +23,8 @@ from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.processes import running_process
 from hack.control_plane.settings import Settings
-from tests.support.bundles import Deployed, Manifest, World, config_map, new_name, new_world
+from tests.support.bundles import DEPLOYMENTS, ROOT, Deployed, Manifest, World, config_map, image, new_name, new_world
+from tests.support.objects import deployment
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registry import LocalRegistry
 
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
 OBJECTS = 500
 INSTALL_REQUESTS = 540
+ADMISSION = "admissionregistration.k8s.io"
 DISCOVERY = ("get /api", "get /apis", "get /version")
 OWN_WATCHES = ("bundledeployments", "customresourcedefinitions", "apiservices", "namespaces")
 LARGE = 40
@@ -140,6 +142,77 @@ def test_a_restart_writes_nothing_reads_no_revision_and_lists_each_kind_once(ins
     kinds = {path_of(each, "").split("/")[-2] for each in make_bundle("", OBJECTS).objects}
     assert {kind: watched[kind] for kind in kinds} == dict.fromkeys(kinds, 1)
     assert len(kinds) == kinds_of([make_bundle("", OBJECTS)])
+
+
+SMALL_BUNDLE = {
+    "patch bundledeployments": 1,
+    "patch secrets": 1,
+    "patch bundledeployments/status": 2,
+    "patch namespaces": 1,
+    "patch configmaps": 1,
+    "create events": 1,
+}
+"""Its finalizer, its revision, its status before and after its namespace and its object, and an Event."""
+
+
+def test_a_bundle_that_is_healthy_at_once_costs_seven_requests(installed: Installed) -> None:
+    assert _install(installed.world, config_map("settings"))[1] == SMALL_BUNDLE
+
+
+def test_a_workload_that_is_rolled_out_costs_one_more_write_of_status(installed: Installed) -> None:
+    requests = _install(installed.world, config_map("settings"), deployment("web"))[1]
+    assert requests["patch bundledeployments/status"] <= SMALL_BUNDLE["patch bundledeployments/status"] + 1
+    assert requests["create events"] == 1
+
+
+def test_the_finalizer_costs_nothing_where_a_policy_sets_it(installed: Installed) -> None:
+    world, folder = installed.world, str(ROOT / "config/finalizer")
+    if "mutatingadmissionpolicies" not in world.cluster.kubectl("api-resources", f"--api-group={ADMISSION}"):
+        pytest.skip("the cluster does not serve MutatingAdmissionPolicies")
+    world.cluster.kubectl("apply", "-k", folder)
+    try:
+        world.wait(lambda: _finalizers_of_new(world) == [names.FINALIZER], "the policy is in force")
+        assert _finalizers_of_new(world, "example.com/hold") == ["example.com/hold", names.FINALIZER]
+        assert _finalizers_of_new(world, names.FINALIZER) == [names.FINALIZER]
+        deployed, requests = _install(world, config_map("settings"))
+        assert requests == {key: number for key, number in SMALL_BUNDLE.items() if key != "patch bundledeployments"}
+        world.apply(deployed.name, sources=[image(deployed.ref)], installNamespace=deployed.name, progressDeadline="5m")
+        assert deployed.read()["metadata"]["finalizers"] == [names.FINALIZER]
+        deployed.delete()
+        deployed.wait_gone()
+        assert not deployed.get("settings")
+    finally:
+        world.cluster.kubectl("delete", "-k", folder)
+
+
+def _finalizers_of_new(world: World, *finalizers: str) -> list[str]:
+    """Return the finalizers that a BundleDeployment has when it is created, without creating it."""
+    body = {
+        "apiVersion": f"{names.GROUP}/v1alpha2",
+        "kind": names.KIND,
+        "metadata": {"name": new_name(), "finalizers": finalizers},
+        "spec": {"format": "plain", "installNamespace": "none", "sources": [image("example.com/none")]},
+    }
+    value = world.client.request("POST", DEPLOYMENTS, body=body, query=[("dryRun", "All")]).value
+    found: list[str] = value["metadata"].get("finalizers", [])
+    return found
+
+
+def _install(world: World, *objects: Manifest) -> tuple[Deployed, Mapping[str, int]]:
+    """Install a bundle; returns how many requests of the controller name it, by verb and resource."""
+    since = world.position()
+    deployed = world.deploy(*objects)
+    deployed.wait_ready()
+    last = world.deploy(config_map("last"))
+    # Events are sent one after the other: after this one, no other follows.
+    world.wait(lambda: "create events" in _counts(world, since, last), "its Event is sent")
+    return deployed, _counts(world, since, deployed)
+
+
+def _counts(world: World, since: int, deployed: Deployed) -> Mapping[str, int]:
+    assert isinstance(world.cluster, ControlPlane)
+    events = requests_of(world.cluster.audit_requests(since)).without_watches().events
+    return Counter(describe(event).rpartition(" ")[0] for event in events if deployed.name in _names(event))
 
 
 def _except_discovery(requests: Requests) -> list[str]:

@@ -19,6 +19,8 @@ LABEL = "app.kubernetes.io/name=rukpak"
 _PARTS = tuple(
     GroupVersionKind.parse(text)
     for text in (
+        "admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
         "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
         "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
         "monitoring.coreos.com/v1/ServiceMonitor",
