@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.cli.installation.parts import was_created_by_controller
-from controller.kube.resources import NAMESPACES
+from controller.cli.installation.parts import _PARTS, was_created_by_controller
+from controller.formats.yaml.manifests import read_documents
+from controller.kube.resources import NAMESPACES, GroupVersionKind
 from tests.support.fake_cluster import FakeCluster
 
+CONFIG = Path(__file__).parents[5] / "config"
+INSTALLED = ("manager", "rbac", "default", "restricted", "finalizer", "policy", "prometheus")
 PATH = NAMESPACES.path(name="rukpak-system")
 OURS, OTHERS = {"manager": "rukpak-revisions"}, {"manager": "kubectl-create"}
 DELETING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -31,3 +35,13 @@ def test_a_namespace_is_deleted_only_if_a_controller_has_created_it(metadata: di
 
 def test_a_namespace_that_does_not_exist_is_not_deleted() -> None:
     assert not was_created_by_controller(FakeCluster().client, PATH)
+
+
+def test_every_kind_of_object_in_config_is_deleted() -> None:
+    folder = Path(__file__).parents[5] / "config"
+    files = [
+        file for name in INSTALLED for file in (folder / name).rglob("*.yaml") if file.name != "kustomization.yaml"
+    ]
+    found = {GroupVersionKind.of(each.value) for file in files for each in read_documents(file.read_bytes(), file.name)}
+    assert len(files) > 10
+    assert sorted(map(str, found - {*_PARTS})) == []
