@@ -6,6 +6,7 @@ resourceVersion, so that no object is deleted that has changed in the meantime.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -26,6 +27,8 @@ from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record
+
+log = logging.getLogger(__name__)
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE = ("", "Namespace")
@@ -60,6 +63,8 @@ class Removal:
     """The result for an object that was to be removed."""
 
     record: Record
+    deleted: bool = False
+    """Whether a request has deleted it; one that no longer existed counts, too."""
     kept: str = ""
     """Why it was released; empty: it was deleted, or does not exist."""
     error: BundleError | None = None
@@ -113,7 +118,9 @@ class Remover:
             resource = served[record.key.group, record.key.kind]
             if resource is None:
                 return Removal(record=record)
-            return self._remove(client, record, resource, owner, dispose(record, cause))
+            removal = self._remove(client, record, resource, owner, dispose(record, cause))
+            _log(removal, owner, cause)
+            return removal
 
         removals: list[Removal] = []
         for _, step in groupby(ordered, key=lambda record: teardown_position(record.key)):
@@ -132,7 +139,7 @@ class Remover:
             if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
             return Removal(record=record, error=_failure(error, record.key))
-        return Removal(record=record, kept=kept)
+        return Removal(record=record, deleted=not kept, kept=kept)
 
     def _serving(self, kinds: Collection[tuple[str, str]]) -> dict[tuple[str, str], Resource | None]:
         """Return the resource of each kind; discovery is refreshed if one is missing, since it may be new."""
@@ -193,6 +200,14 @@ class Remover:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+
+
+def _log(removal: Removal, owner: str, cause: RemovalCause) -> None:
+    about = {"BundleDeployment": owner, "object": str(removal.record.key)}
+    if removal.deleted:
+        log.info("object deleted", extra={**about, "cause": cause.value})
+    elif removal.kept:
+        log.info("object released", extra={**about, "cause": removal.kept})
 
 
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:

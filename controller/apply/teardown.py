@@ -14,7 +14,18 @@ from controller.apply.order import is_custom
 from controller.apply.ownership import Owner, is_ours, loses_reference
 from controller.observe.records import ObjectKey, Record
 
+SLOW_AFTER_SECONDS = 5.0
+"""After so long status names what a deletion waits for."""
 BLOCKED_AFTER_SECONDS = 60.0
+"""After so long a person should look at it."""
+
+# What finalizers of Kubernetes itself wait for.
+_AWAITED = {
+    "foregroundDeletion": "the objects that it owns still exist",
+    "kubernetes.io/pvc-protection": "a pod still uses it",
+    "kubernetes.io/pv-protection": "a claim is still bound to it",
+    "customresourcecleanup.apiextensions.k8s.io": "its custom resources still exist",
+}
 
 
 class Tier(IntEnum):
@@ -74,12 +85,25 @@ def _releasable(ours: list[Record]) -> list[Record]:
     return first or ours
 
 
-def blockers(awaited: Iterable[Record]) -> str:
-    """Describe what blocks the deletion of objects, for a condition."""
-    texts = [f"{record.key} ({', '.join(record.finalizers) or 'being deleted'})" for record in awaited]
-    shown = sorted(texts)[:3]
-    more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
-    return ", ".join(shown) + more
+def describe_awaited(record: Record, explanation: str = "") -> str:
+    """Name an object that is being deleted and still exists, with what holds it.
+
+    Args:
+        record: the object.
+        explanation: what is known about it besides its finalizers.
+    """
+    return f"{record.key} ({explanation or _holder(record)})"
+
+
+def _holder(record: Record) -> str:
+    if record.finalizers:
+        known = [_AWAITED[name] for name in record.finalizers if name in _AWAITED]
+        return f"finalizer {', '.join(record.finalizers)}{': ' if known else ''}{', '.join(known)}"
+    if record.key[:2] == ("", "Pod"):
+        return "its containers are being stopped"
+    if record.key[:2] == ("", "Namespace"):
+        return "its content is being deleted"
+    return "no finalizer; the API server has not removed it yet"
 
 
 def _is_left(record: Record, owner: Owner, *, orphan: bool) -> bool:

@@ -17,6 +17,7 @@ from controller.reconcile.contexts import Contexts
 from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.deletion.mandate import Mandates
 from controller.reconcile.deletion.removing import TeardownRemover
+from controller.reconcile.deletion.reporting import DeletionReporter
 from controller.reconcile.health import Assessor
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
@@ -162,6 +163,6 @@ def _make_deleter(parts: Parts, hooks: Hooks, holdings: Holdings) -> Deleter:
         mandates=Mandates(watches=parts.watches, kept=parts.kept, accounts=parts.accounts, holdings=holdings),
         hooks=hooks,
         remover=TeardownRemover(parts.remover, parts.writer),
-        writer=parts.writer,
+        reporter=DeletionReporter(parts.writer, parts.explainer),
         holdings=holdings,
     )

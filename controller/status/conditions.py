@@ -50,11 +50,8 @@ def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now
     """Return the conditions during a deletion: Unpacked, Installed and Healthy keep their last state."""
     if deletion.error:
         reason, message = deletion.error.reason, deletion.error.message
-    elif deletion.blockers:
-        reason, message = Reason.DELETION_BLOCKED, f"waiting for {deletion.blockers}"
     else:
-        left = "1 object" if deletion.remaining == 1 else f"{deletion.remaining} objects"
-        reason, message = Reason.DELETING, f"{left} left to delete"
+        reason, message = _progress_of_deletion(deletion)
     kept = [
         _finding(condition)
         for condition in deployment.status.conditions
@@ -66,6 +63,14 @@ def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now
         Finding(ConditionType.RECONCILING, "True", reason, message),
     ]
     return _conditions(deployment, findings, now)
+
+
+def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
+    awaited = f"waiting for {list_some(deletion.awaited)}"
+    if deletion.blocked and deletion.awaited:
+        return Reason.DELETION_BLOCKED, f"{awaited}; resolve what holds them to continue"
+    left = "1 object" if deletion.remaining == 1 else f"{deletion.remaining} objects"
+    return Reason.DELETING, f"{left} left to delete{f'; {awaited}' if deletion.awaited else ''}"
 
 
 def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> tuple[Condition, ...]:

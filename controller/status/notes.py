@@ -17,7 +17,7 @@ from controller.content.limits import quote
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey
-from controller.status.texts import list_some
+from controller.status.texts import list_some, short
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
@@ -47,6 +47,22 @@ def notes_on_recreations(outcomes: Iterable[Outcome]) -> list[Note]:
     deleted = [outcome.task.target.key for outcome in outcomes if outcome.recreated]
     text = f"{list_some(deleted)}: deleted because an immutable field changed; recreated once it is gone"
     return [Note(type="Normal", reason="Recreating", action="Delete", text=text)] if deleted else []
+
+
+def notes_on_pruning(removals: Iterable[Removal], revision: str) -> list[Note]:
+    """Return one Event for all objects that a pass has deleted because a revision does not contain them."""
+    return _note_on_deleted(removals, "Pruned", f"deleted because revision {short(revision)} does not contain it")
+
+
+def notes_on_teardown(removals: Iterable[Removal]) -> list[Note]:
+    """Return one Event for all objects that a pass has deleted with their BundleDeployment."""
+    return _note_on_deleted(removals, "Deleted", "deleted with the BundleDeployment")
+
+
+def _note_on_deleted(removals: Iterable[Removal], reason: str, what: str) -> list[Note]:
+    deleted = [removal.record.key for removal in removals if removal.deleted]
+    text = f"{list_some(deleted, NAMED)}: {what}"
+    return [Note(type="Normal", reason=reason, action="Delete", text=text)] if deleted else []
 
 
 def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:

@@ -65,6 +65,10 @@ class Deletion:
     """One pass over a BundleDeployment that is being deleted."""
 
     remaining: int
-    blockers: str = ""
-    """Objects that were deleted a while ago and still exist, with what holds them; empty: none."""
+    awaited: tuple[str, ...] = ()
+    """Objects that were deleted a while ago and still exist, with what holds them."""
+    blocked: bool = False
+    """Whether they have existed for so long that a person should look at them."""
+    next_change: float | None = None
+    """Seconds until this may change without an event."""
     error: BundleError | None = None

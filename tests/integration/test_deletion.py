@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -78,6 +79,58 @@ def test_the_operator_stays_until_its_custom_resources_are_gone(world: World) ->
     assert not exists(world.client, f"{CRDS}/foos.{group}")
 
 
+def test_what_is_deleted_is_told_in_events_and_in_the_log(world: World) -> None:
+    group, since = f"{new_name()}.example.com", len(world.controller.log)
+    deployed = world.deploy(definition(group, "Foo"), custom(group, "Foo", "foo"), claim("data"), config_map("old"))
+    before = deployed.wait_for("Installed") and deployed.status()["installedRevision"]
+    world.push(deployed.name, definition(group, "Foo"), custom(group, "Foo", "foo"), claim("data"))
+    deployed.change(prune="AfterApply", metadata={"annotations": {names.RECONCILE_REQUESTED_AT: "now"}})
+    deployed.wait(lambda: deployed.status()["installedRevision"] != before, "upgrade")
+    told = deployed.wait(lambda: deployed.events().get("Pruned"), "an Event")
+    revision = deployed.status()["display"]["revision"]
+    namespace = deployed.namespace
+    assert told == f"ConfigMap {namespace}/old: deleted because revision {revision} does not contain it"
+
+    deployed.delete()
+    deployed.wait_gone()
+    gone = [f"Foo {namespace}/foo", f"CustomResourceDefinition foos.{group}"]
+    expected = {f"{each}: deleted with the BundleDeployment" for each in gone}
+    deployed.wait(lambda: deployed.all_events("Deleted") == expected, "an Event for each pass that deletes")
+    lines = [json.loads(line) for line in world.controller.log[since:].splitlines() if f'"{deployed.name}"' in line]
+    deletions = {(line["object"], line["cause"]) for line in lines if line["msg"] == "object deleted"}
+    assert deletions == {(f"ConfigMap {namespace}/old", "prune"), *((each, "teardown") for each in gone)}
+    released = [line["object"] for line in lines if line["msg"] == "object released"]
+    assert released == [f"PersistentVolumeClaim {namespace}/data"]
+
+
+def test_a_slow_deletion_names_what_it_waits_for_and_what_is_left_in_a_namespace(world: World) -> None:
+    brought = new_name()
+    deployed = world.deploy(namespace(brought), labelled(config_map("a"), finalizers=["example.com/held"]))
+    deployed.wait_ready()
+    theirs = labelled(config_map("theirs"), namespace=brought, finalizers=["example.com/theirs"])
+    theirs["metadata"]["ownerReferences"] = [owner_reference(deployed)]
+    world.client.create(f"/api/v1/namespaces/{brought}/configmaps", theirs)
+    deployed.delete()
+    held = f"waiting for ConfigMap {deployed.namespace}/a (finalizer example.com/held)"
+    deployed.wait_for("Ready", "False", "Deleting", saying=f"2 objects left to delete; {held}")
+    world.client.merge_patch(deployed.path_of("a"), {"metadata": {"finalizers": None}})
+    world.wait(
+        lambda: "example.com/theirs" in deployed.conditions()["Ready"]["message"],
+        "the finalizer in the Namespace is named",
+        seconds=BLOCKED_SECONDS,
+    )
+    path = f"/api/v1/namespaces/{brought}/configmaps/theirs"
+    world.client.merge_patch(path, {"metadata": {"finalizers": None}})
+    world.wait(lambda: not exists(world.client, deployed.path), "gone", seconds=NAMESPACE_SECONDS)
+
+
+def owner_reference(deployed: Deployed) -> Manifest:
+    """Return a reference that lets a Namespace go although an object is left in it."""
+    about = deployed.read()
+    names_of = {"apiVersion": about["apiVersion"], "kind": about["kind"], "name": deployed.name}
+    return {**names_of, "uid": about["metadata"]["uid"]}
+
+
 def test_a_finalizer_that_holds_an_object_is_named_and_then_the_deletion_ends(world: World) -> None:
     held = labelled(config_map("a"), finalizers=["example.com/held"])
     deployed = world.deploy(held, config_map("b"))
@@ -90,7 +143,7 @@ def test_a_finalizer_that_holds_an_object_is_named_and_then_the_deletion_ends(wo
 
     world.wait(is_named, "DeletionBlocked", seconds=BLOCKED_SECONDS)
     message = deployed.conditions()["Ready"]["message"]
-    assert message == f"waiting for ConfigMap {deployed.namespace}/a (example.com/held)"
+    assert message.startswith(f"waiting for ConfigMap {deployed.namespace}/a (finalizer example.com/held); ")
     assert deployed.get("b") is None
     world.client.merge_patch(deployed.path_of("a"), {"metadata": {"finalizers": None}})
     deployed.wait_gone()

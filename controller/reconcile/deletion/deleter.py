@@ -5,19 +5,13 @@ Nothing is repaired any more. The order is left to apply/teardown.py; objects th
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from dataclasses import replace
-from http import HTTPStatus
-
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.hooks.hook import HookEvent
 from controller.apply.order import served_group
-from controller.apply.prune import Removal, RemovalCause
-from controller.apply.teardown import BLOCKED_AFTER_SECONDS, Teardown, blockers, is_orphaned, plan_teardown
-from controller.kube.client import ApiError
+from controller.apply.prune import RemovalCause
+from controller.apply.teardown import Teardown, is_orphaned, plan_teardown
 from controller.kube.resources import GroupVersionKind
 from controller.observe.deployments import ORPHAN_FINALIZER
 from controller.observe.records import ObjectKey, Record
@@ -25,16 +19,13 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.deletion.mandate import Mandate, Mandates
 from controller.reconcile.deletion.removing import TeardownRemover, is_garbage_collected
+from controller.reconcile.deletion.reporting import DeletionReporter
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.reconcile.strays import notes_on_strays
-from controller.status.notes import note_on_hindrance, notes_on_removals
+from controller.status.notes import note_on_hindrance, notes_on_removals, notes_on_teardown
 from controller.status.report import Deletion
-from controller.status.summary import summarize_deletion
-from controller.status.writer import StatusWriter
-
-log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 1.0
 
@@ -49,11 +40,11 @@ class Deleter:
         mandates: Mandates,
         hooks: Hooks,
         remover: TeardownRemover,
-        writer: StatusWriter,
+        reporter: DeletionReporter,
         holdings: Holdings,
     ) -> None:
         self._watches, self._mandates, self._hooks = watches, mandates, hooks
-        self._remover, self._writer, self._holdings = remover, writer, holdings
+        self._remover, self._reporter, self._holdings = remover, reporter, holdings
 
     def tear_down(self, context: Context) -> Requeue:
         """Delete what was installed, in order, and remove the finalizer when nothing is left.
@@ -107,21 +98,21 @@ class Deleter:
     ) -> Requeue:
         cause = RemovalCause.ORPHAN if _orphans(context) else RemovalCause.TEARDOWN
         removals = self._remover.remove(context, teardown, cause, mandate.user)
-        self._writer.record_events(context.deployment, notes_on_removals(removals))
-        deletion = _describe(context, teardown, removals, unreadable)
-        self._write(context, deletion)
+        self._reporter.record(context, [*notes_on_teardown(removals), *notes_on_removals(removals)])
+        deletion = self._reporter.describe(context, teardown, removals, unreadable)
+        self._reporter.write(context, deletion)
         context.state.awaits_change = True
         if deletion.error:
             return Requeue(after=deletion.error.retry_after, failed=True, cause="an object cannot be deleted")
         # An object that has changed was not deleted (409), and no event reports a change of its status alone.
-        after = RECHECK_SECONDS if teardown.now else BLOCKED_AFTER_SECONDS
+        after = RECHECK_SECONDS if teardown.now else deletion.next_change
         return Requeue(after=after, cause="objects are being deleted")
 
     def _left(self, context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
         """Return the existing objects that revisions name or, without any revision, those that carry the marks."""
         observed = self._watches.managed(context.name)
         named = observed if mandate.named is None else mandate.named
-        self._writer.record_events(context.deployment, notes_on_strays(context, observed, named))
+        self._reporter.record(context, notes_on_strays(context, observed, named))
         return {key: each for key, each in observed.items() if key in named and key not in context.state.abandoned}
 
     def _abandon(self, context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
@@ -136,25 +127,21 @@ class Deleter:
             key: each for key, each in (mandate.named or {}).items() if self._watches.is_forbidden(*each.group_kind)
         }
         staying |= {key for key, each in unseen.items() if not each.carries_reference}
-        self._writer.record_events(context.deployment, [note_on_hindrance(hindrance, staying)])
+        self._reporter.record(context, [note_on_hindrance(hindrance, staying)])
         return self._finish(context)
 
     def _fail(self, context: Context, error: BundleError) -> Requeue:
-        self._write(context, Deletion(remaining=0, error=error))
+        self._reporter.write(context, Deletion(remaining=0, error=error))
         return Requeue(failed=True, cause="nothing can be deleted")
 
     def _announce(self, context: Context, teardown: Teardown) -> Context:
         """Report the deletion once before the first object is deleted, since many objects take a while."""
         if context.status.observed_generation == context.metadata.generation:
             return context
-        return self._write(context, Deletion(remaining=len(teardown.remaining)))
-
-    def _write(self, context: Context, deletion: Deletion) -> Context:
-        status = summarize_deletion(context.deployment, deletion, context.now())
-        return replace(context, deployment=self._writer.write_status(context.deployment, status))
+        return self._reporter.write(context, Deletion(remaining=len(teardown.remaining)))
 
     def _await_hook(self, context: Context, teardown: Teardown, failure: BundleError) -> Requeue:
-        self._write(context, Deletion(remaining=len(teardown.remaining), error=failure))
+        self._reporter.write(context, Deletion(remaining=len(teardown.remaining), error=failure))
         context.state.awaits_change = True
         is_failure = failure.reason is not Reason.WAITING_FOR_HOOK
         return Requeue(after=self._hooks.seconds_to_retry(context), failed=is_failure, cause="a hook has not finished")
@@ -162,31 +149,10 @@ class Deleter:
     def _finish(self, context: Context) -> Requeue:
         """Delete the revisions, which were needed until now, and then remove the finalizer."""
         self._holdings.drop_all(context)
-        finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
-        try:
-            self._writer.set_finalizers(context.deployment, finalizers)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-        log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
+        self._reporter.finish(context)
         return NEVER
 
 
 def _orphans(context: Context) -> bool:
     """Whether the objects are kept: by the spec, or by `--cascade=orphan` at the deletion."""
     return context.orphan or context.state.orphaned
-
-
-def _describe(
-    context: Context, teardown: Teardown, removals: Iterable[Removal], unreadable: BundleError | None
-) -> Deletion:
-    error = next((removal.error for removal in removals if removal.error), unreadable)
-    named = blockers(teardown.awaited) if _is_late(context) else ""
-    return Deletion(remaining=len(teardown.remaining), blockers=named, error=error)
-
-
-def _is_late(context: Context) -> bool:
-    """Whether the deletion has taken long: by the time of day, which a restart keeps, or as seen by this process."""
-    since, now = context.metadata.deletion_timestamp, context.now()
-    age = (now - since).total_seconds() if since else 0.0
-    return max(age, context.state.deletion_age()) >= BLOCKED_AFTER_SECONDS

@@ -24,7 +24,7 @@ from controller.reconcile.installation.pruning import Pruner
 from controller.reconcile.installation.warnings import collect_warnings, warnings_on_cluster, warnings_on_revision
 from controller.reconcile.installation.work import Work
 from controller.reconcile.strays import notes_on_strays
-from controller.status.notes import notes_on_recreations, notes_on_removals, notes_on_repairs
+from controller.status.notes import notes_on_pruning, notes_on_recreations, notes_on_removals, notes_on_repairs
 from controller.status.report import Report
 from controller.status.writer import StatusWriter
 
@@ -64,7 +64,8 @@ class Finisher:
         result = self._evaluate(work, outcomes)
         removals, waiting = self._pruner.prune(work, is_time=_may_prune(work, result))
         applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes)]
-        self._writer.record_events(context.deployment, [*applied, *notes_on_removals(removals)])
+        pruned = [*notes_on_pruning(removals, options.wanted.revision), *notes_on_removals(removals)]
+        self._writer.record_events(context.deployment, [*applied, *pruned])
         look = self._watches.look(context.name, context.state.ledger.reader.seen)
         observed = look.records
         self._writer.record_events(

@@ -5,6 +5,7 @@ Not here: which objects (apply/possession.py), and when (finish.py).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -19,6 +20,8 @@ from controller.reconcile.holdings import Holdings
 from controller.reconcile.installation.work import Work
 from controller.retries import Retries
 from controller.telemetry import DEAF, Observer, Phase
+
+log = logging.getLogger(__name__)
 
 
 class Pruner:
@@ -68,7 +71,15 @@ class Pruner:
         self._observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
         if failures:  # a transient failure is retried soon, not only with the slow ones
             passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
-            self._retries.failed(options.owner.name, RemovalCause.PRUNE, options.wanted.revision, passing)
+            self._note_failure(passing, options)
         else:
             self._retries.succeeded(options.owner.name, RemovalCause.PRUNE)
         return removals
+
+    def _note_failure(self, error: BundleError, options: ApplyOptions) -> None:
+        name, revision = options.owner.name, options.wanted.revision
+        last = self._retries.last(name, RemovalCause.PRUNE, revision)
+        self._retries.failed(name, RemovalCause.PRUNE, revision, error)
+        if last is None or last.message != error.message:
+            about = {"BundleDeployment": name, "reason": error.reason.value, "problem": error.message}
+            log.warning("objects not pruned", extra=about)

@@ -15,7 +15,6 @@ TESTS = Path(__file__).parents[3]
 REAL, PURE = ("integration", "e2e"), ("unit/controller",)
 # What no test provokes on a real API server, and why a test of the rule alone says enough.
 PURE_ONLY = {
-    Reason.DELETING: "is there between two requests only",
     Reason.RENDER_LIMIT_EXCEEDED: "rendering asks no API server, and its budgets take long to use up",
 }
 

@@ -132,6 +132,24 @@ def test_what_is_kept_is_released_and_says_why(cluster: FakeCluster) -> None:
     assert metadata["annotations"] == {names.RELEASED_FROM: "foo"}
 
 
+def test_each_object_is_logged_once_it_is_deleted_or_released(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.faults["DELETE /api/v1/namespaces/shop/secrets/s"] = [ApiError(403, "Forbidden", "no")]
+    with caplog.at_level("INFO"):
+        remove(cluster, ours("ConfigMap", "a"), ours("Secret", "s"), ours("PersistentVolumeClaim", "data"))
+    lines = [(line.getMessage(), vars(line)["object"], vars(line)["cause"]) for line in caplog.records]
+    assert sorted(lines) == [
+        ("object deleted", "ConfigMap shop/a", "teardown"),
+        (
+            "object released",
+            "PersistentVolumeClaim shop/data",
+            "kept because of its kind, its annotations or the deletionPolicy",
+        ),
+    ]
+    assert {vars(line)["BundleDeployment"] for line in caplog.records} == {"foo"}
+
+
 def test_what_is_gone_is_gone(cluster: FakeCluster) -> None:
     cluster.faults[f"DELETE {CONFIG_PATH}"] = [ApiError(404, "NotFound", "gone")]
     (removal,) = remove(cluster, ours("ConfigMap", "a"))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from controller.apply.ownership import Owner
-from controller.apply.teardown import Teardown, blockers, plan_teardown
+from controller.apply.teardown import Teardown, describe_awaited, plan_teardown
 from controller.observe.records import ObjectKey, Record
 
 OWNER = Owner("foo", "uid-foo")
@@ -90,20 +90,31 @@ def test_what_is_not_ours_is_left_alone(record: Record) -> None:
     assert not teardown(record).remaining
 
 
-BLOCKERS = [
-    pytest.param((GOING,), "Widget shop/w (example.com/hold)", id="an object and its finalizer"),
-    pytest.param((replace(GOING, finalizers=("a", "b")),), "Widget shop/w (a, b)", id="an object and its finalizers"),
-    pytest.param((replace(GOING, finalizers=()),), "Widget shop/w (being deleted)", id="an object without any"),
+PROTECTED = ours("", "PersistentVolumeClaim", "data", deleting=True, finalizers=("kubernetes.io/pvc-protection",))
+HELD = [
+    pytest.param(GOING, "", "Widget shop/w (finalizer example.com/hold)", id="a finalizer"),
+    pytest.param(replace(GOING, finalizers=("a", "b")), "", "Widget shop/w (finalizer a, b)", id="two finalizers"),
     pytest.param(
-        tuple(replace(GOING, key=WIDGET.key._replace(name=name)) for name in "edcba"),
-        "Widget shop/a (example.com/hold), Widget shop/b (example.com/hold), Widget shop/c (example.com/hold)"
-        " and 2 more",
-        id="three of many, always the same ones",
+        PROTECTED,
+        "",
+        "PersistentVolumeClaim shop/data (finalizer kubernetes.io/pvc-protection: a pod still uses it)",
+        id="a finalizer of Kubernetes",
     ),
-    pytest.param((), "", id="nothing"),
+    pytest.param(
+        replace(WORKLOAD, finalizers=("foregroundDeletion",)),
+        "",
+        "Deployment shop/operator (finalizer foregroundDeletion: the objects that it owns still exist)",
+        id="an owner",
+    ),
+    pytest.param(NAMESPACE, "", "Namespace shop (its content is being deleted)", id="a Namespace"),
+    pytest.param(NAMESPACE, "Remaining: pods", "Namespace shop (Remaining: pods)", id="an explained Namespace"),
+    pytest.param(ours("", "Pod", "a"), "", "Pod shop/a (its containers are being stopped)", id="a pod"),
+    pytest.param(
+        CONFIG, "", "ConfigMap shop/c (no finalizer; the API server has not removed it yet)", id="only the API server"
+    ),
 ]
 
 
-@pytest.mark.parametrize(("awaited", "text"), BLOCKERS)
-def test_what_holds_a_deletion_is_named(awaited: tuple[Record, ...], text: str) -> None:
-    assert blockers(awaited) == text
+@pytest.mark.parametrize(("record", "explanation", "text"), HELD)
+def test_what_holds_a_deletion_is_named(record: Record, explanation: str, text: str) -> None:
+    assert describe_awaited(record, explanation) == text

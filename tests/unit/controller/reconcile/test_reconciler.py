@@ -10,12 +10,14 @@ from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.possession import MORE
+from controller.apply.teardown import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
 from controller.bugs import InternalError, reconcile_id
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
+from controller.status.texts import short
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
@@ -605,18 +607,43 @@ def test_nothing_is_repaired_once_it_is_being_deleted(world: World) -> None:
     assert not [request for request in world.requests() if request.startswith(("APPLY", "TRY"))]
 
 
+def said(world: World) -> str:
+    return next(each.message for each in world.deployment.status.conditions if each.type == "Ready")
+
+
+def test_a_deletion_is_told_in_an_event_for_each_pass_that_deletes(world: World) -> None:
+    installed(world)
+    world.delete()
+    world.settle()
+    told = [note.text for note in world.events.notes if note.reason == "Deleted"]
+    assert told == ["ConfigMap shop/a, ConfigMap shop/old: deleted with the BundleDeployment"]
+
+
+def test_pruning_is_told_in_one_event(world: World) -> None:
+    installed(world)
+    world.shelf.put("v2", config_map("a"))
+    world.wish("v2")
+    world.settle()
+    told = [note.text for note in world.events.notes if note.reason == "Pruned"]
+    revision = short(world.deployment.status.revision)
+    assert told == [f"ConfigMap shop/old: deleted because revision {revision} does not contain it"]
+
+
 def test_what_blocks_a_deletion_is_named_after_a_while_and_waited_for(world: World) -> None:
     installed(world)
     world.cluster.patch(OLD, {"metadata": {"finalizers": ["example.com/hold"]}})
     world.delete()
     world.reconcile()
-    world.reconcile()
+    assert world.reconcile().after == SLOW_AFTER_SECONDS
+    assert said(world) == "1 object left to delete"
+    world.seconds += SLOW_AFTER_SECONDS
+    assert world.reconcile().after == BLOCKED_AFTER_SECONDS - SLOW_AFTER_SECONDS
     assert world.conditions["Ready"] == "False Deleting"
-    world.seconds += 60
+    assert said(world) == "1 object left to delete; waiting for ConfigMap shop/old (finalizer example.com/hold)"
+    world.seconds += BLOCKED_AFTER_SECONDS
     world.reconcile()
     assert world.conditions["Ready"] == "False DeletionBlocked"
-    blocked = next(each for each in world.deployment.status.conditions if each.type == "Ready")
-    assert blocked.message == "waiting for ConfigMap shop/old (example.com/hold)"
+    assert said(world).startswith("waiting for ConfigMap shop/old (finalizer example.com/hold); ")
     world.cluster.remove(OLD)
     world.settle()
     assert PATH not in world.cluster.objects

@@ -294,10 +294,14 @@ class Going(NamedTuple):
 # fmt: off
 GOING = [
     Going("what is left is counted", Deletion(remaining=3), Reason.DELETING, "3 objects left to delete"),
-    Going("what does not go is named", Deletion(remaining=1, blockers="Widget shop/w (example.com/hold)"),
-         Reason.DELETION_BLOCKED, "waiting for Widget shop/w (example.com/hold)"),
-    Going("a failure speaks first", Deletion(remaining=1, blockers="x", error=REFUSED), Reason.REFUSED,
-         REFUSED.message),
+    Going("a slow one says what it waits for", Deletion(remaining=9, awaited=tuple("edcba")), Reason.DELETING,
+          "9 objects left to delete; waiting for a, b, c and 2 more"),
+    Going("what does not go is named", Deletion(remaining=1, awaited=("Widget shop/w (x)",), blocked=True),
+          Reason.DELETION_BLOCKED, "waiting for Widget shop/w (x); resolve what holds them to continue"),
+    Going("a long one that waits for nothing is not blocked", Deletion(remaining=1, blocked=True), Reason.DELETING,
+          "1 object left to delete"),
+    Going("a failure speaks first", Deletion(remaining=1, awaited=("x",), blocked=True, error=REFUSED), Reason.REFUSED,
+          REFUSED.message),
 ]
 # fmt: on
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller.apply.prune import Removal
 from controller.observe.records import Record
-from controller.status.notes import notes, notes_on_removals
+from controller.status.notes import NAMED, notes, notes_on_pruning, notes_on_removals, notes_on_teardown
 from controller.status.report import Report
 from controller.status.summary import summarize
 from tests.support.deployments import deployment
@@ -93,3 +93,18 @@ def test_what_is_kept_is_told() -> None:
     kept = Removal(record=Record(key=KEY), kept="kept because a Pod still exists")
     removals = [kept, Removal(record=Record(key=WEB))]
     assert [note.text for note in notes_on_removals(removals)] == ["ConfigMap shop/a: kept because a Pod still exists"]
+
+
+def test_what_is_deleted_is_told_once_with_how_many_more() -> None:
+    keys = [KEY._replace(name=f"a{number:02}") for number in range(NAMED + 5)]
+    removals = [Removal(record=Record(key=key), deleted=True) for key in keys]
+    removals += [Removal(record=Record(key=WEB), kept="kept"), Removal(record=Record(key=WEB))]
+    listed = ", ".join(map(str, keys[:NAMED]))
+    [told] = notes_on_teardown(removals)
+    assert (told.reason, told.text) == ("Deleted", f"{listed} and 5 more: deleted with the BundleDeployment")
+    [told] = notes_on_pruning(removals[:1], "v1:sha256:0123456789abcdef")
+    assert (told.reason, told.text) == (
+        "Pruned",
+        f"{keys[0]}: deleted because revision 0123456789ab does not contain it",
+    )
+    assert notes_on_pruning(removals[-2:], "") == []
