@@ -27,8 +27,8 @@ class Outcome:
     """Whether drift was found and not repaired, since spec.drift.mode is Report."""
     drift: DriftedObject | None = None
     """What was modified, if it was spared; None: its values are still ours."""
-    repaired: bool = False
-    """Whether another client had modified or deleted it, and it was repaired."""
+    repaired: DriftedObject | None = None
+    """What another client had modified or deleted, if it was repaired."""
     recreated: bool = False
     """Whether it was deleted because an immutable field changed; it is created again once it is gone."""
     warnings: tuple[str, ...] = ()

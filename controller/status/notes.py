@@ -11,6 +11,7 @@ from typing import Literal
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import Condition, Status
+from controller.apply.drift.explanation import DELETED, RECREATED
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.content.limits import quote
@@ -37,9 +38,17 @@ def notes(before: Status, after: Status) -> list[Note]:
 
 def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
     """Return one Event for all objects that a pass has repaired."""
-    repaired = [outcome.task.target.key for outcome in outcomes if outcome.repaired]
-    text = f"{list_some(repaired)}: modified by another client; repaired"
-    return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if repaired else []
+    drift = [outcome.repaired for outcome in outcomes if outcome.repaired]
+    deleted = [each.key for each in drift if each.state == DELETED]
+    recreated = [each.key for each in drift if each.state == RECREATED]
+    modified = [each for each in drift if each.state not in (DELETED, RECREATED)]
+    told: list[tuple[Sequence[object], str]] = [
+        (modified, "modified by another client; repaired"),
+        (deleted, "deleted by another client; created again"),
+        (recreated, "recreated because an immutable field was modified"),
+    ]
+    text = "; ".join(f"{list_some(objects)}: {what}" for objects, what in told if objects)
+    return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if drift else []
 
 
 def notes_on_recreations(outcomes: Iterable[Outcome]) -> list[Note]:

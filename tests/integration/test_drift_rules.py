@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -208,6 +209,28 @@ def test_an_object_whose_drift_is_ignored_stays_as_it_was_changed_until_it_is_up
     assert deployed.data("a") == {"color": "green"}
 
 
+def test_a_repair_is_told_with_field_and_manager_and_that_an_object_was_deleted(world: World) -> None:
+    deployed = world.deploy(config_map("a"), config_map("b"))
+    deployed.wait_ready()
+    namespace = deployed.namespace
+    expected = {
+        f'ConfigMap {namespace}/a (data.color, owned by "somebody"): modified by another client; repaired',
+        f"ConfigMap {namespace}/b: deleted by another client; created again",
+    }
+    deployed.edit("a", color="red")
+    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "repair")
+    deployed.remove("b")
+    deployed.wait(lambda: deployed.all_events("Repaired") == expected, "an Event for each repair")
+    lines = [json.loads(line) for line in world.controller.log.splitlines() if f'"{namespace}"' in line]
+    [repair] = [line for line in lines if line.get("action") == "repair"]
+    assert (repair["object"], repair["field"], repair["fieldManager"]) == (
+        f"ConfigMap {namespace}/a",
+        "data.color",
+        "somebody",
+    )
+    assert [line["object"] for line in lines if line.get("drift") == "deleted"] == [f"ConfigMap {namespace}/b"]
+
+
 def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_written(world: World) -> None:
     deployed = world.deploy(config_map("a"), config_map("b"), config_map("c"), drift={"mode": "Report"})
     deployed.wait_ready()
@@ -219,7 +242,7 @@ def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_writ
         "(spec.drift.mode is Report)"
     )
     deployed.remove("b")
-    deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/b (gone)")
+    deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/b (deleted)")
     assert deployed.status()["objects"]["drifted"] == 2
     assert deployed.conditions()["Installed"]["status"] == "True"
     deployed.wait(lambda: "ReportOnly" in deployed.events().get("Drifted", ""), "an Event")

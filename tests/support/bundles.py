@@ -197,7 +197,6 @@ class Deployed:
         found = self.client.list("/api/v1/namespaces/default/events", field_selector=selector)
         return {event["reason"]: event["message"] for event in found}
 
-
     def all_events(self, reason: str) -> set[str]:
         """Return the messages of all its Events of a reason."""
         selector = f"involvedObject.name={self.name},reason={reason}"

@@ -12,6 +12,10 @@ from typing import Any
 from controller.apply.drift.comparison import find_uncovered
 from controller.observe.records import ObjectKey, entry_of
 
+DELETED = "deleted"
+RECREATED = "deleted to be recreated"
+"""By the controller, since an immutable field was modified."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftedObject:
@@ -23,7 +27,7 @@ class DriftedObject:
     holder: str = ""
     """The field manager that owns the field now; empty if none does."""
     state: str = ""
-    """Instead of a field: `gone`, `being deleted`."""
+    """Instead of a field: `DELETED`, `RECREATED`, `being deleted`."""
 
     def __str__(self) -> str:
         """Return it in the form of messages: `ConfigMap foo/a (data.color, owned by "kubectl-edit")`."""

@@ -15,12 +15,12 @@ from typing import Any
 
 from api import names
 from controller.apply.drift.comparison import covers, equal_by_value
-from controller.apply.drift.explanation import DriftedObject, explain
+from controller.apply.drift.explanation import DELETED, RECREATED, DriftedObject, explain
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
 from controller.apply.object.pool import Pool
 from controller.apply.options import ApplyOptions
 from controller.apply.ownership import Owner, make_body
-from controller.apply.plan import Task
+from controller.apply.plan import Action, Task
 from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, Record, entry_of, is_scaled, project
@@ -108,12 +108,30 @@ class ObjectReader:
         """Explain the drift of an object that is not repaired, reading each version once; None: its values are ours."""
         key, ledger = task.target.key, options.ledger
         if task.record is None:
-            return DriftedObject(key=key, state="gone")
+            return DriftedObject(key=key, state=DELETED)
         version, known = ledger.explanations.get(key, ("", None))
         if version != task.record.resource_version:
             known = self._read_and_explain(task, resource, options)
             ledger.explanations[key] = (task.record.resource_version, known)
         return known
+
+    def explain_repair(
+        self, task: Task, resource: Resource, options: ApplyOptions
+    ) -> tuple[DriftedObject, Mapping[str, Any] | None]:
+        """Explain on the caller's thread the drift of an object that is repaired now.
+
+        Returns: the drift, and the metadata that was read; None if there is none.
+        """
+        key = task.target.key
+        if task.action is Action.CREATE:
+            return DriftedObject(key=key, state=RECREATED if key in options.ledger.recreated else DELETED), None
+        client, path = self._client.acting_as(options.user), resource.path(key.namespace, key.name)
+        try:
+            live = client.get(path, metadata=True).value
+        except ApiError:
+            return DriftedObject(key=key), None  # it is repaired, whoever modified it
+        body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
+        return explain(key, live, body, names.field_manager(options.owner.name)), live["metadata"]
 
     def _read_and_explain(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
         key = task.target.key
@@ -121,7 +139,7 @@ class ObjectReader:
         try:
             live = self._client.acting_as(options.user).get(resource.path(key.namespace, key.name)).value
         except ApiError as error:
-            return DriftedObject(key=key, state="gone" if error.status == HTTPStatus.NOT_FOUND else "")
+            return DriftedObject(key=key, state=DELETED if error.status == HTTPStatus.NOT_FOUND else "")
         if not live["metadata"].get("deletionTimestamp") and equal_by_value(_compared(body, live), live):
             return None
         return explain(key, live, body, names.field_manager(options.owner.name))

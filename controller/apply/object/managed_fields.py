@@ -51,7 +51,9 @@ def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -
         _write_entries(client, path, metadata, entries)
 
 
-def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager: str) -> bool:
+def take_over_items(
+    client: Client, path: str, body: Mapping[str, Any], manager: str, metadata: Mapping[str, Any] | None = None
+) -> bool:
     """Move list items that replaced ours into our entry, so that our next apply removes them.
 
     Args:
@@ -59,11 +61,12 @@ def take_over_items(client: Client, path: str, body: Mapping[str, Any], manager:
         path: of the object.
         body: the object as it is applied.
         manager: our field manager.
+        metadata: of the object if it was just read.
 
     Returns: whether there are any.
     Raises: ApiError.
     """
-    metadata = _read(client, path)
+    metadata = metadata or _read(client, path)
     if entry_of({"metadata": metadata}, manager) is None:
         live = client.get(path).value
         metadata, entries = live["metadata"], claimed_items(live, body, manager)

@@ -17,7 +17,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.dependencies import out_of_date
-from controller.apply.drift.explanation import DriftedObject, explain
+from controller.apply.drift.explanation import DriftedObject
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, united, without
 from controller.apply.failures.missing_rights import MissingRightsError, for_apply
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
@@ -58,6 +58,10 @@ class _ApplyRequest:
     """Acts as the account of the BundleDeployment."""
     recoveries: frozenset[Recovery] = frozenset()
     """The recoveries that were already tried."""
+    drift: DriftedObject | None = None
+    """What another client did to it; None: this is no repair."""
+    live: Mapping[str, Any] | None = None
+    """Its metadata as the drift was found in; None if it was not read."""
 
     @property
     def path(self) -> str:
@@ -138,6 +142,8 @@ class Sender:
         task, options = request.task, request.options
         if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
+        if request.drift is None and _is_repair(task, options):
+            request = self._with_drift(request)
         try:
             return self._apply(request)
         except BundleError as error:
@@ -249,14 +255,15 @@ class Sender:
         if task.target.bare:
             self._retries.succeeded(options.owner.name, task.target.key)
             return Outcome(task=task, tried=True, warnings=warnings)
-        log.info("object applied", extra={**_about(task, options), "action": task.action.value})
+        about = {**_about(task, options), "action": task.action.value}
+        log.info("object applied", extra={**about, **_describe(request.drift)})
         record = self._watches.learn(_project(self._tidied(request, reply.value), task.target.key))
         self._retries.succeeded(options.owner.name, task.target.key)
-        repaired = _is_repair(task, options) and not _was_idle(task, record)
-        if repaired:
+        drift = None if _was_idle(task, record) else request.drift
+        if drift:
             options.ledger.repaired(task.target.key)
         error = _terminating(task) if record.deleting else None
-        return Outcome(task=task, error=error, tried=True, repaired=repaired, record=record, warnings=warnings)
+        return Outcome(task=task, error=error, tried=True, repaired=drift, record=record, warnings=warnings)
 
     def _inspect(self, request: _ApplyRequest) -> tuple[str, ...]:
         """Check whether a CustomResourceDefinition may be upgraded; returns warnings. Repairs are not checked again.
@@ -292,8 +299,8 @@ class Sender:
     def _prepare(self, request: _ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
         """Remove what prevents an apply; returns the body, bound to the object that was judged."""
         task, record = request.task, request.task.record
-        if _is_repair(task, request.options) and request.options.ledger.is_fought_over(task.target.key):
-            request.options.ledger.fights[task.target.key] = self._explain(request, body)
+        if request.drift and request.options.ledger.is_fought_over(task.target.key):
+            request.options.ledger.fights[task.target.key] = request.drift
         try:
             if task.target.ignored.paths:
                 self._leave_fields(request)
@@ -313,20 +320,14 @@ class Sender:
         except ValueError as error:
             raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
 
-    def _explain(self, request: _ApplyRequest, body: Mapping[str, Any]) -> DriftedObject:
-        key = request.task.target.key
-        if request.task.action is Action.CREATE:
-            return DriftedObject(key=key, state="gone")
-        try:
-            live = request.client.get(request.path, metadata=True).value
-        except ApiError:
-            return DriftedObject(key=key)  # it is repaired, whoever modified it
-        return explain(key, live, body, request.manager)
+    def _with_drift(self, request: _ApplyRequest) -> _ApplyRequest:
+        drift, live = self._reader.explain_repair(request.task, request.resource, request.options)
+        return replace(request, drift=drift, live=live)
 
     def _take_strays(self, request: _ApplyRequest, body: dict[str, Any]) -> None:
         # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
         if managed_fields.has_keyed_items(body):
-            managed_fields.take_over_items(request.client, request.path, body, request.manager)
+            managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
 
     def _make_way(self, request: _ApplyRequest, record: Record) -> str:
         """Return the resourceVersion at which to take an object back."""
@@ -370,6 +371,12 @@ def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:
 
 def _about(task: Task, options: ApplyOptions) -> dict[str, str]:
     return {"BundleDeployment": options.owner.name, "object": str(task.target.key)}
+
+
+def _describe(drift: DriftedObject | None) -> dict[str, str]:
+    """Return what a log line says about a repair."""
+    found = {"field": drift.path, "fieldManager": drift.holder, "drift": drift.state} if drift else {}
+    return {key: text for key, text in found.items() if text}
 
 
 def _is_repair(task: Task, options: ApplyOptions) -> bool:

@@ -210,14 +210,15 @@ def unlabel(bench: Bench) -> None:
 # fmt: off
 ROWS = [
     Row("somebody has changed a field of ours: it is put back",
-         lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}), [f"APPLY {MAP_PATH}"]),
+         lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}), [f"GET {MAP_PATH}", f"APPLY {MAP_PATH}"]),
     Row("somebody has added a field: it is left alone", lambda bench: bench.cluster.edit(MAP_PATH, extra="x"), []),
     Row("somebody has deleted it: it is made again", lambda bench: bench.cluster.remove(MAP_PATH),
          [f"GET {MAP_PATH}", f"TRY {MAP_PATH}"]),
     Row("it is being deleted: that is awaited", lambda bench: bench.cluster.patch(MAP_PATH, {"metadata": HOLD}), [],
          Reason.APPLYING),
     Row("after a restart it is compared, and left alone", forget, ["LIST /api/v1/configmaps"]),
-    Row("our label was taken off: it is found and taken back", unlabel, [f"GET {MAP_PATH}", f"APPLY {MAP_PATH}"]),
+    Row("our label was taken off: it is found and taken back", unlabel,
+         [f"GET {MAP_PATH}", f"GET {MAP_PATH}", f"APPLY {MAP_PATH}"]),
     Row("another controller has taken it: it is refused", take, [], Reason.COLLISION),
 ]
 # fmt: on
@@ -551,9 +552,47 @@ def test_repairs_of_one_object_wait_longer_and_longer(bench: Bench) -> None:
     assert [str(conflict) for conflict in bench.ledger.conflicts()] == ["ConfigMap shop/a (data.a)"]
 
 
+@pytest.mark.parametrize(
+    ("disturb", "drift", "logged"),
+    [
+        pytest.param(
+            lambda bench: bench.cluster.edit(MAP_PATH, data={"a": "2"}),
+            "ConfigMap shop/a (data.a)",
+            {"field": "data.a", "action": "repair"},
+            id="modified",
+        ),
+        pytest.param(
+            lambda bench: bench.cluster.remove(MAP_PATH),
+            "ConfigMap shop/a (deleted)",
+            {"drift": "deleted", "action": "create"},
+            id="deleted",
+        ),
+    ],
+)
+def test_a_repair_says_which_field_was_modified_or_that_it_was_deleted(
+    bench: Bench, caplog: pytest.LogCaptureFixture, disturb: Callable[[Bench], None], drift: str, logged: dict[str, str]
+) -> None:
+    bench.installed(config_map())
+    disturb(bench)
+    with caplog.at_level("INFO"):
+        outcome = bench.run(config_map())["a"]
+    assert str(outcome.repaired) == drift
+    [line] = [vars(each) for each in caplog.records if each.getMessage() == "object applied"]
+    assert {key: line[key] for key in logged} == logged
+
+
+def test_an_object_with_ignored_fields_that_was_deleted_counts_as_repaired(bench: Bench) -> None:
+    ignoring = config_map()
+    ignoring["metadata"]["annotations"] = {names.IGNORE_FIELDS: "data.a"}
+    bench.installed(ignoring)
+    bench.cluster.remove(MAP_PATH)
+    assert str(bench.run(ignoring)["a"].repaired) == "ConfigMap shop/a (deleted)"
+    assert bench.ledger.seconds_to_repair(KEY) > 0
+
+
 def test_who_cannot_be_asked_who_fights_puts_it_right_nevertheless(bench: Bench) -> None:
     bench.installed(config_map())
-    bench.cluster.faults[f"GET {MAP_PATH}"] = [ApiError(403, "Forbidden", "no")]
+    bench.cluster.faults[f"GET {MAP_PATH}"] = [ApiError(403, "Forbidden", "no")] * 3
     for _ in range(3):
         bench.cluster.edit(MAP_PATH, data={"a": "2"})
         assert bench.run(config_map())["a"].repaired
@@ -614,7 +653,7 @@ def test_an_immutable_object_is_deleted_and_created_again_when_it_is_gone(fixed_
     )
     assert bench.cluster.taken() == [f"APPLY {MAP_PATH}", f"DELETE {MAP_PATH}"]
     outcome = bench.run(fixed("2"))["a"]
-    assert (outcome.error, outcome.recreated, outcome.repaired) == (None, False, False)
+    assert (outcome.error, outcome.recreated, outcome.repaired) == (None, False, None)
     assert bench.cluster.taken() == [f"GET {MAP_PATH}", f"TRY {MAP_PATH}"]
     assert data(bench) == {"a": "2"}
 

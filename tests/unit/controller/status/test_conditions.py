@@ -242,9 +242,9 @@ TEXTS = [
          "repaired repeatedly, but another client keeps changing it"),
     Text(
         "drift is told with the field and who holds it",
-        replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="gone"))),
+        replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="deleted"))),
         "Drifted",
-        'ConfigMap shop/a (data.color, owned by "kubectl-edit"), Deployment shop/web (gone): '
+        'ConfigMap shop/a (data.color, owned by "kubectl-edit"), Deployment shop/web (deleted): '
         "modified; not repaired (spec.drift.mode is Report)",
         spec={"drift": {"mode": "Report"}},
     ),
