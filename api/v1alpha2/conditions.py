@@ -26,7 +26,7 @@ class ConditionType(StrEnum):
     # fmt: off
     UNPACKED = "Unpacked", "every source is resolved, and its content is fetched and verified; False: a source failed"
     INSTALLED = "Installed", "every object of the desired revision is applied; False: the message names the installed and the desired revision and the cause"
-    HEALTHY = "Healthy", "every managed object is healthy; False: the message says which is not, and why; Unknown: nothing has been applied yet"
+    HEALTHY = "Healthy", "every managed object is healthy; False: the message says which is not, and why; a fall to Progressing is shown after 15 s, unless an object is missing and will not be created again; Unknown: nothing has been applied yet"
     READY = "Ready", "Installed and Healthy are True for this generation; False: the reason is the one to look at first"
     RECONCILING = "Reconciling", "the controller is working or waiting for an event; absent otherwise"
     STALLED = "Stalled", "no progress until a person acts, here or elsewhere; absent otherwise"

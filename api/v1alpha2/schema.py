@@ -88,10 +88,14 @@ def _version() -> Schema:
             _column("Format", ".spec.format", "How the content is rendered to objects"),
             _column("Paused", ".spec.paused", "Whether changes to the cluster are paused", kind="boolean"),
             _column("Ready", _of_ready("status"), "Whether the desired revision is installed and healthy"),
+            _column("Reason", _of_ready("reason"), "Reason of the condition Ready: what to look at first"),
             _column("Revision", ".status.display.revision", "The desired revision"),
             _column("Objects", ".status.display.objects", "Healthy objects out of all"),
             _column("Age", ".metadata.creationTimestamp", "Time since creation", kind="date"),
             _column("Sources", ".status.display.sources", "What the sources were resolved to", priority=1),
+            _column(
+                "Drifted", ".status.objects.drifted", "Modified, unrepaired objects", kind="integer", priority=1
+            ),
             _column("Message", _of_ready("message"), "Message of the condition Ready", priority=1),
         ],
     }

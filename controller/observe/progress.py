@@ -109,6 +109,7 @@ class HealthTracker:
         *,
         changed: Collection[ObjectKey] | None = None,
         refusals: Mapping[ObjectKey, BundleError] | None = None,
+        recreates: bool = True,
         explain: Explain = lambda _troubled: NOTHING,
     ) -> Progress:
         """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
@@ -120,6 +121,7 @@ class HealthTracker:
             deadline: `spec.progressDeadline` in seconds.
             changed: which objects, wanted or observed, have changed since the last call; None: any may have.
             refusals: why objects could not be applied.
+            recreates: whether missing objects are created again. One that is not is reported immediately.
             explain: explains objects that have been in trouble for a while.
         """
         now, refusals = self.now(), refusals or {}
@@ -137,7 +139,8 @@ class HealthTracker:
             (each.key, with_deadline(each.verdict, since=each.since, now=now, deadline=deadline)) for each in judged
         ]
         health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts))
-        shown, wait = self._publish(health, revision, now)
+        is_lost = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
+        shown, wait = self._publish(health, revision, now, lasts=is_lost)
         changes = [each.since + TROUBLED_SECONDS - now for each in troubled if now - each.since < TROUBLED_SECONDS]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each.verdict)]
         soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
@@ -181,10 +184,13 @@ class HealthTracker:
         known, left = self._applied.get(judged.key), judged.since + deadline - now
         return left if left > 0 or known is None else min(CLOCK_SECONDS, known.seen + deadline - now)
 
-    def _publish(self, health: Health[ObjectKey], revision: str, now: float) -> tuple[Health[ObjectKey], float | None]:
+    def _publish(
+        self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool
+    ) -> tuple[Health[ObjectKey], float | None]:
         """Return the health to show, and in how many seconds that may change."""
         self._fallen_since = None if health.status == "True" else self._fallen_since or now
-        wait = publish_after(health, self._published, revision=revision, fallen_since=self._fallen_since, now=now)
+        since = self._fallen_since
+        wait = publish_after(health, self._published, revision=revision, fallen_since=since, now=now, lasts=lasts)
         if wait and self._published:
             return self._published.health, wait
         if wait is not None:

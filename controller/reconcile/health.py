@@ -54,6 +54,7 @@ class Assessor:
             _version(context, options.wanted.revision),
             context.spec.progress_deadline_seconds,
             refusals={outcome.task.target.key: outcome.error for outcome in outcomes if outcome.error},
+            recreates=options.repairs and not work.only_compare,
             explain=partial(self._explainer.explain, context.name),
         )
 

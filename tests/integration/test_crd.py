@@ -440,11 +440,11 @@ def test_get_shows_what_is_installed(cluster: Cluster, made: Callable[..., str])
     name = made()
     record(cluster, name, dump(FULL_STATUS))
     heading, row = cluster.kubectl("get", "bd", name).splitlines()
-    assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REVISION", "OBJECTS", "AGE"]
-    assert row.split()[:-1] == [name, "plain", "true", "True", "1f2e3d4c5b6a", "498/500"]
+    assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REASON", "REVISION", "OBJECTS", "AGE"]
+    assert row.split()[:-1] == [name, "plain", "true", "True", "Ready", "1f2e3d4c5b6a", "498/500"]
     heading, row = cluster.kubectl("get", "bd", name, "-o", "wide").splitlines()
-    assert heading.split()[-2:] == ["SOURCES", "MESSAGE"]
-    assert row.endswith("bar@1f2e3d4c   all is well")
+    assert heading.split()[-3:] == ["SOURCES", "DRIFTED", "MESSAGE"]
+    assert row.split("bar@1f2e3d4c")[1].split(maxsplit=1) == ["2", "all is well"]
 
 
 def test_wait_sees_that_it_is_ready(cluster: Cluster, made: Callable[..., str]) -> None:

@@ -244,6 +244,9 @@ def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_writ
     deployed.remove("b")
     deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/b (deleted)")
     assert deployed.status()["objects"]["drifted"] == 2
+    assert deployed.conditions()["Healthy"]["message"] == (
+        f"ConfigMap {deployed.namespace}/b: Missing: not found on the cluster"
+    )
     assert deployed.conditions()["Installed"]["status"] == "True"
     deployed.wait(lambda: "ReportOnly" in deployed.events().get("Drifted", ""), "an Event")
     assert [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request] == []

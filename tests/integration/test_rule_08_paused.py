@@ -43,7 +43,10 @@ def test_an_edit_stays_and_is_shown_as_drift(world: World, deployed: Deployed) -
 def test_a_deleted_object_stays_away(world: World, deployed: Deployed) -> None:
     deployed.remove("others")
 
-    deployed.wait_for("Drifted", "True", "Paused", saying="others")
+    deployed.wait_for("Drifted", "True", "Paused", saying="others (deleted)")
+    # In the same write of status: nobody creates it again, so there is nothing to wait for.
+    assert deployed.conditions()["Healthy"]["status"] == "False"
+    assert deployed.status()["display"]["objects"] == "1/2"
     world.wait_until_looked_at()
     assert deployed.get("others") is None
 

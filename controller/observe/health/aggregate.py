@@ -100,7 +100,13 @@ def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: 
 
 
 def publish_after(
-    health: Health[Id], published: Published[Id] | None, *, revision: str, fallen_since: float | None, now: float
+    health: Health[Id],
+    published: Published[Id] | None,
+    *,
+    revision: str,
+    fallen_since: float | None,
+    now: float,
+    lasts: bool = False,
 ) -> float | None:
     """Return in how many seconds to write a health to status: 0 for immediately, None for not at all.
 
@@ -110,12 +116,13 @@ def publish_after(
         revision: the wanted revision.
         fallen_since: when it left Healthy; None if it never was Healthy.
         now: the current time.
+        lasts: whether it is known that the fall will not be over soon.
     """
     if published is None or published.revision != revision:
         return 0.0
     if health == published.health:
         return None
-    if _falls(published.health, health):
+    if _falls(published.health, health) and not lasts:
         return max(0.0, (now if fallen_since is None else fallen_since) + FALL_SECONDS - now)
     if health.reason is not published.health.reason:
         return 0.0

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,12 @@ class Tracker:
         }
 
     def see(
-        self, verdict: Verdict | None, *, revision: str = "r1", refusals: dict[ObjectKey, BundleError] | None = None
+        self,
+        verdict: Verdict | None,
+        *,
+        revision: str = "r1",
+        refusals: dict[ObjectKey, BundleError] | None = None,
+        recreates: bool = True,
     ) -> Progress:
         """Say how the Deployment is: None if it does not exist."""
         if verdict is None:
@@ -55,7 +61,13 @@ class Tracker:
         else:
             seen = {**self.records, WEB: replace(self.records[WEB], verdict=verdict, pods=self.pods)}
         return self.tracker.summarize(
-            WANTED, seen, revision, DEADLINE, refusals=refusals, explain=lambda troubled: self.explain(list(troubled))
+            WANTED,
+            seen,
+            revision,
+            DEADLINE,
+            refusals=refusals,
+            recreates=recreates,
+            explain=lambda troubled: self.explain(list(troubled)),
         )
 
     def explain(self, troubled: list[Record]) -> Explanations:
@@ -269,6 +281,26 @@ def test_what_is_missing_is_kept_back_like_any_fall_since_a_repair_brings_it_bac
     assert tracker.see(None).shown.reason is Reason.HEALTHY
     tracker.now += 15
     assert tracker.see(None).shown.message == "Deployment shop/web: Missing: not found on the cluster"
+
+
+WAITS = BundleError(Reason.NAMESPACE_TERMINATING, "Deployment shop/web: its namespace is being deleted")
+LOST = [
+    pytest.param(None, {"recreates": False}, Reason.PROGRESSING, id="missing, and nobody creates it again"),
+    pytest.param(None, {"refusals": {WEB: WAITS}}, Reason.PROGRESSING, id="missing and refused"),
+    pytest.param(None, {"refusals": {CONFIG: WAITS}}, Reason.HEALTHY, id="missing while another is refused"),
+    pytest.param(ROLLING, {"recreates": False}, Reason.HEALTHY, id="there and rolling out"),
+    pytest.param(ROLLING, {"refusals": {WEB: WAITS}}, Reason.HEALTHY, id="there, rolling out and refused"),
+]
+
+
+@pytest.mark.parametrize(("verdict", "about", "shown"), LOST)
+def test_a_fall_that_lasts_is_shown_at_once(
+    tracker: Tracker, verdict: Verdict | None, about: dict[str, Any], shown: Reason
+) -> None:
+    tracker.see(HEALTHY)
+    progress = tracker.see(verdict, **about)
+    assert progress.shown.reason is shown
+    assert progress.shown.healthy == (2 if shown is Reason.HEALTHY else 1)
 
 
 def test_why_is_asked_after_fifteen_seconds_and_not_before(tracker: Tracker) -> None:

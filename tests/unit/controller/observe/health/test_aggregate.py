@@ -128,10 +128,16 @@ def test_when_the_deadline_begins(applied: float, left_healthy: float | None, st
 
 
 def wait_for(
-    before: Health[str], after: Health[str], *, since: float | None = 100, revision: str = "a", now: float = 101
+    before: Health[str],
+    after: Health[str],
+    *,
+    since: float | None = 100,
+    revision: str = "a",
+    now: float = 101,
+    lasts: bool = False,
 ) -> float | None:
     published = Published(health=before, revision="a", at=99)
-    return publish_after(after, published, revision=revision, fallen_since=since, now=now)
+    return publish_after(after, published, revision=revision, fallen_since=since, now=now, lasts=lasts)
 
 
 def test_the_first_is_published_at_once() -> None:
@@ -154,6 +160,7 @@ def test_a_fall_is_published_after_a_while() -> None:
     assert wait_for(health(HEALTHY), health(PROGRESSING)) == 14
     assert wait_for(health(HEALTHY), health(PROGRESSING), since=None) == 15
     assert wait_for(health(HEALTHY), health(PROGRESSING), since=0) == 0
+    assert wait_for(health(HEALTHY), health(PROGRESSING), lasts=True) == 0
 
 
 def test_a_new_revision_is_published_at_once() -> None:
