@@ -17,8 +17,15 @@ from dataclasses import dataclass, replace
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason, Retry
 
+OF_SECRETS = frozenset({Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.SECRET_FORBIDDEN})
+"""Failures that only a change of the Secret, which is followed by name, or of rights ends early."""
 SLOW_SECONDS = 300.0
 FIRST_SECONDS = 1.0
+
+
+def waits_for_cluster(reason: Reason) -> bool:
+    """Whether a change of another object of the cluster may end a failure, such as a new CustomResourceDefinition."""
+    return reason.retry is Retry.WAIT and reason not in OF_SECRETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +125,10 @@ class Retries:
             self._failures.get(name, {}).pop(key, None)
 
     def end_waits(self, name: str) -> None:
-        """Allow an immediate retry of everything that waits for an event."""
+        """Allow an immediate retry of everything that a change of the cluster may end."""
         with self._lock:
             entries = self._failures.get(name, {})
-            for key in [key for key, entry in entries.items() if entry.error.reason.retry is Retry.WAIT]:
+            for key in [key for key, entry in entries.items() if waits_for_cluster(entry.error.reason)]:
                 del entries[key]
 
     def revise(self, name: str, key: Hashable, error: BundleError) -> None:

@@ -9,11 +9,20 @@ from pathlib import Path
 
 from api.errors import BundleError
 from api.plugins import Access
+from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import Source
 from controller.build.context import BuildSettings, Call
 from controller.build.origins import resolution_of
+from controller.retries import OF_SECRETS
 from controller.telemetry import Observer, Phase, SourceResult, timed
 
+# Then its Secret could not be used, and the source was not queried.
+_BEFORE_QUERY = OF_SECRETS | {
+    Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    Reason.SERVICE_ACCOUNT_REPLACED,
+    Reason.NAMESPACE_NOT_FOUND,
+    Reason.NAMESPACE_REPLACED,
+}
 SOURCES_AT_ONCE = 4
 """Per BundleDeployment. Together with --fetch-workers this limits the threads, connections and children of all."""
 
@@ -26,13 +35,14 @@ class PluginCalls:
 
     @contextmanager
     def asking(self, phase: Phase, index: int, source: Source, call: Call) -> Iterator[None]:
-        """Report how long a call of a source takes, and whether it fails."""
+        """Report how long a call of a source takes, and whether it fails; not as a query if its Secret is missing."""
         try:
             with timed(self._observer, phase):
                 yield
         except BundleError as error:
             call.context.ended(index, error)
-            self._observer.source_asked(source.kind, SourceResult.ERROR)
+            if error.reason not in _BEFORE_QUERY:
+                self._observer.source_asked(source.kind, SourceResult.ERROR)
             raise
         call.context.ended(index, None)
 

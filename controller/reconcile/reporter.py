@@ -6,13 +6,14 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import ConditionType, Reason, Retry
+from api.v1alpha2.conditions import ConditionType, Reason
 from controller.apply.plan import Action
 from controller.bugs import InternalError, keep_first
 from controller.kube.client import ApiError
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
+from controller.retries import waits_for_cluster
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
 from controller.status.notes import describe_failing, names_failing
@@ -135,5 +136,5 @@ def _shows_failure(context: Context) -> bool:
 def awaits_change(context: Context, report: Report) -> bool:
     """Whether the cluster must change before the BundleDeployment can be installed."""
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
-    is_failure = any(error.reason.retry is Retry.WAIT for error in report.errors)
+    is_failure = any(waits_for_cluster(error.reason) for error in report.errors)
     return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report)) or _names_failing(report)

@@ -109,10 +109,13 @@ class Maker:
         self._access.watch_secrets(context.name, progress, share=context.share)
 
     def failed(self, context: RevisionContext, ticket: str, error: BundleError) -> BundleError:
-        """Record a failure for its retry; returns it."""
-        self._retries.failed(context.name, PREPARATION, _tried(context, ticket), error)
+        """Record a failure for its retry, and log it if it is news; returns it."""
+        tried = _tried(context, ticket)
+        last = self._retries.last(context.name, PREPARATION, tried)
+        self._retries.failed(context.name, PREPARATION, tried, error)
         about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-        log.warning("revision not available", extra=about)
+        is_news = last is None or last.message != error.message
+        log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=about)
         return error
 
     def succeeded(self, context: RevisionContext) -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 import pytest
 
 from hack.control_plane.binaries import Binaries
 from hack.control_plane.kubectl import Cluster
 from hack.control_plane.settings import Settings
-from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.git_servers import serve_ssh
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources
 from tests.support.registries import PASSWORD, USER
@@ -216,6 +219,42 @@ def test_a_failure_says_what_is_wrong_and_ends_as_soon_as_the_secret_is_right(ca
     assert opened == ended
     assert f"/namespaces/{name}/secrets?" in opened
     assert "fieldSelector=metadata.name%3Dlogin" in opened
+
+
+def test_a_missing_secret_is_not_asked_for_again_by_other_changes_of_the_cluster(bank: Bank) -> None:
+    name, world = bank.make_namespace(new_name()), bank.world
+    deployed = bank.deploy(name, put(bank, "http", name, LOGIN, certificateData=bank.sources.authority.pem))
+    deployed.wait_for("Unpacked", "False", "SecretNotFound")
+    asked, queries = secret_requests(world, name), source_requests(world)
+    path, crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(f"{name}.example.com", "Foo")
+    world.client.create(path, crd)
+    waiting = world.deploy({"apiVersion": f"{name}.example.com/v1", "kind": "Foo", "metadata": {"name": "foo"}})
+    waiting.wait_ready()  # so the new kind was noticed
+    world.client.delete(f"{path}/{crd['metadata']['name']}")
+    world.wait_until_looked_at()
+
+    assert secret_requests(world, name) == asked
+    assert source_requests(world)[("http", "error")] == queries[("http", "error")]
+    logged = [json.loads(line) for line in world.controller.log.splitlines() if f'"{name}"' in line]
+    assert [line["level"] for line in logged if line["msg"] == "revision not available"] == ["warning"]
+
+    bank.put_secret(name, bank.sources.basic)
+    deployed.wait_ready()
+
+
+def secret_requests(world: World, namespace: str) -> int:
+    """Return how often the controller has read a Secret of a namespace by name."""
+    path = f"get /api/v1/namespaces/{namespace}/secrets/login"
+    return sum(request.startswith(path) for request in world.requests(0))
+
+
+def source_requests(world: World) -> Counter[tuple[str, str]]:
+    """Return the requests to sources by kind and result, as the metrics count them."""
+    url = f"{world.controller.address('--metrics-address')}/metrics"
+    with urlopen(url) as reply:
+        text = reply.read().decode()
+    found = re.findall(r'rukpak_source_requests_total\{kind="(.*)",result="(.*)"\} (\S+)', text)
+    return Counter({(kind, result): int(float(count)) for kind, result, count in found})
 
 
 def test_of_three_sources_only_what_fails_is_watched(bank: Bank) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.retries import Backoff, Retries
+from controller.retries import OF_SECRETS, Backoff, Retries
 from tests.support.clock import Clock
 
 
@@ -93,9 +93,12 @@ def test_success_forgets_one_key(book: Retries) -> None:
 def test_the_end_of_a_wait_frees_what_waits_and_nothing_else(book: Retries) -> None:
     book.failed("shop", "waits", "v1", error(Reason.COLLISION))
     book.failed("shop", "slow", "v1", error(Reason.REFUSED))
+    for reason in OF_SECRETS:
+        book.failed("shop", reason, "v1", error(reason))
     book.end_waits("shop")
     assert book.holding("shop", "waits", "v1") is None
     assert book.holding("shop", "slow", "v1")
+    assert all(book.holding("shop", reason, "v1") for reason in OF_SECRETS)
 
 
 def test_what_fails_as_before_while_an_end_may_not_have_come_through_is_tried_again_soon(

@@ -37,6 +37,7 @@ from controller.content.shares import DiskShares
 from controller.content.store import ContentStore
 from controller.formats.applicable.applicable import revision_digest
 from controller.formats.plain import PlainFormat
+from controller.telemetry import Observer, SourceResult
 from tests.support.builds import NOW, request, spec
 from tests.support.deployments import DIGEST
 
@@ -150,6 +151,32 @@ def test_only_sources_without_a_pin_are_resolved(builder: Builder, shelf: Shelf)
     assert found is not None
     assert (found.kind, found.resolved, found.digest) == (SHELF, "shelf/b", DIGEST)
     assert (found.spec_digest, found.resolved_at) == (spec_digest(source_spec.sources[1]), NOW)
+
+
+@pytest.mark.parametrize(
+    ("failure", "counted"),
+    [(Reason.SECRET_NOT_FOUND, 0), (Reason.SECRET_FORBIDDEN, 0), (Reason.SERVICE_ACCOUNT_NOT_FOUND, 0), (None, 1)],
+    ids=str,
+)
+def test_a_source_whose_secret_cannot_be_used_was_not_queried(
+    tmp_path: Path, shelf: Shelf, failure: Reason | None, counted: int
+) -> None:
+    class Counting(Observer):
+        results: tuple[SourceResult, ...] = ()
+
+        def source_asked(self, kind: str, result: SourceResult) -> None:
+            self.results += (result,)
+
+    def _read(index: int, source: Any) -> None:
+        if failure:
+            raise BundleError(failure, "spec.sources[0].http.auth: it cannot be used")
+
+    observer = Counting()
+    builder = Builder(ContentStore(tmp_path / "store"), SETTINGS, lambda: NOW, observer=observer)
+    resolved = builder.resolve(shelved("absent"), (None,), threading.Event(), BuildContext(credentials=_read))
+    assert resolved.failure is not None
+    assert resolved.failure.reason is (failure or Reason.NOT_FOUND)
+    assert observer.results == (SourceResult.ERROR,) * counted
 
 
 def test_sources_that_are_resolved_are_pinned_even_if_others_fail(builder: Builder, shelf: Shelf) -> None:
