@@ -30,6 +30,8 @@ from controller.observe.records import Record
 from controller.observe.watches import Watches
 from controller.retries import Retries
 
+_REVIEW = "review of rights"
+
 
 class Applier:
     """Executes plans.
@@ -88,6 +90,27 @@ class Applier:
             self._retries.revise(options.owner.name, outcome.task.target.key, lack)
         return [replace(o, error=lack) if o in concerned else o for o in outcomes]
 
+    def review(self, options: ApplyOptions) -> BundleError | None:
+        """Return all rights that the account lacks to repair the objects of the revision; None if it lacks none.
+
+        A lack is reviewed again when rights have changed, and as often as its reason is retried.
+
+        Raises: ApiError if discovery does not answer; CancelledError after `stop`.
+        """
+        if options.user is None:
+            return None
+        name, attempt = options.owner.name, f"{options.user.name} {options.wanted.revision} {options.spec_version}"
+        if held := self._retries.holding(name, _REVIEW, attempt):
+            return held
+        targets = [t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used]
+        items = [(each, resource) for each in targets if (resource := self._find_resource(each, options))]
+        lack = self._reviewer.lack(items, options, options.user)
+        if lack:
+            self._retries.failed(name, _REVIEW, attempt, lack)
+        else:
+            self._retries.succeeded(name, _REVIEW)
+        return lack
+
     def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
         """Compare without writing; returns what has drifted, and what is as the last apply left it.
 
@@ -132,10 +155,13 @@ class Applier:
         return _not_served(task, f': discovery of API group "{group}" failed; repair its APIService')
 
     def _resource(self, task: Task, options: ApplyOptions) -> Resource | None:
-        defined = options.wanted.resources.get(task.target.kind[::2])
+        return self._find_resource(task.target, options)
+
+    def _find_resource(self, target: Target, options: ApplyOptions) -> Resource | None:
+        defined = options.wanted.resources.get(target.kind[::2])
         if defined:
-            return replace(defined, version=task.target.kind.version)
-        return self._discovery.resource(task.target.kind)
+            return replace(defined, version=target.kind.version)
+        return self._discovery.resource(target.kind)
 
     def _spare(
         self, items: list[tuple[Task, Resource]], options: ApplyOptions

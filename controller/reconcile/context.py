@@ -45,18 +45,18 @@ class Context(RevisionContext):
         return [GroupVersionKind.parse(text) for text in self.status.managed_kinds]
 
     @property
+    def is_installed(self) -> bool:
+        """Whether status says that this spec is installed."""
+        found = self.status.condition(ConditionType.INSTALLED)
+        return found is not None and (found.status, found.observed_generation) == ("True", self.metadata.generation)
+
+    @property
     def is_current(self) -> bool:
         """Whether according to status this spec is installed and nothing is left to do."""
         status = self.status
-        installed = any(
-            c.type == ConditionType.INSTALLED
-            and c.status == "True"
-            and c.observed_generation == self.metadata.generation
-            for c in status.conditions
-        )
         settled = bool(status.managed_state) and status.revision == status.installed_revision
         handled = status.last_handled_reconcile_at == self.requested_at
-        return installed and settled and handled and not self.spec.paused
+        return self.is_installed and settled and handled and not self.spec.paused
 
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
         """Return the records of its own objects: operators copy its labels to their children."""

@@ -32,6 +32,7 @@ class Assessor:
             _version(context, context.status.revision),
             context.spec.progress_deadline_seconds,
             changed=changed,
+            recreates=context.spec.drift.mode == "Repair",
             explain=partial(self._explainer.explain, context.name),
         )
 

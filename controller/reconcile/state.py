@@ -17,6 +17,7 @@ from controller.apply.hooks.runner import HookProgress
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import DriftCounter
+from controller.revisions.account import Account
 from controller.revisions.state import RevisionState
 
 SOON_SECONDS = 20.0
@@ -50,6 +51,8 @@ class State(RevisionState):
     """At deletion: when this process first saw it, in monotonic seconds."""
     torn_down: bool = False
     """At deletion: none of its objects is left."""
+    checked_account: Account | None = None
+    """The account of the last pass, unless it lacks rights to repair what is installed."""
     awaits_change: bool = False
     """The cluster must change before it can be installed or deleted."""
     changes: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -118,6 +119,41 @@ def test_another_account_counts_from_then_on_also_after_a_restart(world: World) 
     assert written_as(world, since, name) == {User.service_account(name, "other").name}
 
 
+def test_another_account_is_checked_at_once(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS)
+    deployed = deploy(world, name, config_map("settings"), config_map("others"))
+    deployed.wait_ready()
+    deployed.change(serviceAccountName="other")
+    deployed.wait_for("Installed", "False", "ServiceAccountNotFound", saying=f'ServiceAccount "{name}/other"')
+    assert deployed.conditions()["Healthy"]["status"] == "True"
+    make_account(world, name, "other")
+    found = deployed.wait_for("Installed", "False", "Forbidden")
+    deployed.wait_for("Stalled", "True", "Forbidden")
+    rules = rules_in(found["message"], f'a Role in namespace "{name}"')
+    assert rules == [rule("configmaps", *ALL)]
+    passes = itertools.count()
+
+    def has_pass_without_review() -> bool:
+        since = world.position()
+        deployed.change(metadata={"labels": {"pass": str(next(passes))}})
+        world.wait_until_looked_at()
+        return not asked_as(world, name, since, "other")
+
+    world.wait(has_pass_without_review, "a pass that asks nothing")
+    grant(world, name, *rules, account="other", name="other")
+    deployed.wait_ready()
+
+
+def test_another_account_need_not_be_allowed_to_delete(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS)
+    deployed = deploy(world, name, config_map("settings"))
+    deployed.wait_ready()
+    make_account(world, name, "other")
+    grant(world, name, rule("configmaps", "create", "get", "patch"), account="other", name="other")
+    deployed.change(serviceAccountName="other")
+    deployed.wait_ready()
+
+
 # deletion
 
 
@@ -228,9 +264,9 @@ def test_all_missing_rights_are_listed_as_a_role_and_granting_it_brings_the_next
     assert deployed.data("settings")
 
 
-def asked_as(world: World, name: str, since: int = 0) -> list[str]:
+def asked_as(world: World, name: str, since: int = 0, account: str = ACCOUNT) -> list[str]:
     """Return what the controller asked for as the account of a tenant: verb and address."""
-    user = User.service_account(name, ACCOUNT).name
+    user = User.service_account(name, account).name
     events = world._control_plane().audit_requests(since)
     ours = [event for event in events if (event.get("impersonatedUser") or {}).get("username") == user]
     return [f"{event['verb']} {event['requestURI']}" for event in ours]

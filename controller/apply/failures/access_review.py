@@ -1,7 +1,7 @@
 """Ask the API server which rights an account lacks for objects that were not applied, all at once.
 
-Only after a refusal that is about rights. The account asks about itself, which every account may; a question without an
-answer adds nothing.
+Only after a refusal that is about rights, and before another account takes over installed objects. The account asks
+about itself, which every account may; a question without an answer adds nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from controller.apply.failures.missing_rights import RbacRight
+from controller.apply.failures.missing_rights import LackOfRightsError, RbacRight, lack_of
 from controller.apply.failures.required_rights import Rules, grants_in, rights_to_apply
 from controller.apply.object.pool import Pool
 from controller.apply.options import ApplyOptions
 from controller.apply.targets import Target
-from controller.kube.client import ApiError, Client
+from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from controller.observe.records import ObjectKey
 
@@ -49,6 +49,17 @@ class AccessReviewer:
         needed = list(islice(dict.fromkeys([*rights_to_apply(items), *to_hold]), MAX_QUESTIONS))
         held = self._held(client, options, needed)
         return [right for right in needed if right not in held]
+
+    def lack(
+        self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions, user: User
+    ) -> LackOfRightsError | None:
+        """Return all rights that an account lacks if it could not repair the objects; None if it could.
+
+        Raises: CancelledError if the pool was stopped.
+        """
+        missing = self.missing(items, options)
+        deletions = {right for right in rights_to_apply(items) if right.verbs == ("delete",)}  # no repair needs them
+        return None if deletions.issuperset(missing) else lack_of(missing, user.name)
 
     def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
         """Return which rights, with one verb each, are held or cannot be asked about."""

@@ -125,7 +125,12 @@ def list_all(errors: Iterable[BundleError | None], more: Iterable[RbacRight] = (
         return None
     account = min(error.account for error in missing)
     rights = [right for error in missing if error.account == account for right in error.rights]
-    message = f'"{account}" lacks permissions; grant it {describe_roles([*rights, *more])}'
+    return lack_of([*rights, *more], account)
+
+
+def lack_of(rights: Iterable[RbacRight], account: str) -> LackOfRightsError:
+    """Return the error of an account that lacks rights."""
+    message = f'"{account}" lacks permissions; grant it {describe_roles(rights)}'
     return LackOfRightsError(Reason.FORBIDDEN, message)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
+from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.drift.ledger import Ledger
@@ -39,6 +40,13 @@ class Executor:
         self._observer.drift_found(*state.drift.repair(outcomes, options))
         _remember(state.ledger, outcomes)
         return outcomes
+
+    def review(self, options: ApplyOptions) -> BundleError | None:
+        """Return the rights that the account lacks to repair what is installed.
+
+        Raises: ApiError.
+        """
+        return self._applier.review(options)
 
     def watch_contested(self, context: Context, outcomes: Iterable[Outcome] = ()) -> None:
         """Watch the objects that hooks and these outcomes wait for, and no others.

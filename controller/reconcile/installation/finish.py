@@ -75,7 +75,7 @@ class Finisher:
         kinds = _kinds_to_watch(work, waiting, observed)
         report = replace(
             work.report(),
-            failure=work.wanted.failure or result.hook_failure,
+            failure=work.wanted.failure or work.lack or result.hook_failure,
             applied=result.applied,
             outcomes=tuple(outcomes),
             drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
@@ -94,7 +94,7 @@ class Finisher:
         return replace(report, managed_kinds=tuple(sorted(map(str, kinds))))
 
     def _evaluate(self, work: Work, outcomes: list[Outcome]) -> _Result:
-        applied = not any(outcome.error for outcome in outcomes)
+        applied = not (work.lack or any(outcome.error for outcome in outcomes))
         hook_failure = self._hooks.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
         applied = applied and hook_failure is None and not self._hooks.are_left(work.context, work.wanted)
         progress = self._assessor.assess_work(work, outcomes)

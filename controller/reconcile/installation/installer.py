@@ -65,6 +65,9 @@ class Installer:
         """
         if work.only_compare:
             return self._compare(work)
+        if work.is_new_account:
+            work = replace(work, lack=self._executor.review(work.options))
+        work.context.state.checked_account = None if work.lack else work.account
         outcomes = self._executor.execute(work.context, work.plan, work.options)
         report = self._finisher.finish(work, outcomes)
         self._executor.watch_contested(work.context, outcomes)

@@ -21,7 +21,7 @@ from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.retries import Retries
-from controller.revisions.account import account_of
+from controller.revisions.account import Account, account_of
 from controller.revisions.finder import Wanted
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import OF_ABSENCE, Accounts
@@ -40,6 +40,12 @@ class Work:
     """Nothing may be sent: the spec is paused, or its account may not act."""
     hindrance: BundleError | None = None
     """Why the account may not act."""
+    account: Account | None = None
+    """That acts; None: the controller."""
+    is_new_account: bool = False
+    """Whether another account may have applied what is installed, so that it must be checked even without a change."""
+    lack: BundleError | None = None
+    """The rights that a new account lacks."""
 
     def report(self) -> Report:
         """Return what is known before anything is compared."""
@@ -82,10 +88,12 @@ class Planner:
             gate=self._hooks.before_install(context, revision, targets),
         )
         plan = make_plan(options, leftovers, self._watches.managed(context.name))
-        work = Work(context=context, wanted=wanted, options=options, plan=plan)
+        account = account_of(revision.terms)
+        is_new = _is_new(context, account)
+        work = Work(context=context, wanted=wanted, options=options, plan=plan, account=account, is_new_account=is_new)
         if context.spec.paused or not self._accounts.policy.allows(revision.terms):
             return replace(work, only_compare=True)
-        return self._with_hindrance(work, revision.terms) if plan.writes else work
+        return self._with_hindrance(work, revision.terms) if plan.writes or is_new else work
 
     def plan_repair(
         self, context: Context, terms: Terms, targets: TargetSet, observed: Mapping[ObjectKey, Record]
@@ -162,3 +170,9 @@ class Planner:
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
             proceed=lambda: context.is_same_spec(self._watches.outline(context.name)),
         )
+
+
+def _is_new(context: Context, account: Account | None) -> bool:
+    """Whether status does not say yet, and this process does not know, that an account can keep what is installed."""
+    is_known = account is None or context.state.checked_account == account or context.is_installed
+    return bool(context.status.installed_revision) and not is_known

@@ -1166,11 +1166,11 @@ DEPLOYER = "system:serviceaccount:shop:deployer"
 DEPLOYER_PATH = "/api/v1/namespaces/shop/serviceaccounts/deployer"
 
 
-def with_account(world: World, uid: str = "uid-deployer") -> None:
-    world.cluster.objects[DEPLOYER_PATH] = {
+def with_account(world: World, uid: str = "uid-deployer", name: str = "deployer") -> None:
+    world.cluster.objects[DEPLOYER_PATH.replace("deployer", name)] = {
         "kind": "ServiceAccount",
         "apiVersion": "v1",
-        "metadata": {"name": "deployer", "uid": uid},
+        "metadata": {"name": name, "uid": uid},
     }
 
 
@@ -1210,6 +1210,42 @@ def test_without_its_account_nothing_is_applied(world: World) -> None:
     with_account(world)
     world.settle()
     assert world.conditions == READY
+
+
+def test_another_account_is_checked_at_once_although_nothing_is_to_be_done(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    world.wish("v1", serviceAccountName="other")
+    world.reconcile()
+    assert world.conditions["Installed"] == "False ServiceAccountNotFound"
+    assert world.conditions["Healthy"] == "True Healthy"
+    world.restart()
+    world.reconcile()
+    assert world.conditions["Installed"] == "False ServiceAccountNotFound"
+    with_account(world, name="other")
+    world.settle()
+    assert world.conditions == READY
+
+
+def reviews(world: World) -> list[str]:
+    """Return as whom rights were reviewed."""
+    return [user for user, request in world.cluster.acted if request.endswith("/selfsubjectaccessreviews")]
+
+
+def test_rights_are_reviewed_only_for_another_account_and_once(world: World) -> None:
+    with_account(world)
+    installed(world, serviceAccountName="deployer")
+    installed(world, serviceAccountName="deployer", progressDeadline="9m")
+    world.cluster.edit(A, data={"a": "x"})
+    world.settle()
+    assert reviews(world) == []
+    with_account(world, name="other")
+    installed(world, serviceAccountName="other")
+    assert world.conditions == READY
+    once = [DEPLOYER.replace("deployer", "other")] * 4
+    assert reviews(world) == once
+    installed(world, "v2", serviceAccountName="other")
+    assert reviews(world) == once
 
 
 def test_with_a_default_account_that_is_the_one(world: World) -> None:
