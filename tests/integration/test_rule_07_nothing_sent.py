@@ -95,7 +95,7 @@ def test_a_restart_with_nothing_changed_writes_nothing_and_reads_one_list_a_kind
     assert registry.log == log
 
 
-def test_a_repair_is_one_apply_of_the_one_object(world: World) -> None:
+def test_a_repair_is_one_read_and_one_apply_of_the_one_object(world: World) -> None:
     deployed = world.deploy(*[config_map(f"settings-{index:02}", color="blue") for index in range(20)])
     deployed.wait_ready()
     world.wait_until_looked_at()
@@ -106,7 +106,8 @@ def test_a_repair_is_one_apply_of_the_one_object(world: World) -> None:
     world.wait_until_looked_at()
 
     requests = [request.split("?")[0] for request in world.requests_about(deployed.name, since)]
-    assert requests == [f"patch {deployed.path_of('settings-07')}"]
+    path = deployed.path_of("settings-07")
+    assert requests == [f"get {path}", f"patch {path}"]
 
 
 def test_an_unchanged_failure_writes_status_once(world: World, faulty_registry: FaultyRegistry) -> None:
