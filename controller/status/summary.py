@@ -107,7 +107,7 @@ def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple
             message=visible(message)[:NOT_READY_LENGTH],
         )
 
-    return tuple(_item(key, verdict.reason, verdict.message) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
+    return tuple(_item(key, verdict.reason, verdict.text) for key, verdict in health.not_ready[:NOT_READY_ITEMS])
 
 
 def _warnings(texts: Iterable[str]) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ def with_deadline(verdict: Verdict, *, since: float, now: float, deadline: float
     waits = verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
     if not waits or now - since < deadline:
         return verdict
-    return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), _describe(verdict))
+    message = _joined(verdict.reason, verdict.message)
+    return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), message, hint=verdict.hint)
 
 
 def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: int = 0) -> Health[Id]:
@@ -151,7 +152,11 @@ def _message(not_ready: list[tuple[Id, Verdict]]) -> str:
 
 
 def _describe(verdict: Verdict) -> str:
-    return f"{verdict.reason}: {verdict.message}" if verdict.message else verdict.reason
+    return _joined(verdict.reason, verdict.text)
+
+
+def _joined(reason: str, message: str) -> str:
+    return f"{reason}: {message}" if message else reason
 
 
 def _severity(pair: tuple[Id, Verdict]) -> tuple[bool, bool, bool, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from controller.observe.health.checks import describe_acceptance
 from controller.observe.health.subject import Condition, Subject
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing, reason_or
 
@@ -15,14 +16,14 @@ _POD = re.compile(r" of Pod \S+")
 
 def horizontal_pod_autoscaler(subject: Subject) -> Verdict:
     """Judge a HorizontalPodAutoscaler of autoscaling/v2; v1 has no conditions."""
-    target = subject.denied("AbleToScale")
+    target, hint = subject.denied("AbleToScale"), describe_acceptance(subject)
     if target:
-        return progressing(reason_or(target.reason, "NotAbleToScale"), _message(target))
+        return progressing(reason_or(target.reason, "NotAbleToScale"), _message(target), hint=hint)
     metric = subject.denied("ScalingActive")
     if metric and metric.reason == "ScalingDisabled":
         return healthy("ScalingDisabled", "the scale target has 0 replicas")
     if metric:
-        return progressing(reason_or(metric.reason, "ScalingNotActive"), _message(metric))
+        return progressing(reason_or(metric.reason, "ScalingNotActive"), _message(metric), hint=hint)
     return HEALTHY
 
 

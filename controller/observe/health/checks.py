@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -38,6 +39,17 @@ def always_healthy(subject: Subject) -> Verdict | None:
     if any(check.get("always") == "Healthy" for check in subject.context.checks):
         return healthy("AlwaysHealthy", 'spec.healthChecks sets "always: Healthy"')
     return None
+
+
+def describe_acceptance(subject: Subject) -> str:
+    """Return the health check that would accept an object as it is, as YAML to paste.
+
+    For objects that wait for something that the cluster may lack for good.
+    """
+    manifest = subject.manifest
+    about = {"group": subject.group, "kind": subject.kind, "name": json.dumps(text(manifest, "metadata", "name"))}
+    check = ", ".join(f"{key}: {value}" for key, value in about.items() if value)
+    return f"to accept it as it is, add to spec.healthChecks: - {{{check}, always: Healthy}}"
 
 
 def judge_by_checks(subject: Subject) -> Verdict | None:

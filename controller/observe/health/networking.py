@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from controller.observe.health.checks import describe_acceptance
 from controller.observe.health.subject import Condition, Manifest, Subject, field, mappings, read_conditions, text
 from controller.observe.health.verdict import HEALTHY, Verdict, progressing, reason_or
 
@@ -9,24 +12,27 @@ _ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
 
 
 def service(subject: Subject) -> Verdict:
-    """Judge a Service. Clusters without load balancers need `always: Healthy` in `spec.healthChecks`."""
+    """Judge a Service."""
     balanced = subject.spec("type") == "LoadBalancer"
     if balanced and not any(True for _ in mappings(subject.manifest, "status", "loadBalancer", "ingress")):
-        return progressing("LoadBalancerPending", "no load balancer address assigned yet", deadline=False)
+        hint = describe_acceptance(subject)
+        return progressing("LoadBalancerPending", "no load balancer address assigned yet", deadline=False, hint=hint)
     return HEALTHY
 
 
 def gateway(subject: Subject) -> Verdict:
     """Judge a Gateway."""
     programmed = subject.conditions.get("Programmed")
-    return HEALTHY if programmed and programmed.holds else _not_yet("Programmed", programmed)
+    if programmed and programmed.holds:
+        return HEALTHY
+    return replace(_not_yet("Programmed", programmed), hint=describe_acceptance(subject))
 
 
 def route(subject: Subject) -> Verdict:
     """Judge a route of any protocol by all of its parents."""
     parents = list(mappings(subject.manifest, "status", "parents"))
     if not parents:
-        return progressing("NoParents", "no Gateway has accepted it yet")
+        return progressing("NoParents", "no Gateway has accepted it yet", hint=describe_acceptance(subject))
     gaps = (_parent_gap(parent, subject.generation) for parent in parents)
     return next((gap for gap in gaps if gap), HEALTHY)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from controller.kube.resources import BUILT_IN_GROUPS
 from controller.observe.health.availability import horizontal_pod_autoscaler, pod_disruption_budget
-from controller.observe.health.checks import always_healthy, concerns, judge_by_checks
+from controller.observe.health.checks import always_healthy, concerns, describe_acceptance, judge_by_checks
 from controller.observe.health.extension import api_service, custom_resource_definition
 from controller.observe.health.networking import gateway, route, service
 from controller.observe.health.pods import pod
@@ -103,8 +103,8 @@ def _status_not_reported(subject: Subject) -> Verdict | None:
     has_status = subject.conditions or subject.outdated or subject.observed_generation is not None
     if has_status or subject.group in BUILT_IN_GROUPS or not subject.context.reports_status:
         return None
-    message = 'its controller has not reported a status; if it never does, set "always: Healthy" in spec.healthChecks'
-    return progressing("StatusNotReported", message, deadline=False)
+    message = "its controller has not reported a status"
+    return progressing("StatusNotReported", message, deadline=False, hint=describe_acceptance(subject))
 
 
 _LATEST_GENERATION_NOT_OBSERVED = progressing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.observe.health.checks import describe_acceptance
 from controller.observe.health.subject import Subject, field, text
 from controller.observe.health.verdict import HEALTHY, Verdict, failed, healthy, progressing
 
@@ -37,10 +38,10 @@ def _unbound(subject: Subject) -> Verdict:
     storage_class = subject.context.storage_class(name or None)
     if storage_class is None:
         message = "not bound; its StorageClass cannot be read, so it may be waiting for a pod"
-        return progressing("StorageClassUnreadable", message, deadline=False)
+        return progressing("StorageClassUnreadable", message, deadline=False, hint=describe_acceptance(subject))
     if storage_class.volume_binding_mode is None:
         missing = f'StorageClass "{name}" does not exist' if name else "no default StorageClass exists"
-        return progressing("StorageClassNotFound", missing)
+        return progressing("StorageClassNotFound", missing, hint=describe_acceptance(subject))
     if storage_class.volume_binding_mode == "WaitForFirstConsumer":
         return healthy("WaitForFirstConsumer", "will be bound when a pod uses it")
     return _PENDING

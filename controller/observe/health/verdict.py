@@ -54,12 +54,19 @@ class Verdict:
         reason: CamelCase, never empty.
         message: why; passed through `stable`.
         deadline: whether `spec.progressDeadline` turns it into Failed. If not, it does not delay pruning either.
+        hint: what to do where the cluster may lack what the object waits for; never shortened.
     """
 
     state: State
     reason: str
     message: str = ""
     deadline: bool = True
+    hint: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the message with the hint."""
+        return "; ".join(filter(None, (self.message, self.hint)))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", stable(self.message))
@@ -73,14 +80,14 @@ def healthy(reason: str, message: str = "") -> Verdict:
     return Verdict(State.HEALTHY, reason, message)
 
 
-def progressing(reason: str, message: str = "", *, deadline: bool = True) -> Verdict:
+def progressing(reason: str, message: str = "", *, deadline: bool = True, hint: str = "") -> Verdict:
     """Return a Progressing verdict."""
-    return Verdict(State.PROGRESSING, reason, message, deadline)
+    return Verdict(State.PROGRESSING, reason, message, deadline, hint)
 
 
-def failed(reason: str, message: str = "") -> Verdict:
+def failed(reason: str, message: str = "", *, hint: str = "") -> Verdict:
     """Return a Failed verdict."""
-    return Verdict(State.FAILED, reason, message)
+    return Verdict(State.FAILED, reason, message, hint=hint)
 
 
 def reason_or(reason: str, default: str) -> str:

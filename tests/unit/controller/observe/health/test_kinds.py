@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
 import pytest
 
+from api.v1alpha2.policies import HealthCheck
+from controller.formats.yaml.manifests import read_documents
+from controller.observe.health.aggregate import with_deadline
+from controller.observe.health.checks import matching
 from controller.observe.health.rules import assess
 from controller.observe.health.subject import Context, StorageClassInfo
 from controller.observe.health.verdict import State
@@ -178,3 +182,41 @@ def test_the_class_is_asked_for_by_name_or_as_the_default_one() -> None:
     assess(claim("Bound"), context)
 
     assert asked == ["disk", None]
+
+
+METRICS = "the HPA was unable to compute the replica count: " + "unable to fetch metrics from resource metrics API " * 9
+ACCEPTABLE = [
+    pytest.param(manifest("v1 Service", spec={"type": "LoadBalancer"}), Context(), id="no load balancer"),
+    pytest.param(
+        conditioned(HPA, f"ScalingActive=False/FailedGetResourceMetric/{METRICS}"), Context(), id="no metrics"
+    ),
+    pytest.param(conditioned(HPA, "AbleToScale=False/FailedGetScale"), Context(), id="no scale"),
+    pytest.param(manifest(GATEWAY), Context(), id="no Gateway controller"),
+    pytest.param(route(), Context(), id="no Gateway"),
+    pytest.param(claim("Pending"), Context(), id="StorageClasses that cannot be read"),
+    pytest.param(claim("Pending"), late(None), id="no StorageClass"),
+    pytest.param(
+        manifest("example.com/v1 Cache"), Context(reports_status=True), id="a silent controller"
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "context"), ACCEPTABLE)
+def test_what_the_cluster_may_lack_for_good_is_accepted_by_the_health_check_in_the_message(
+    given: Manifest, context: Context
+) -> None:
+    waiting = assess(given, context)
+    late = with_deadline(replace(waiting, deadline=True), since=0, now=601, deadline=600)
+    for verdict in (waiting, late):
+        said, _, pasted = verdict.text.rpartition("; to accept it as it is, add to spec.healthChecks: ")
+        assert said
+        [document] = read_documents(pasted.encode(), "checks.yaml")
+        [check] = document.value
+        HealthCheck.model_validate(check)
+        assert matching([check], given) == (check,)
+        assert assess(given, replace(context, checks=(check,))).state is HEALTHY
+
+
+def test_what_is_only_on_its_way_has_no_such_hint() -> None:
+    assert assess(job(), Context()).hint == ""
+    assert assess(claim("Pending"), late("Immediate")).hint == ""

@@ -120,7 +120,7 @@ def test_an_unreported_status_has_no_deadline_and_names_the_remedy() -> None:
     verdict = assess(manifest("example.com/v1 Cache", status={}), Context(reports_status=True))
 
     assert not verdict.deadline
-    assert "spec.healthChecks" in verdict.message
+    assert "spec.healthChecks" in verdict.text
 
 
 def test_without_a_schema_nothing_is_doubted() -> None:
