@@ -239,7 +239,7 @@ def test_after_a_restart_an_object_that_is_gone_and_not_repaired_stays_drifted(w
     world.restart()
     for _ in range(3):
         world.reconcile()
-    assert "object-1 (gone)" in world.message("Drifted")
+    assert "object-1 (deleted)" in world.message("Drifted")
     assert world.deployment.status.objects.drifted == 1
 
 
@@ -262,7 +262,7 @@ def _counts(monkeypatch: pytest.MonkeyPatch, objects: int) -> Counter[str]:
     world.cluster.edit(path(5), data={"a": "edited"})
     world.cluster.taken()
     world.reconcile()
-    assert world.requests() == ["APPLY configmaps/object-5"]
+    assert world.requests() == ["GET configmaps/object-5", "APPLY configmaps/object-5"]
     world.applier.stop()
     monkeypatch.undo()
     return counts
@@ -300,7 +300,7 @@ def test_targets_that_do_not_fit_are_read_from_the_store(world: World) -> None:
     world.cluster.edit(path(5), data={"a": "edited"})
     world.cluster.taken()
     world.reconcile()
-    assert world.requests() == ["GET revision", "APPLY configmaps/object-5"]
+    assert world.requests() == ["GET revision", "GET configmaps/object-5", "APPLY configmaps/object-5"]
 
 
 def test_the_first_repair_after_a_restart_reads_the_revision_and_the_second_does_not(world: World) -> None:
@@ -314,8 +314,8 @@ def test_the_first_repair_after_a_restart_reads_the_revision_and_the_second_does
         world.reconcile()
         found.append(world.requests())
     assert found == [
-        ["GET revision", "GET namespaces/shop", "APPLY configmaps/object-5"],
-        ["APPLY configmaps/object-6"],
+        ["GET revision", "GET configmaps/object-5", "GET namespaces/shop", "APPLY configmaps/object-5"],
+        ["GET configmaps/object-6", "APPLY configmaps/object-6"],
     ]
 
 

@@ -195,9 +195,7 @@ ACCEPTABLE = [
     pytest.param(route(), Context(), id="no Gateway"),
     pytest.param(claim("Pending"), Context(), id="StorageClasses that cannot be read"),
     pytest.param(claim("Pending"), late(None), id="no StorageClass"),
-    pytest.param(
-        manifest("example.com/v1 Cache"), Context(reports_status=True), id="a silent controller"
-    ),
+    pytest.param(manifest("example.com/v1 Cache"), Context(reports_status=True), id="a silent controller"),
 ]
 
 
