@@ -42,11 +42,15 @@ def note(api: FakeApi, name: str, time: str, text: str, **more: Any) -> None:
 def watching(api: FakeApi, folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Run a verb with `--watch`, and interrupt it at the end."""
     variables = {**os.environ, "KUBECONFIG": api.kubeconfig(folder / "kubeconfig")}
-    command = [sys.executable, "-m", "controller", *words, "--watch"]
+    # A shell that runs the tests in the background has them, and what they start, ignore SIGINT.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "controller", *words, "--watch"]
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        yield process
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        try:
+            yield process
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
         assert (process.returncode, out, err) == (INTERRUPTED, "", "")
 
 
