@@ -16,6 +16,7 @@ files, `formats` interprets the content.
     rendering     from a content tree to a revision
     child         renders large bundles in a separate process
     plugins       sources and formats by kind, from entry points
+    programs      which programs formats run, for the log
     capabilities  what a cluster serves, as a file
     recorded_kinds  what it served when a revision was rendered, for groups that fail discovery later
 """

@@ -28,6 +28,11 @@ def source_of(kind: str) -> Source:
     return cast("Source", next(iter(found)).load()())
 
 
+def installed_formats() -> dict[str, Format]:
+    """Return all formats by name."""
+    return {name: format_of(name) for name in sorted(entry_points(group=FORMATS).names)}
+
+
 @cache
 def format_of(name: str) -> Format:
     """Return the format that `spec.format` names.

@@ -72,6 +72,7 @@ class Manager:
         self.cluster.watches.start()
         for server in self.servers:
             server.start()
+        self.supervisor.thread(Kind.OTHER, "programs", self.building.log_programs).start()
         self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
         while not stop.wait(START_SECONDS):
             self.supervisor.start_waiting()

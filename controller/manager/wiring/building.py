@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from api.errors import BundleError
 from controller.build.builder import Builder
 from controller.build.context import BuildSettings
+from controller.build.programs import find_programs
 from controller.content.shares import DiskShares
 from controller.kube.configuration import is_in_pod
 from controller.manager.sweeper import Sweeper
@@ -28,6 +32,8 @@ from controller.revisions.store import RevisionStore
 from controller.settings import Settings
 from controller.telemetry import Observer
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Building:
@@ -40,11 +46,13 @@ class Building:
     large: LargeRevisions
     sweeper: Sweeper
     quarantine: Quarantine
+    log_programs: Callable[[], None]
+    """Logs which programs rendering runs."""
 
 
 def make_building(settings: Settings, resources: Resources, cluster: Cluster, observer: Observer) -> Building:
     """Create the finder and its background work."""
-    dispatcher = cluster.dispatcher
+    dispatcher, note = cluster.dispatcher, cluster.client.supervisor.note
     builder = _make_builder(settings, resources, observer)
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, observer)
     revisions = RevisionStore(cluster.client, settings.namespace, settings.revision_mebibytes << 20)
@@ -71,9 +79,25 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
         background=background,
         revisions=revisions,
         large=large,
-        sweeper=Sweeper(revisions.remove_orphans, partial(cluster.client.supervisor.note, Kind.OTHER, "sweep")),
+        sweeper=Sweeper(revisions.remove_orphans, partial(note, Kind.OTHER, "sweep")),
         quarantine=resources.quarantine,
+        log_programs=partial(_log_programs, settings, resources, partial(note, Kind.OTHER, "programs")),
     )
+
+
+def _log_programs(settings: Settings, resources: Resources, note: Callable[[BaseException], None]) -> None:
+    """Find the programs, which logs each of them, and log those that are missing. Never raises."""
+    try:
+        with resources.store.scratch() as scratch:
+            found = find_programs(replace(settings.means(resources.memory), scratch=scratch))
+    except BundleError as error:
+        log.info("programs not checked", extra={"problem": error.message})
+    except Exception as error:  # noqa: BLE001 - a bug of a plug-in that may not be in use
+        note(error)
+    else:
+        for name, program in found.items():
+            if isinstance(program, BundleError):
+                log.info("format not available", extra={"format": name, "problem": program.message})
 
 
 def _make_builder(settings: Settings, resources: Resources, observer: Observer) -> Builder:

@@ -9,8 +9,13 @@ from typing import Self
 import pytest
 
 from api import names
+from api.errors import BundleError
+from api.plugins import Means
+from api.v1alpha2.conditions import Reason
+from controller.build.plugins import format_of
 from controller.kube.errors import ConfigurationError
 from controller.manager.manager import Manager, make_manager
+from controller.manager.wiring import building
 from controller.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.fake_api import FakeApi
@@ -74,6 +79,40 @@ def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> Non
         wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 10, "everything is watched")
         wait_for(lambda: running.manager.cluster.watches.synced, 10, "BundleDeployments are known")
     assert running.stop.is_set()
+
+
+def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    format_of.cache_clear()
+    with Running(replace(settings, helm=str(helm))):
+        wait_for(lambda: "helm found" in caplog.messages, 60, "Helm is logged")
+    (record,) = [record for record in caplog.records if record.message == "helm found"]
+    assert record.__dict__["path"] == str(helm)
+
+
+def test_that_there_is_no_helm_is_logged_at_startup(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with Running(replace(settings, helm="/nonexistent/helm")):
+        wait_for(lambda: "format not available" in caplog.messages, 60, "the missing Helm is logged")
+    (record,) = [record for record in caplog.records if record.message == "format not available"]
+    assert record.__dict__["format"] == "helm"
+    assert record.__dict__["problem"].startswith('spec.format: no program "/nonexistent/helm"; install Helm 3 or 4')
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("a bug"), BundleError(Reason.STORAGE_FULL, "no space")], ids=repr)
+def test_a_failure_to_find_programs_stops_nothing(
+    failure: Exception, settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_means: Means) -> None:
+        raise failure
+
+    monkeypatch.setattr(building, "find_programs", fail)
+    caplog.set_level("INFO")
+    said = {"thread died", "programs not checked"}
+    with Running(settings) as running:
+        wait_for(lambda: said & set(caplog.messages), 60, "the failure is logged")
+        wait_for(lambda: running.manager.cluster.watches.synced, 60, "BundleDeployments are known")
+    assert len([message for message in caplog.messages if message in said]) == 1
 
 
 HERE, GONE, ODD = (f"revision.{name}.0123456789abcdef.0" for name in ("here", "gone", "odd"))
