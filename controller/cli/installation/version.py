@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import platform
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from api.plugins import ProgramVersion
+from controller.build.programs import find_programs
 from controller.cli.command import FAILED, connect, explain
 from controller.cli.installation.release import DEFINITION, Holder, compare_definitions, find, read_holder
 from controller.cli.output import one_line, to_json, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
+from controller.settings import Settings
 
 NOT_INSTALLED = "not installed"
 UNKNOWN = "unknown"
@@ -24,7 +30,8 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: ConfigurationError.
     """
-    found: dict[str, Any] = {"client": {"version": version("rukpak"), "python": platform.python_version()}}
+    client = {"version": version("rukpak"), "python": platform.python_version(), "programs": _programs(options.helm)}
+    found: dict[str, Any] = {"client": client}
     if not options.client:
         found |= _read_cluster(connect(options), options.namespace)
     if options.output:
@@ -32,6 +39,14 @@ def main(options: argparse.Namespace) -> int:
     else:
         print("".join(f"{one_line(line)}\n" for line in _lines(found)), end="")
     return FAILED if any("error" in part for part in found.values()) else 0
+
+
+def _programs(helm: str) -> dict[str, str]:
+    """Return by format the version of the program that `rukpak run` and `rukpak render` would start for it."""
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as scratch:
+        settings = Settings(helm=helm, confinement="best-effort")
+        found = find_programs(replace(settings.means(), scratch=Path(scratch)))
+    return {name: program.version for name, program in found.items() if isinstance(program, ProgramVersion)}
 
 
 def _read_cluster(client: Client, namespace: str) -> dict[str, Any]:
@@ -66,7 +81,8 @@ def _describe(holder: Holder | None) -> dict[str, Any]:
 
 def _lines(found: dict[str, Any]) -> list[str]:
     client = found["client"]
-    lines = [f"Client:      {client['version']} (Python {client['python']})"]
+    programs = "".join(f", {name} {found}" for name, found in client["programs"].items())
+    lines = [f"Client:      {client['version']} (Python {client['python']}{programs})"]
     if "controller" not in found:
         return lines
     return [*lines, *_cluster_lines(found, client["version"])]

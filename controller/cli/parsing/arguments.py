@@ -95,10 +95,11 @@ def logs(parser: Parser) -> None:
 
 
 def version(parser: Parser) -> None:
-    """Add whether the cluster is asked."""
+    """Add whether the cluster is asked, and the program that renders charts."""
     parser.add_flag(FLAGS, ("--client",), action="store_true", help="only this program; no cluster is asked")
     _add_output(parser, "json", "yaml")
     _add_cluster(parser, "namespace")
+    add_options(parser, os.environ, only=("helm",))
 
 
 def check(parser: Parser) -> None:

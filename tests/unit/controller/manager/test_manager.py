@@ -84,17 +84,20 @@ def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> Non
 def test_the_helm_in_use_is_logged_at_startup(settings: Settings, helm: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     format_of.cache_clear()
+
+    def is_logged() -> bool:
+        found = [record for record in caplog.records if record.message == "helm found"]
+        return any(record.__dict__["path"] == str(helm) for record in found)
+
     with Running(replace(settings, helm=str(helm))):
-        wait_for(lambda: "helm found" in caplog.messages, 60, "Helm is logged")
-    (record,) = [record for record in caplog.records if record.message == "helm found"]
-    assert record.__dict__["path"] == str(helm)
+        wait_for(is_logged, 60, "Helm is logged")
 
 
 def test_that_there_is_no_helm_is_logged_at_startup(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with Running(replace(settings, helm="/nonexistent/helm")):
         wait_for(lambda: "format not available" in caplog.messages, 60, "the missing Helm is logged")
-    (record,) = [record for record in caplog.records if record.message == "format not available"]
+    record, *_ = [record for record in caplog.records if record.message == "format not available"]
     assert record.__dict__["format"] == "helm"
     assert record.__dict__["problem"].startswith('spec.format: no program "/nonexistent/helm"; install Helm 3 or 4')
 

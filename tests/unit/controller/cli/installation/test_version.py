@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from api.v1alpha2.schema import crd
+from controller.build.plugins import format_of
 from controller.cli import main
 from controller.cli.installation.release import DEFINITION
 from controller.kube.lease import LEASES
+from tests.support.charts import packaged_helm
 from tests.support.fake_api import FakeApi, Fault
 
 OWN = version("rukpak")
@@ -79,3 +81,25 @@ def test_a_server_that_does_not_answer_is_told_with_a_remedy(
     assert capsys.readouterr().err == (
         "rukpak status: the API server did not answer (NewConnectionError); check the kubeconfig and the network\n"
     )
+
+
+@pytest.fixture
+def fresh_format() -> None:
+    """Forget the Helm that other tests have found."""
+    format_of.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_format")
+def test_the_helm_in_use_is_named(helm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--client", f"--helm={helm}", "--output=json"]) == 0
+    found = json.loads(capsys.readouterr().out)["client"]["programs"]["helm"]
+    assert found.startswith("v3." if helm == packaged_helm() else "v4.")
+    assert main(["version", "--client", f"--helm={helm}"]) == 0
+    assert capsys.readouterr().out.endswith(f", helm {found})\n")
+
+
+def test_without_helm_the_rest_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--client", "--helm=/nonexistent"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Client: ")
+    assert "helm" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -13,9 +14,15 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import ContentTree, Means, RenderRequest
+from api.plugins import ContentTree, Limits, Means, RenderRequest
+from controller.build.builder import Builder
+from controller.build.context import BuildSettings
 from controller.build.rendering import render as render_revision
+from controller.build.request import Request
+from controller.content.store import ContentStore
+from tests.support.builds import NOW, request, spec
 from tests.support.charts import CAPABILITIES, DATA, chart_of, packaged_helm, render, write
+from tests.unit.controller.build.test_builder import SHELF, Shelf, serve, whole
 
 README = Path(__file__).parents[5] / "controller/formats/helm/README.md"
 CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent")) / "helm"
@@ -111,6 +118,47 @@ def test_a_null_in_the_config_removes_a_default_of_a_dependency_with_both(helm: 
 def test_a_format_of_draft_7_is_checked_by_both(helm: Path, tmp_path: Path) -> None:
     root = write(tmp_path / "tree", chart_of({"values.schema.json": DRAFT_7, "values.yaml": "a: b"}))
     assert shown(root, helm, tmp_path).startswith("InvalidConfig: spec.config.values: rejected by the schema")
+
+
+# the inputs of a revision
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    name: str
+    shown: str
+    """By the template, or by the revision."""
+    is_new: bool
+    """With Helm 4 after Helm 3."""
+
+
+UPGRADED = [
+    Upgraded("what both render the same is the same revision", "{{ .Release.Name }}", is_new=False),
+    Upgraded("a random value is kept", "{{ randAlphaNum 20 }}", is_new=False),
+    Upgraded("what they render differently is a new revision", "{{ toJson .Chart | quote }}", is_new=True),
+]
+
+
+@pytest.mark.parametrize("case", UPGRADED, ids=attrgetter("name"))
+def test_a_reconcile_is_requested_after_helm_was_upgraded(
+    case: Upgraded, helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(monkeypatch, Shelf({"c": chart_of({"templates/a.yaml": SHOW % case.shown})}))
+    old, new = (builder_with(program, tmp_path / name) for program, name in ((packaged_helm(), "old"), (helm, "new")))
+    before = whole(old.build(requested("once"), CAPABILITIES, threading.Event()))
+    after = whole(new.build(requested("again"), CAPABILITIES, threading.Event(), kept=[before]))
+    assert before.terms.rendered_from == after.terms.rendered_from
+    assert (before.digest != after.digest) is (case.is_new and helm != packaged_helm())
+
+
+def builder_with(program: Path, store: Path) -> Builder:
+    means = Means(programs={"helm": str(program)})
+    settings = BuildSettings(store_bytes=1 << 20, limits=Limits(), timeout=60, means=means)
+    return Builder(ContentStore(store), settings, lambda: NOW)
+
+
+def requested(at: str) -> Request:
+    return request(spec({"kind": SHELF, "parameters": {"name": "c"}}, format="helm"), requested_at=at)
 
 
 def test_the_readme_lists_them() -> None:
