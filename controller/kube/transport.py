@@ -80,6 +80,8 @@ class Transport:
         self._clock = clock
         self._reloading = threading.Lock()
         self._reloaded = -RELOAD_SECONDS
+        # It would be printed for each connection, and errors of certificates name the clock.
+        urllib3.disable_warnings(urllib3.exceptions.SystemTimeWarning)
         self._server = self._connect()
 
     def _connect(self) -> _Server:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import warnings
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,8 +28,6 @@ def set_up(log_format: str, level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.captureWarnings(capture=True)
-    # urllib3 says so at each connection before its release; errors of certificates name the clock.
-    warnings.filterwarnings("ignore", message="System time is way off")
     for noisy in ("urllib3", "git", "kubernetes", "oras"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

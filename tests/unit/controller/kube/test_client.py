@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
+from urllib3.exceptions import SystemTimeWarning
 
 from controller.kube.client import (
     APPLY_PATCH,
@@ -43,6 +45,14 @@ def loader(api: FakeApi, tokens: list[str]) -> Callable[[], Configuration]:
         return configuration
 
     return load
+
+
+def test_a_clock_that_is_far_behind_is_not_reported_for_each_connection(api: FakeApi) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Client(loader(api, ["token"]))
+        warnings.warn("way off", SystemTimeWarning, stacklevel=1)
+    assert caught == []
 
 
 WRITES: dict[str, tuple[Callable[[Client], object], str, dict[str, str], dict[str, str]]] = {

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from urllib3.exceptions import SystemTimeWarning
 
 from controller.bugs import reconcile_id
 from controller.manager.log import JsonFormatter, TextFormatter, set_up
@@ -97,14 +96,6 @@ def test_everything_goes_to_stderr_in_one_format(capsys: pytest.CaptureFixture[s
     first, second = err.splitlines()
     assert (out, json.loads(first)["BundleDeployment"]) == ("", "shop")
     assert "from a library" in json.loads(second)["msg"]
-
-
-@pytest.mark.usefixtures("restored")
-def test_a_clock_that_is_far_behind_does_not_fill_the_log(capsys: pytest.CaptureFixture[str]) -> None:
-    with warnings.catch_warnings():
-        set_up("json", "info")
-        warnings.warn("System time is way off (before 2025-01-01). More", SystemTimeWarning, stacklevel=1)
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("restored")
