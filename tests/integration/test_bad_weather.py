@@ -7,6 +7,7 @@ again (`-k seed-7`, with as many storms).
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,7 @@ SEEDS = range(1, int(os.environ.get("RUKPAK_STORMS", "1")) + 1)
 STORM_SECONDS = 90.0
 """A deadline: what failed three times in a row is tried again after some seconds, and one waits for another."""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 EXTENT = 8
 MANY = 300
 
@@ -218,6 +220,85 @@ def test_after_each_storm_the_cluster_holds_exactly_the_bundle(
     assert not read(world.client, f"{CRDS}/foos.{group_of(seed)}")
     assert deployed.revisions() == []
     assert len(set(weather.faults())) > 1
+
+
+# storms with accidents
+
+
+def upgrade(world: World, deployed: Deployed, seed: int) -> None:
+    """Have the second bundle installed, and wait until it is."""
+    installed = deployed.status()["installedRevision"]
+    deployed.change(sources=[image(world.push(deployed.name, *second_bundle(seed), tag="v2"))])
+    wait_at_rest(world, deployed, installed)
+    assert_holds(deployed, seed, second_bundle(seed))
+    assert_says_so(deployed, len(second_bundle(seed)))
+
+
+def assert_installed(world: World, deployed: Deployed, seed: int) -> None:
+    wait_at_rest(world, deployed)
+    assert_holds(deployed, seed, first_bundle(seed))
+    assert_says_so(deployed, len(first_bundle(seed)))
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_a_store_that_is_removed_in_a_storm_delays_only(stormy_world: World, weather: Weather, seed: int) -> None:
+    world, seed = stormy_world, 1000 + seed
+    deployed = world.deploy(*first_bundle(seed), name=f"storm-{seed}", paused=True)
+    weather.storm(seed * 10 + 1)
+    deployed.change(paused=False)
+    shutil.rmtree(world.store, ignore_errors=True)
+    assert_installed(world, deployed, seed)
+
+    weather.storm(seed * 10 + 2)
+    shutil.rmtree(world.store, ignore_errors=True)
+    upgrade(world, deployed, seed)
+    assert weather.faults()
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_an_api_without_a_server_holds_up_nothing_in_a_storm(stormy_world: World, weather: Weather, seed: int) -> None:
+    world, seed = stormy_world, 2000 + seed
+    api = f"{SERVICES}/v1.broken{seed}.example.com"
+    world.client.create(SERVICES, api_service(f"broken{seed}.example.com"))
+    weather.storm(seed * 10 + 1)
+    deployed = world.deploy(*first_bundle(seed), name=f"storm-{seed}")
+    assert_installed(world, deployed, seed)
+
+    weather.storm(seed * 10 + 2)
+    upgrade(world, deployed, seed)
+    world.client.delete(api)
+    world.wait(lambda: not deployed.status().get("warnings"), "no warning any more", seconds=STORM_SECONDS)
+
+    world.client.create(SERVICES, api_service(f"broken{seed}.example.com"))
+    weather.storm(seed * 10 + 3)
+    deployed.delete()
+    world.wait(lambda: is_gone(deployed), "gone", seconds=STORM_SECONDS)
+    world.client.delete(api)
+
+
+def api_service(group: str) -> Manifest:
+    spec = {"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10}
+    service = {"namespace": "default", "name": "nobody"}
+    spec |= {"service": service, "insecureSkipTLSVerify": True}
+    return make("apiregistration.k8s.io/v1", "APIService", f"v1.{group}", spec=spec)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_what_is_released_in_a_storm_is_taken_back_in_another(stormy_world: World, weather: Weather, seed: int) -> None:
+    world, seed = stormy_world, 3000 + seed
+    weather.calm()
+    deployed = world.deploy(*first_bundle(seed), name=f"storm-{seed}", deletionPolicy="Orphan")
+    assert_installed(world, deployed, seed)
+    kept = {key: value["metadata"]["uid"] for key, value in held(deployed, seed).items()}
+    weather.storm(seed * 10 + 1)
+    deployed.delete()
+    world.wait(lambda: is_gone(deployed), "gone", seconds=STORM_SECONDS)
+
+    weather.storm(seed * 10 + 2)
+    again = world.deploy(name=deployed.name, ref=deployed.ref)
+    assert_installed(world, again, seed)
+    assert {key: value["metadata"]["uid"] for key, value in held(again, seed).items()} == kept
+    assert weather.faults()
 
 
 def test_a_storm_is_the_same_each_time() -> None:
