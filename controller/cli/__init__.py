@@ -10,6 +10,7 @@ need neither the Kubernetes client nor the models of the API.
     deployments    verbs for BundleDeployments
     rendering      render and capabilities
     installation   verbs for RukPak itself
+    completion     what shells and kubectl ask to complete command lines
     run            the controller
 """
 
@@ -52,9 +53,17 @@ def _run(words: Sequence[str]) -> int:
             return _run([verb, "--help"])
         case ["--version"]:
             return _run(["version", "--client"])
+        case ["__complete", *line]:
+            return _complete(line)
         case [verb, *arguments] if verb in VERBS:
             return _run_verb(verb, make_parser(verb).read(arguments))
     return _refuse(words)
+
+
+def _complete(line: Sequence[str]) -> int:
+    from controller.cli.completion.command import answer  # noqa: PLC0415 - only for shells
+
+    return answer(line)
 
 
 def _run_verb(verb: str, options: argparse.Namespace) -> int:

@@ -58,6 +58,12 @@ def crd(parser: Parser) -> None:
     _add_output(parser, "yaml", "json", "name", default="yaml")
 
 
+def completion(parser: Parser) -> None:
+    """Add the shell."""
+    shells = ("bash", "zsh", "fish")
+    parser.add_argument("shell", metavar="SHELL", type=OneOf(shells), help=", ".join(shells))
+
+
 def status(parser: Parser) -> None:
     """Add names, and how much is shown of each."""
     _add_selection(parser)

@@ -151,6 +151,17 @@ INSTALLATION = {
         arguments=arguments.version,
         entry="installation.version:main",
     ),
+    "completion": Verb(
+        summary="print what bash, zsh or fish load to complete command lines",
+        description="Print what a shell loads to complete command lines. kubectl completes its plugin without it.",
+        usage="SHELL",
+        examples={
+            "completion bash > ~/.local/share/bash-completion/completions/rukpak": "for each new bash",
+            "completion fish | source": "for the current fish",
+        },
+        arguments=arguments.completion,
+        entry="completion.command:main",
+    ),
     "uninstall": Verb(
         summary="remove RukPak from a cluster",
         description="Remove RukPak from a cluster: BundleDeployments, API and controller.",
