@@ -38,7 +38,8 @@ class Testbed:
     """
 
     def __init__(self, folder: Path, cluster: ControlPlane, registry: Registry) -> None:
-        self._folder, self._cluster = folder, cluster
+        self._folder, self.cluster = folder, cluster
+        self.store = folder / "store"
         self.registry = registry
         self._pushes = RegistryClient(registry.host)
         self._controller = self._make_controller({})
@@ -53,8 +54,8 @@ class Testbed:
 
     def _make_controller(self, environment: Mapping[str, str]) -> Process:
         options = {
-            "KUBECONFIG": str(self._cluster.kubeconfig),
-            "RUKPAK_STORE": str(self._folder / "store"),
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "RUKPAK_STORE": str(self.store),
             "RUKPAK_METRICS_ADDRESS": "127.0.0.1:0",
             "RUKPAK_PROBE_ADDRESS": "127.0.0.1:0",
         }
@@ -67,9 +68,25 @@ class Testbed:
         Raises: TimeoutError; RuntimeError if it ends on its own.
         """
         since = self.position()
-        self._controller = self._make_controller(environment or {})
-        self._controller.start()
+        self.launch_controller(environment or {})
         self.wait_until_quiet(since)
+
+    def launch_controller(self, environment: Mapping[str, str]) -> None:
+        """Start the controller with more variables, without waiting for it."""
+        self._controller = self._make_controller(environment)
+        self._controller.start()
+
+    def is_controller_running(self) -> bool:
+        """Return whether the controller was started and has not exited."""
+        return self._controller.is_running()
+
+    def kill_controller(self) -> None:
+        """Stop the controller with SIGKILL."""
+        self._controller.kill()
+
+    def log_of_controller(self) -> str:
+        """Return what all controllers of this environment have logged."""
+        return self._controller.log.read_text(encoding="utf-8", errors="replace")
 
     def stop_controller(self) -> None:
         """Stop the controller with SIGTERM."""
@@ -77,7 +94,7 @@ class Testbed:
 
     def stop_workloads(self) -> None:
         """Freeze all workloads: only the scenario writes their status from now on."""
-        self._cluster.stop_controller_manager()
+        self.cluster.stop_controller_manager()
 
     def usage(self) -> Usage:
         """Return the resources that the controller has used."""
@@ -98,22 +115,22 @@ class Testbed:
 
         Raises: RuntimeError if it has exited.
         """
-        process = running_process(self._cluster.folder / "kube-apiserver.pid")
+        process = running_process(self.cluster.folder / "kube-apiserver.pid")
         if process is None:
             raise RuntimeError("the API server exited")
         return read_usage(process)
 
     def connect(self) -> Client:
         """Return a client such as the controller's."""
-        return connect(kubeconfig=str(self._cluster.kubeconfig), user_agent="bench")
+        return connect(kubeconfig=str(self.cluster.kubeconfig), user_agent="bench")
 
     def position(self) -> int:
         """Return the current end of the audit log."""
-        return self._cluster.audit_position()
+        return self.cluster.audit_position()
 
     def requests(self, since: int) -> Requests:
         """Return the requests of the controller since a position in the audit log."""
-        return requests_of(self._cluster.audit_requests(since))
+        return requests_of(self.cluster.audit_requests(since))
 
     def wait_until_quiet(self, since: int) -> None:
         """Wait until the controller has sent requests since a position, and then none for a second.

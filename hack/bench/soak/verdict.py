@@ -1,0 +1,97 @@
+"""Whether everything is as it should be: each BundleDeployment, its objects, and what nobody owns any more."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from api import names
+from controller.kube.client import Client
+from hack.bench.api import BUNDLE_DEPLOYMENTS
+from hack.bench.soak.churn import STORE
+from hack.bench.soak.contents import PLURALS, Identity, Manifest, collection, content, expected
+
+Objects = Mapping[Identity, object]
+SETTLED = ("Unpacked", "Installed", "Healthy", "Ready")
+
+
+def find_faults(client: Client) -> list[str]:
+    """Return what is wrong on a cluster on which nothing is left to do; a line each, none if all is well.
+
+    Raises: ApiError.
+    """
+    deployments = list(client.list(BUNDLE_DEPLOYMENTS))
+    stored = Counter(secret["metadata"]["labels"][names.REVISION_LABEL] for secret in _revisions(client))
+    return [
+        *(fault for each in deployments for fault in _judge_status(each)),
+        *compare({each["metadata"]["name"]: expected(each) for each in deployments}, _objects_by_owner(client)),
+        *compare_revisions({each["metadata"]["name"] for each in deployments}, stored),
+    ]
+
+
+def count_revisions(client: Client) -> float:
+    """Return how many revision Secrets there are for each BundleDeployment.
+
+    Raises: ApiError.
+    """
+    return len(list(_revisions(client))) / max(1, len(list(client.list(BUNDLE_DEPLOYMENTS, metadata=True))))
+
+
+def _revisions(client: Client) -> Iterable[Manifest]:
+    return client.list(STORE, label_selector=names.REVISION_LABEL, metadata=True)
+
+
+def _objects_by_owner(client: Client) -> dict[str, Objects]:
+    found: dict[str, dict[Identity, object]] = defaultdict(dict)
+    for kind in PLURALS:
+        for value in client.list(collection(kind), label_selector=names.OWNER_LABEL):
+            about = value["metadata"]
+            identity = (kind, about["namespace"], about["name"])
+            found[about["labels"][names.OWNER_LABEL]][identity] = content({**value, "kind": kind})
+    return dict(found)
+
+
+def _judge_status(deployment: Manifest) -> list[str]:
+    name, status = deployment["metadata"]["name"], deployment.get("status") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or []}
+    return [
+        *(
+            f"{name}: {kind} is {conditions.get(kind, {}).get('reason', 'absent')}"
+            for kind in SETTLED
+            if conditions.get(kind, {}).get("status") != "True"
+        ),
+        *([f"{name}: status is of an earlier generation"] if _is_late(deployment) else []),
+        *([] if status.get("installedRevision") == status.get("revision") else [f"{name}: revision is not installed"]),
+        *([] if names.FINALIZER in deployment["metadata"].get("finalizers", []) else [f"{name}: no finalizer"]),
+    ]
+
+
+def _is_late(deployment: Manifest) -> bool:
+    seen: int = (deployment.get("status") or {}).get("observedGeneration", 0)
+    generation: int = deployment["metadata"]["generation"]
+    return seen != generation
+
+
+def compare(wanted: Mapping[str, Objects], found: Mapping[str, Objects]) -> list[str]:
+    """Return the difference between the objects of each BundleDeployment as they are to be, and as they are."""
+    faults = []
+    for owner in sorted({*wanted, *found}):
+        ours, theirs = wanted.get(owner, {}), found.get(owner, {})
+        for kind, namespace, name in sorted({*ours, *theirs}):
+            identity = (kind, namespace, name)
+            if identity not in theirs:
+                faults.append(f"{owner}: {kind} {namespace}/{name} is missing")
+            elif identity not in ours:
+                faults.append(f"{owner}: {kind} {namespace}/{name} is left over")
+            elif ours[identity] != theirs[identity]:
+                faults.append(f"{owner}: {kind} {namespace}/{name} is {theirs[identity]}, not {ours[identity]}")
+    return faults
+
+
+def compare_revisions(deployments: set[str], stored: Counter[str]) -> list[str]:
+    """Return what is wrong with the revision store: each BundleDeployment at rest has one Secret."""
+    return [
+        f"{name}: {stored[name]} revision Secrets, not {int(name in deployments)}"
+        for name in sorted({*deployments, *stored})
+        if stored[name] != (name in deployments)
+    ]
