@@ -47,10 +47,12 @@ def kept_whole(parts: Parts, root: Path) -> Iterator[None]:
     """
     try:
         yield
-    except Exception:
-        if not _is_whole(parts, root):
-            raise _removed(parts) from None
-        raise
+    except Exception as error:
+        # Sources that conflict were never assembled, and have too many files rather than too few.
+        conflicts = isinstance(error, BundleError) and error.reason is Reason.CONTENT_CONFLICT
+        if conflicts or _is_whole(parts, root):
+            raise
+        raise _removed(parts) from None
     if not _is_whole(parts, root):
         raise _removed(parts)
 

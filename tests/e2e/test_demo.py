@@ -41,7 +41,7 @@ TRANSCRIPT = [
     r"\$ .* --for=condition=Ready bd/demo",
     r"bundledeployment\.core\.rukpak\.io/demo condition met",
     r"\$ kubectl get bd demo -o wide",
-    r"demo +plain +false +True +[0-9a-f]{12} +4/4 .*",
+    r"demo +plain +false +True +Ready +[0-9a-f]{12} +4/4 .*",
     r"deployment\.apps/web service/web configmap/banner configmap/settings",
     r'\$ .* patch deployment web -p \'{"spec": {"replicas": 7}}\' .*',
     r"7",

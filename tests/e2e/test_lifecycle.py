@@ -154,9 +154,9 @@ def test_a_mistake_is_told_without_a_traceback(case: Case, tmp_path: Path) -> No
         check=False,
     )
     assert (done.returncode, done.stdout) == (case.status, "")
-    *usage, told = done.stderr.splitlines()
+    told, *usage = done.stderr.splitlines()
     assert case.says in told
-    assert bool(usage) is (case.status == 2)
+    assert usage == ['See "rukpak run --help" for usage'] * (case.status == 2)
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def break_method(owner: type, name: str, place: str) -> None:
 
 
 if __name__ == "__main__":
-    break_method(Planner, "plan", PASS)
+    for method in ("plan", "plan_repair"):
+        break_method(Planner, method, PASS)
     break_method(Builder, "_render", RENDERING)
     sys.exit(main(sys.argv[1:]))
