@@ -145,7 +145,8 @@ def test_nothing_is_applied_of(world: World, registry: LocalRegistry, case: Bad)
 
     assert not exists(world.client, f"/api/v1/namespaces/{deployed.namespace}")
     assert deployed.revisions() == []
-    assert not list(world.store.glob("scratch/*")) + list(world.store.glob("staging/*"))
+    # The controller looks for its programs there while it starts.
+    world.wait(lambda: not [*world.store.glob("scratch/*"), *world.store.glob("staging/*")], "nothing left on disk")
     assert not list(world.store.rglob("escaped.yaml"))
 
 
