@@ -124,7 +124,9 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             writer=parts.writer,
             retries=parts.retries,
         ),
-        settled=Settled(parts.watches, repairer, assessor, parts.writer),
+        settled=Settled(
+            watches=parts.watches, kept=parts.kept, repairer=repairer, assessor=assessor, writer=parts.writer
+        ),
         planner=planner,
         installer=Installer(
             executor=executor,
