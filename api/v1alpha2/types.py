@@ -189,20 +189,14 @@ class BundleDeployment(Api):
     status: Status = Status()
     """What the controller reports. Only the controller writes it."""
     _problem: str = PrivateAttr("")
-    _status_problem: str = PrivateAttr("")
 
     @property
     def problem(self) -> str:
         """Which field of the spec cannot be read, and why; empty if all can. See reading.py."""
         return self._problem
 
-    @property
-    def status_problem(self) -> str:
-        """Which field of the status cannot be read, and why; empty if all can. See reading.py."""
-        return self._status_problem
-
-    def with_problems(self, problem: str, status_problem: str) -> BundleDeployment:
-        """Return a copy that records what of its spec and of its status cannot be read."""
+    def with_problem(self, problem: str) -> BundleDeployment:
+        """Return a copy that records what of its spec cannot be read."""
         copy = self.model_copy()
-        copy._problem, copy._status_problem = problem, status_problem  # noqa: SLF001 - its own class
+        copy._problem = problem  # noqa: SLF001 - its own class
         return copy

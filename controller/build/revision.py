@@ -31,7 +31,6 @@ class Terms:
     install_namespace: str
     service_account_name: str = ""
     pins: tuple[Mapping[str, str], ...] = ()
-    """As `record_pins` writes them, in case status loses them."""
     drift: Mapping[str, Any] | None = None
     optional: tuple[Mapping[str, str], ...] = ()
     account: Mapping[str, str] | None = None

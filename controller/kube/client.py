@@ -289,13 +289,6 @@ class Client:
         """
         return self._write("PATCH", path, body, manager, metadata=metadata, content_type=MERGE_PATCH)
 
-    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "") -> Response:
-        """Change an object by operations (RFC 6902): all of them, or none.
-
-        Raises: ApiError; 422 if a `test` fails.
-        """
-        return self._write("PATCH", path, operations, manager, metadata=False, content_type=JSON_PATCH)
-
     def create(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
         """Create an object in the collection at `path`.
 
@@ -307,7 +300,7 @@ class Client:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        body: Mapping[str, Any],
         manager: str,
         *,
         metadata: bool,

@@ -22,7 +22,6 @@ from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import Client
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.watch import Pace, Reflector
-from controller.observe.statuses.writers import Writers, writers_of
 
 log = logging.getLogger(__name__)
 INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"
@@ -46,8 +45,6 @@ class SeenDeployment:
     resource_version: str
     outline: BundleDeployment | None
     """The whole; if its spec is large, without `config` and the parameters of sources."""
-    writers: Writers
-    """Of its status."""
     packed: bytes = b""
     """The whole, compressed, if that is more than the outline."""
     checks: tuple[HealthCheck, ...] = ()
@@ -169,7 +166,6 @@ def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
         outline=outline,
         packed=packed,
         checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
-        writers=writers_of(manifest),
     )
 
 

@@ -9,10 +9,7 @@ class Listener(Protocol):
     """Called on the threads of the watches; must return quickly."""
 
     def deployment_changed(self, name: str) -> None:
-        """Spec, annotations, finalizers or deletionTimestamp of a BundleDeployment have changed, or it is gone.
-
-        Or another client has changed its status.
-        """
+        """Spec, annotations, finalizers or deletionTimestamp of a BundleDeployment have changed, or it is gone."""
 
     def objects_changed(self, name: str, *, urgent: bool) -> None:
         """A managed object of it has changed, or can now be watched; urgent unless only its health has changed."""

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource, read_kinds
+from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
@@ -33,7 +32,6 @@ from controller.observe.managed.projection import CLAIM, Projection
 from controller.observe.managed.registry import Registry
 from controller.observe.managed.served_kinds import ServedKinds
 from controller.observe.records import ObjectKey, Record
-from controller.observe.statuses.own import OwnStatuses
 from controller.observe.storage_classes import StorageClasses
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
@@ -44,17 +42,13 @@ class Watches:
 
     def __init__(self, client: Client, discovery: Discovery, listener: Listener) -> None:
         self._discovery, self._listener = discovery, listener
-        self.statuses = OwnStatuses()
         self._deployments = SeenDeployments(
             client, self._deployment_changed, self._deployments_synced, listener.cluster_restored
         )
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
-        self._others: list[Reflector[Any]] = [
-            _watch_changes(client, API_SERVICES, self._api_service_changed),
-            self._namespaces,
-        ]
+        self._prerequisites = [_watch_changes(client, API_SERVICES, self._api_service_changed), self._namespaces]
         self._registry = Registry()
         self._objects = ManagedObjects(self._registry, listener)
         self._served = ServedKinds(discovery, self._definitions)
@@ -63,15 +57,11 @@ class Watches:
             client, self._registry, self._objects, served=self._served, projection=projection, listener=listener
         )
 
-    def include(self, reflector: Reflector[Any]) -> None:
-        """Start, stop, check and refresh another watch together with these; only before they start."""
-        self._others.append(reflector)
-
     def start(self) -> None:
         """Start to watch; returns immediately."""
         self._deployments.reflector.start()
         self._definitions.reflector.start()
-        for reflector in self._others:
+        for reflector in self._prerequisites:
             reflector.start()
 
     def stop(self) -> None:
@@ -81,7 +71,7 @@ class Watches:
 
     def _reflectors(self) -> list[Reflector[Any]]:
         single = (self._deployments.reflector, self._definitions.reflector, self._classes.reflector)
-        return [*single, *self._others, *self._registry.reflectors()]
+        return [*single, *self._prerequisites, *self._registry.reflectors()]
 
     def stuck(self) -> list[str]:
         """Return the paths of the watches whose threads ended or hang."""
@@ -107,19 +97,12 @@ class Watches:
         return self._deployments.reflector.synced
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read.
-
-        Its status is as the controller left it, whatever other clients have changed.
-        """
+        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read."""
         seen = self._deployments.get(name)
-        found = seen.deployment if seen else None
-        return self.statuses.restore(found, seen.writers) if seen and found else None
+        return seen.deployment if seen else None
 
     def outline(self, name: str) -> BundleDeployment | None:
-        """Return the same, with the status on the cluster, and without `config` and parameters if it is large.
-
-        For frequent use.
-        """
+        """Return the same, without `config` and parameters if it is large: for frequent use."""
         seen = self._deployments.get(name)
         return seen.outline if seen else None
 
@@ -151,18 +134,17 @@ class Watches:
     def catch_up(self) -> None:
         """List everything again: watches may lag behind recent writes of another process, or be interrupted.
 
-        BundleDeployments are known when this returns. The rest is listed meanwhile, and `require` waits for kinds.
+        BundleDeployments are known when this returns. Kinds are listed meanwhile, and `require` waits for them.
 
         Raises: ApiError.
         """
-        for reflector in (*self._others, *self._registry.reflectors()):
+        for reflector in self._registry.reflectors():
             reflector.refresh()
         self._deployments.catch_up()
 
     def refresh(self) -> None:
         """List everything again: the cluster is in an older state than known. `synced` is false until then."""
         self._discovery.invalidate()
-        self.statuses.clear()
         for reflector in self._reflectors():
             reflector.refresh()
 
@@ -187,7 +169,6 @@ class Watches:
     def forget(self, name: str) -> None:
         """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
-        self.statuses.forget(name)
 
     def has_unwatched(self, name: str) -> bool:
         """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
@@ -286,23 +267,14 @@ class Watches:
             self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
         seen = new or old
-        if seen and (needs_pass(old, new) or self._is_damaged(seen.name)):
+        if seen and needs_pass(old, new):
             self._listener.deployment_changed(seen.name)
 
     def _prepare(self, outline: BundleDeployment) -> None:
         """Watch the kinds that status names until a pass requires some, which a standby does not run."""
-        recorded = read_kinds(outline.status.managed_kinds)
+        recorded = [GroupVersionKind.parse(text) for text in outline.status.managed_kinds]
         with suppress(ApiError):  # of discovery: a pass retries
             self._kinds.prepare(outline.metadata.name, recorded)
-
-    def _is_damaged(self, name: str) -> bool:
-        """Whether another client has changed the status or removed the finalizer, also one that no event has shown."""
-        seen = self._deployments.get(name)  # a reply to a write of ours may be newer than the event
-        if seen is None or seen.outline is None:
-            return False
-        metadata = seen.outline.metadata
-        lacks_finalizer = names.FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None
-        return lacks_finalizer or self.statuses.is_foreign(seen.outline, seen.writers)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         self._served_kinds_changed()

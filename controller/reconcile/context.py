@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner, is_ours, loses_reference
-from controller.kube.resources import GroupVersionKind, read_kinds
+from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.reconcile.state import State
 from controller.revisions.account import Account, account_in
@@ -42,7 +42,7 @@ class Context(RevisionContext):
     @property
     def recorded_kinds(self) -> list[GroupVersionKind]:
         """The kinds of its objects according to status."""
-        return read_kinds(self.status.managed_kinds)
+        return [GroupVersionKind.parse(text) for text in self.status.managed_kinds]
 
     @property
     def is_installed(self) -> bool:
@@ -54,11 +54,7 @@ class Context(RevisionContext):
     def is_current(self) -> bool:
         """Whether according to status this spec is installed and nothing is left to do."""
         status = self.status
-        is_pinned = len(status.sources) == len(self.spec.sources)
-        settled = (
-            bool(is_pinned and status.managed_state and status.installed_revision)
-            and status.revision == status.installed_revision
-        )
+        settled = bool(status.managed_state) and status.revision == status.installed_revision
         handled = status.last_handled_reconcile_at == self.requested_at
         return self.is_installed and settled and handled and not self.spec.paused
 

@@ -16,7 +16,7 @@ from controller.apply.possession import MORE, RevisionObject, describe_left, nam
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError, User
 from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -44,6 +44,8 @@ class Holdings:
 
         Raises: CrowdedError, ApiError.
         """
+        if context.state.kept is None and not context.status.managed_kinds:
+            context.state.kept = ()  # nothing was ever applied
         others = [each for each in self._read(context) if each.digest != revision.digest]
         if not (others or revision.terms.left):
             return {}
@@ -67,14 +69,6 @@ class Holdings:
         installed = self._kept.read(context, context.status.installed_revision)
         return {GroupVersionKind.of(manifest) for manifest in installed.objects} if installed else set()
 
-    def kinds(self, context: Context) -> set[GroupVersionKind]:
-        """Return the kinds that kept revisions name and that are not skipped: status may have been wiped.
-
-        Raises: CrowdedError, ApiError.
-        """
-        named = {each.kind for each in (self.all(context) or {}).values()}
-        return named - set(read_kinds(context.status.skipped_kinds))
-
     def terms(self, context: Context) -> list[Terms]:
         """Return the terms of each kept revision.
 
@@ -83,12 +77,14 @@ class Holdings:
         return [each.terms for each in self._read(context)]
 
     def _read(self, context: Context) -> list[Revision]:
-        status = context.status
+        name, status = context.name, context.status
         if context.state.kept is None and status.managed_state:
             installed = self._kept.read(context, status.installed_revision)
-            if installed and MORE not in installed.terms.left:
+            if installed is None or MORE not in installed.terms.left:
                 context.state.kept = (status.installed_revision,)  # when settled, no other revision has objects
-        digests = dict.fromkeys((*self._kept.stored(context), *context.state.revisions))
+        if context.state.kept is None:
+            context.state.kept = tuple(self._revisions.digests(name))
+        digests = dict.fromkeys((*context.state.kept, *context.state.revisions))
         found = [each for digest in digests if (each := self._kept.read(context, digest))]
         context.state.kept = tuple(each.digest for each in found)
         return found
@@ -142,6 +138,8 @@ class Holdings:
         context: Context,
         digests: Iterable[str],
         left: Mapping[ObjectKey, RevisionObject],
+        *,
+        drops: bool,
     ) -> None:
         """Record what older revisions leave, and delete these; if they leave too much to record, they are kept.
 
@@ -149,6 +147,7 @@ class Holdings:
             context: of the pass; its state has the installed revision.
             digests: of the revisions to keep; the first of them is installed.
             left: objects that only older revisions name and that are kept for good.
+            drops: whether there may be others to delete.
 
         Raises: ApiError.
         """
@@ -159,7 +158,7 @@ class Holdings:
             revised = replace(installed, terms=replace(installed.terms, left=texts))
             self._revisions.write(context.name, revised, context.metadata.uid)
             context.state.revisions[revised.digest] = revised
-        if MORE not in texts and self._revisions.has_others(context.name, kept):
+        if drops and MORE not in texts:
             self._revisions.keep_only(context.name, kept)
 
 

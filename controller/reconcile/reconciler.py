@@ -94,8 +94,8 @@ class Reconciler:
         try:
             context = steps.search.prepare(context)
             report = steps.settled.report(context)
-            if report is None or not steps.settled.is_kept(context):
-                context, report = self._install(context, report)
+            if report is None:
+                context, report = self._install(context)
             report = steps.reporter.complete(context, report)
         except ApiError as error:
             return steps.reporter.refuse(context, error)
@@ -107,16 +107,8 @@ class Reconciler:
             return Requeue(after=MISSED_SECONDS, cause="the cluster changed during the pass")
         return steps.scheduler.next_pass(context, report)
 
-    def _install(self, context: Context, settled: Report | None) -> tuple[Context, Report]:
-        """Work on the wanted revision.
-
-        Args:
-            context: of the pass.
-            settled: the report if nothing but the stored revision is missing; it must be built again first.
-        """
+    def _install(self, context: Context) -> tuple[Context, Report]:
         context, wanted = self._steps.search.find(context)
-        if settled and not wanted.current:
-            return context, self._steps.settled.describe_unkept(settled, wanted)
         work = self._steps.planner.plan(context, wanted)
         if isinstance(work, Report):
             return context, work

@@ -124,9 +124,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             writer=parts.writer,
             retries=parts.retries,
         ),
-        settled=Settled(
-            watches=parts.watches, kept=parts.kept, repairer=repairer, assessor=assessor, writer=parts.writer
-        ),
+        settled=Settled(parts.watches, repairer, assessor, parts.writer),
         planner=planner,
         installer=Installer(
             executor=executor,

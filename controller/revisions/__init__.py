@@ -8,7 +8,6 @@ revision is left to `build`; slow work runs in the background and triggers the n
     making            resolves sources and builds revisions, and records failures
     state             what the finder remembers between passes
     store             rendered objects, kept in the cluster as Secrets
-    secrets           these Secrets by their metadata, watched
     background        slow work, off the reconcile workers
     polling           re-resolves floating references
     source_access     what sources may use: credentials, memory, progress

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
-from controller.build.pins import Sources, match_pins, recall_pins
+from controller.build.pins import Sources, match_pins
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check
@@ -59,14 +59,6 @@ class Wanted:
         )
 
 
-class _UnresolvedError(BundleError):
-    """Not all sources could be resolved; `found` are the pins of the others."""
-
-    def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
-        super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
-        self.found = found
-
-
 class Finder:
     """Finds the wanted revision of BundleDeployments."""
 
@@ -95,8 +87,6 @@ class Finder:
             self._check(context)
             sources = self._sources(context)
             revision = self._revision(context, sources) if sources else None
-        except _UnresolvedError as error:
-            return self._keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
         except BundleError as error:
             return self._keep_last(context, error, sources)
         if revision is None:
@@ -174,39 +164,27 @@ class Finder:
         known = match_pins(spec, () if renew else status.sources)
         if None not in known:
             return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
-        if not status.sources and (recalled := self._recall(context)):
-            return recalled
         if context.state.resolved and context.state.resolved[0] == context.spec_version:
             return context.state.resolved[1]
         resolved = self._maker.resolve(context, known)
         if resolved is None:
             return None
         if resolved.failure:
-            failure = self._maker.failed(context, resolve_ticket(context), resolved.failure)
-            raise failure if renew else _UnresolvedError(failure, resolved.found)
+            if not renew:
+                self._writer.write_status(context.deployment, status.model_copy(update={"sources": resolved.found}))
+            raise self._maker.failed(context, resolve_ticket(context), resolved.failure)
         self._maker.succeeded(context)
         sources = Sources(pins=resolved.found, requested_at=requested)
         context.state.resolved = (context.spec_version, sources)
         return sources
 
-    def _recall(self, context: RevisionContext) -> Sources | None:
-        """Return the pins of a kept revision of exactly this spec, which a wiped status must not change (rule 1)."""
-        for digest in self._kept.named(context):
-            found = self._kept.read(context, digest)
-            known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
-            pins = tuple(pin for pin in known if pin)
-            sources = Sources(pins=pins, requested_at=context.requested_at)
-            if found and None not in known and inputs_digest(make_request(context, sources)) == found.terms.inputs:
-                return sources
-        return None
-
     def _revision(self, context: RevisionContext, sources: Sources) -> Revision | None:
         """Return the revision of these pins, kept or new; None while it is built."""
-        request = make_request(context, sources)
+        status, request = context.status, make_request(context, sources)
         inputs = inputs_digest(request)
         # Until its kinds are known a revision is named only in memory, not in status.
         others: list[Revision | PackedRevision] = []
-        for digest in dict.fromkeys((*self._kept.named(context), *context.state.digests)):
+        for digest in dict.fromkeys((status.revision, status.installed_revision, *context.state.digests)):
             found = self._kept.read(context, digest)
             if found and found.terms.inputs == inputs:
                 self._maker.cancel(context)

@@ -22,10 +22,7 @@ class KeptRevisions:
         self._store, self._large = store, large
 
     def read(self, context: RevisionContext, digest: str) -> Revision | None:
-        """Return a revision from memory or the store; None if it is missing or damaged.
-
-        If another client has deleted or changed its Secrets, and it is in memory or still whole, it is stored again,
-        unless the BundleDeployment is being deleted.
+        """Return a revision from the store; None if it is missing or damaged.
 
         Raises: CrowdedError if it is large and there is no room for it now; ApiError.
         """
@@ -35,33 +32,7 @@ class KeptRevisions:
             if kept is None:
                 return None
             context.state.revisions[digest] = kept
-        found = context.state.revisions.get(digest)
-        if found and not context.metadata.deletion_timestamp and self._store.is_lost(context.name, digest):
-            self._store.restore(context.name, context.state.packed.get(digest, found), context.metadata.uid)
-        return found
-
-    def is_lost(self, context: RevisionContext) -> bool:
-        """Whether another client has deleted or changed the installed revision; sends no request."""
-        return self._store.is_lost(context.name, context.status.installed_revision)
-
-    def stored(self, context: RevisionContext) -> tuple[str, ...]:
-        """Return the digests of the stored revisions, newest first.
-
-        Raises: ApiError.
-        """
-        if context.state.kept is None:
-            context.state.kept = tuple(self._store.digests(context.name, context.metadata.uid))
-        return context.state.kept
-
-    def named(self, context: RevisionContext) -> tuple[str, ...]:
-        """Return the digests in status, the wanted one first, and all of the store if status names none of them.
-
-        Raises: ApiError.
-        """
-        status = context.status
-        named = [each for each in (status.revision, status.installed_revision) if each]
-        is_none_stored = all(self._store.is_lost(context.name, each) for each in named)
-        return tuple(dict.fromkeys([*named, *(self.stored(context) if is_none_stored else ())]))
+        return context.state.revisions.get(digest)
 
     def _unpack(self, context: RevisionContext, packed: PackedRevision) -> Revision | None:
         try:
@@ -80,10 +51,7 @@ class KeptRevisions:
         status = context.status
         # A revision that is only kept, while paused, has no kinds yet: these are written before the first apply.
         begun = status.revision and status.managed_kinds and not status.managed_state
-        last = self.read(context, status.revision if begun else status.installed_revision)
-        if last or status.revision or status.installed_revision:
-            return last
-        return next((each for digest in self.stored(context) if (each := self.read(context, digest))), None)
+        return self.read(context, status.revision if begun else status.installed_revision)
 
     def revision_before(self, context: RevisionContext, wanted: str) -> Revision | None:
         """Return the previous revision, whose objects may still exist alongside those of the wanted one (rule 6).
@@ -96,7 +64,8 @@ class KeptRevisions:
         elif status.managed_state:
             return None
         elif wanted not in state.before:  # since a restart
-            state.before[wanted] = next((each for each in self.stored(context) if each != wanted), "")
+            state.kept = tuple(self._store.digests(context.name)) if state.kept is None else state.kept
+            state.before[wanted] = next((each for each in state.kept if each != wanted), "")
         return self.read(context, state.before[wanted])
 
     def revise(self, context: RevisionContext, request: Request, kept: Revision) -> Revision:

@@ -109,8 +109,8 @@ def _unpacked(report: Report) -> Finding:
             return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
-    if failure := report.unkept or report.poll_failure:
-        return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
+    if report.poll_failure:
+        return Finding(ConditionType.UNPACKED, "False", report.poll_failure.reason, report.poll_failure.message)
     message = "the content of every source is available or no longer needed"
     return Finding(ConditionType.UNPACKED, "True", Reason.UNPACKED, message)
 

@@ -21,9 +21,6 @@ class Report:
     """Why the wanted revision is not available."""
     poll_failure: BundleError | None = None
     """Why the sources could not be re-resolved; their pins remain in use."""
-    unkept: BundleError | None = None
-    """Why the installed revision is not stored again yet, after another client deleted or changed it; objects are as
-    they should be."""
     sources: tuple[SourcePin, ...] | None = None
     """Their pins; None: unchanged."""
     handled_reconcile_at: str | None = None

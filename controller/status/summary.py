@@ -21,7 +21,7 @@ from api.v1alpha2.status import (
 )
 from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, SourcePin, Status
 from controller.content.limits import visible
-from controller.kube.resources import read_kinds
+from controller.kube.resources import GroupVersionKind
 from controller.observe.health.aggregate import Health
 from controller.observe.records import ObjectKey
 from controller.status.conditions import conditions_of, conditions_of_bug, conditions_of_deletion, skipped_kinds
@@ -95,7 +95,7 @@ def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> 
 
 
 def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple[NotReady, ...]:
-    versions = {(kind.group, kind.kind): kind.api_version for kind in read_kinds(managed_kinds)}
+    versions = {(kind.group, kind.kind): kind.api_version for kind in map(GroupVersionKind.parse, managed_kinds)}
 
     def _item(key: ObjectKey, reason: str, message: str) -> NotReady:
         return NotReady(

@@ -6,17 +6,15 @@ The watches learn the reply to each write immediately, so that no pass uses an o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from api import names
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment, Status, dump
 from controller.apply.ownership import API_VERSION
-from controller.kube.client import ApiError, Client
+from controller.kube.client import Client
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
-from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches
 from controller.status.notes import notes
 
@@ -28,51 +26,22 @@ class StatusWriter:
         self._client, self._watches, self._events = client, watches, events
 
     def write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
-        """Write a status unless the cluster has it already, and record Events for what is different.
-
-        The whole is replaced, so that nothing is left of what another client has written, and only in the
-        BundleDeployment with this UID.
+        """Write a status if it has changed, and record Events for what is different.
 
         Returns: the BundleDeployment with the status of the reply. Its spec remains that of this pass: a newer one in
             the reply gets a pass of its own.
 
-        Raises: ApiError; a 409 if another BundleDeployment has its name now.
+        Raises: ApiError.
         """
-        value = dump(status)
-        if self._is_shown(deployment, value):
-            return deployment.model_copy(update={"status": status})
-        self._watches.statuses.send(deployment, status)
-        reply = self._replace(deployment, value)
+        before, after = dump(deployment.status), dump(status)
+        if before == after:
+            return deployment
+        path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
+        body = {"status": _difference(before, after)}
+        reply = self._client.merge_patch(path, body, manager=names.STATUS_MANAGER).value
         self._watches.learn_deployment(reply)
         self.record_events(deployment, notes(deployment.status, status))
-        written = deployment.model_copy(update={"status": read(reply).status})
-        self._watches.statuses.keep(written, writers_of(reply))
-        return written
-
-    def _is_shown(self, deployment: BundleDeployment, value: Mapping[str, Any]) -> bool:
-        shown = self._watches.outline(deployment.metadata.name)
-        if shown is None or shown.metadata.uid != deployment.metadata.uid:
-            return dump(deployment.status) == value
-        return dump(shown.status) == value and not shown.status_problem
-
-    def _replace(self, deployment: BundleDeployment, value: Mapping[str, Any]) -> dict[str, Any]:
-        path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": deployment.metadata.uid},
-            {"op": "add", "path": "/status", "value": value},
-        ]
-        try:
-            reply: dict[str, Any] = self._client.json_patch(path, operations, manager=names.STATUS_MANAGER).value
-        except ApiError as error:
-            # A failed test is not distinguished from an invalid status.
-            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and self._is_replaced(deployment):
-                raise ApiError(HTTPStatus.CONFLICT, "Conflict", "the BundleDeployment was recreated") from error
-            raise
-        return reply
-
-    def _is_replaced(self, deployment: BundleDeployment) -> bool:
-        found = self._client.get(DEPLOYMENTS.path(name=deployment.metadata.name), metadata=True).value
-        return bool(found["metadata"]["uid"] != deployment.metadata.uid)
+        return deployment.model_copy(update={"status": read(reply).status})
 
     def record_events(self, deployment: BundleDeployment, found: Iterable[Note]) -> None:
         """Queue Events about a BundleDeployment."""
@@ -104,4 +73,14 @@ class StatusWriter:
             self._watches.learn_deployment(reply)
         else:
             self._watches.forget_deployment(deployment.metadata.name, deployment.metadata.uid)
-        return deployment.model_copy(update={"metadata": read(reply).metadata})
+        return read(reply)
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch (RFC 7386) from one value to the other: removed keys are null, at every depth."""
+    patch: dict[str, Any] = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            patch[key] = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+    return patch

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -29,8 +29,6 @@ from controller.observe.health.subject import Context
 from controller.observe.journal import UNREAD, Look
 from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.records import ObjectKey, Record, project
-from controller.observe.statuses.own import OwnStatuses
-from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches
 from controller.processes.supervision import Supervisor
 
@@ -203,24 +201,6 @@ class FakeCluster:
             del self.objects[place]
         return self._reply(value)
 
-    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "") -> Response:
-        """Know tests and additions of members of the object and of its metadata; the manager owns all that is added."""
-        self._note(f"PATCH {path}")
-        place = path.removesuffix("/status")
-        value = copy.deepcopy(self._find(place))
-        for operation in operations:
-            *parents, member = operation["path"].strip("/").split("/")
-            parent = value[parents[0]] if parents else value
-            if operation["op"] == "test" and parent.get(member) != operation["value"]:
-                raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
-            parent[member] = copy.deepcopy(operation["value"])
-        added = {each["path"].strip("/"): each["value"] for each in operations if each["op"] == "add"}
-        time = (START + timedelta(seconds=self._version)).isoformat()
-        entry = {"manager": manager, "operation": "Update", "time": time, "fieldsV1": _fields(added)}
-        others = [each for each in value["metadata"].get("managedFields", []) if each["manager"] != manager]
-        value["metadata"] = {**value["metadata"], "managedFields": [*others, entry]}
-        return self._reply(self._store(place, value))
-
     def delete(
         self, path: str, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> Response:
@@ -330,8 +310,6 @@ class FakeWatches:
         """Whether the BundleDeployments are listed."""
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
-        self.ever_needed: set[str] = set()
-        """The same for all, also after it was dropped."""
         self.unwatched: set[str] = set()
         """Kinds that cannot be watched yet, since discovery is behind."""
         self.failing: set[str] = set()
@@ -348,7 +326,6 @@ class FakeWatches:
         """Names of namespaces that exist, and that the watch does not show yet."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
-        self.statuses = OwnStatuses()
 
     @property
     def watches(self) -> Watches:
@@ -357,25 +334,18 @@ class FakeWatches:
 
     def refresh(self) -> None:
         self.synced = False
-        self.statuses.clear()
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        found = self.outline(name)
-        return (
-            self.statuses.restore(found, writers_of(self._cluster.objects[DEPLOYMENTS.path(name=name)]))
-            if found
-            else None
-        )
-
-    def outline(self, name: str) -> BundleDeployment | None:
         value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
         return read(value) if value else None
+
+    outline = deployment
 
     def deployment_names(self) -> set[str]:
         return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
 
     def exists(self, name: str, uid: str) -> bool:
-        deployment = self.outline(name)
+        deployment = self.deployment(name)
         return deployment is not None and deployment.metadata.uid == uid
 
     def was_orphaned(self, name: str, uid: str) -> bool:
@@ -385,12 +355,11 @@ class FakeWatches:
         pass  # it is known already
 
     def forget_deployment(self, name: str, uid: str) -> None:
-        assert self.outline(name) is None
+        assert self.deployment(name) is None
 
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted
-        self.ever_needed |= wanted
         return sorted(wanted & self.unsynced)
 
     def has_unwatched(self, name: str) -> bool:
@@ -407,7 +376,6 @@ class FakeWatches:
 
     def forget(self, name: str) -> None:
         self.needed.pop(name, None)
-        self.statuses.forget(name)
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
         resource = self._cluster.resource(kind)

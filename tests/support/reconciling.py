@@ -27,13 +27,12 @@ from controller.build.request import Request, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
-from controller.kube.resources import DEPLOYMENTS, SECRETS
+from controller.kube.resources import DEPLOYMENTS
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
-from controller.observe.statuses.own import OwnStatuses
 from controller.reconcile.context import Context
 from controller.reconcile.installed_targets import MOST_BYTES, InstalledTargetsCache
 from controller.reconcile.requeue import Requeue
@@ -46,7 +45,6 @@ from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.making import BUILD, Maker
 from controller.revisions.polling import Poller
-from controller.revisions.secrets import RevisionSecrets, StoredSecret, make_stored
 from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.store import RevisionStore
@@ -208,29 +206,6 @@ class Asked:
         self.times += 1
 
 
-class SeenSecrets(RevisionSecrets):
-    """A RevisionSecrets that sees everything on a FakeCluster immediately."""
-
-    synced = True
-
-    def __init__(self, cluster: FakeCluster, namespace: str) -> None:
-        self._cluster, self.namespace = cluster, namespace
-        self.collection = SECRETS.path(namespace)
-
-    def all_of(self, name: str) -> list[StoredSecret]:
-        found = [make_stored(each) for path, each in self._cluster.objects.items() if path.startswith(self.collection)]
-        return [each for each in found if each.deployment == name]
-
-    def get(self, secret_name: str) -> StoredSecret | None:
-        found = self._cluster.objects.get(f"{self.collection}/{secret_name}")
-        return make_stored(found) if found else None
-
-    def learn(self, manifest: Mapping[str, Any]) -> None:
-        pass  # it is known already
-
-    forget = learn  # type: ignore[assignment]
-
-
 class Told:
     """Stands for an EventRecorder: keeps the notes."""
 
@@ -260,9 +235,7 @@ class World:
         client, discovery = self.cluster.client, self.cluster.discovery
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
         self.access = Unaided()
-        self.watches.statuses = OwnStatuses()
-        self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
-        self.revision_store = RevisionStore(client, self.secrets)
+        self.revision_store = RevisionStore(client, names.DEFAULT_NAMESPACE)
         revisions, access = self.revision_store, cast("SourceAccess", self.access)
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
@@ -379,7 +352,7 @@ class World:
     @property
     def deployment(self) -> BundleDeployment:
         """The BundleDeployment as it is."""
-        found = self.watches.outline(NAME)
+        found = self.watches.deployment(NAME)
         assert found is not None
         return found
 

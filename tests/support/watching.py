@@ -86,7 +86,7 @@ class World:
 
     def deployment(self, name: str = "shop", **parts: Any) -> None:
         value = manifest(name, **parts)
-        metadata = {"finalizers": [names.FINALIZER], **value.pop("metadata")}
+        metadata = value.pop("metadata")
         self.api.put(DEPLOYMENTS, name, uid=metadata["uid"], about=metadata, **value)
 
     def managed(self, owner: str = "shop", name: str = "a", *, path: str = MAPS, **content: Any) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Finisher:
             and not any(outcome.spared for outcome in outcomes)
             and _is_as_left(work.options, look)
             # Remaining objects of a kind that is no longer wanted would be forgotten.
-            and not self._watches.find_unknown(work.context.name, work.earlier_kinds)
+            and not self._watches.find_unknown(work.context.name, work.context.recorded_kinds)
         )
 
     def _warnings(self, work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
@@ -128,8 +128,9 @@ class Finisher:
         if not wanted.pending:
             # If another revision is wanted, status names it: it is kept until it can be applied.
             kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision])]
+            drops = context.status.installed_revision not in ("", kept[0]) or len(context.state.digests) > 1
             left = {key: named for key, named in options.older.items() if key in context.state.older}
-            self._holdings.keep_only(context, kept, left)
+            self._holdings.keep_only(context, kept, left, drops=drops)
             self._watches.require_only(context.name, kinds)
         return context.state.ledger.managed_state
 
@@ -155,9 +156,9 @@ def _kinds_to_watch(
 ) -> set[GroupVersionKind]:
     """Return the kinds that may have objects: those of the revision, and those of kept and skipped objects."""
     skipped = [observed[target.key] for target in work.options.wanted.skipped if target.key in observed]
-    return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work)}
+    return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work.context)}
 
 
-def _kinds_of(records: Iterable[Record], work: Work) -> list[GroupVersionKind]:
+def _kinds_of(records: Iterable[Record], context: Context) -> list[GroupVersionKind]:
     wanted = {(record.key.group, record.key.kind) for record in records}
-    return [kind for kind in work.earlier_kinds if (kind.group, kind.kind) in wanted]
+    return [kind for kind in context.recorded_kinds if (kind.group, kind.kind) in wanted]

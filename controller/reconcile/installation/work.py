@@ -15,7 +15,6 @@ from controller.apply.options import ApplyOptions
 from controller.apply.plan import Plan, make_plan
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, leave_out_missing, make_targets
 from controller.build.revision import Revision, Terms
-from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -48,12 +47,6 @@ class Work:
     lack: BundleError | None = None
     """The rights that a new account lacks."""
 
-    @property
-    def earlier_kinds(self) -> list[GroupVersionKind]:
-        """The kinds that objects of earlier passes may have: by status, and by older revisions in the store."""
-        named = (each.kind for each in self.options.older.values())
-        return list(dict.fromkeys((*self.context.recorded_kinds, *named)))
-
     def report(self) -> Report:
         """Return what is known before anything is compared."""
         return replace(self.wanted.report(self.context), revision=self.options.wanted.revision)
@@ -85,24 +78,22 @@ class Planner:
         if revision is None:
             return wanted.report(context)
         targets, leftovers, warnings = self._targets(context, revision)
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *context.recorded_kinds}
+        if unknown := self._watches.require(context.name, kinds):
+            return replace(wanted.report(context), unknown=tuple(unknown))
         options = replace(
             self._options(context, revision.terms, targets),
             warnings=warnings,
             older=self._holdings.older(context, revision),
             gate=self._hooks.before_install(context, revision, targets),
         )
+        plan = make_plan(options, leftovers, self._watches.managed(context.name))
         account = account_of(revision.terms)
         is_new = _is_new(context, account)
-        work = Work(
-            context=context, wanted=wanted, options=options, plan=Plan(), account=account, is_new_account=is_new
-        )
-        kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
-        if unknown := self._watches.require(context.name, kinds):
-            return replace(wanted.report(context), unknown=tuple(unknown))
-        work = replace(work, plan=make_plan(options, leftovers, self._watches.managed(context.name)))
+        work = Work(context=context, wanted=wanted, options=options, plan=plan, account=account, is_new_account=is_new)
         if context.spec.paused or not self._accounts.policy.allows(revision.terms):
             return replace(work, only_compare=True)
-        return self._with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
+        return self._with_hindrance(work, revision.terms) if plan.writes or is_new else work
 
     def plan_repair(
         self, context: Context, terms: Terms, targets: TargetSet, observed: Mapping[ObjectKey, Record]

@@ -130,7 +130,7 @@ def configured(world: World) -> None:
     world.wish("v1", prune="AfterApply")
 
 
-STATUS = "PATCH BundleDeployment/status"
+STATUS = "MERGE BundleDeployment/status"
 READ = "GET revision"
 INSTALL = [
     "MERGE BundleDeployment",
@@ -169,7 +169,7 @@ ROWS = [
         {**READY, "Healthy": "False Progressing", "Ready": "False Progressing", "Reconciling": "True PrunePending"},
     ),
     Row("what another spec does not change is not sent", configured, [READ, STATUS], READY),
-    Row("a source that fails leaves what is installed", fails, [READ, STATUS],
+    Row("a source that fails leaves what is installed", fails, [STATUS, READ, STATUS],
          {"Unpacked": "False NotFound", "Installed": "False NotFound", "Healthy": "True Healthy",
          "Ready": "False NotFound", "Stalled": "True NotFound"}),
     Row("while it is paused it is looked at and not touched", lambda world: paused(world, edit=True),
@@ -864,7 +864,7 @@ def _requests_of(world: World) -> list[str]:
 
 def test_a_server_that_is_not_there_ends_the_pass_and_says_nothing(world: World) -> None:
     world.wish("v1")
-    world.cluster.faults[f"PATCH {PATH}/status"] = [ApiError(503, "ServiceUnavailable", "no")]
+    world.cluster.faults[f"MERGE {PATH}/status"] = [ApiError(503, "ServiceUnavailable", "no")]
     with pytest.raises(ApiError):
         world.reconcile()
     world.settle()
@@ -1127,14 +1127,14 @@ def test_a_spec_that_changes_while_pins_are_recorded_is_not_taken_for_the_one_th
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply to that write brings the newer spec; with the older pins it would be called installed for ever."""
-    json_patch = world.cluster.json_patch
+    merge_patch = world.cluster.merge_patch
 
-    def change_meanwhile(path: str, operations: list[Json], **options: Any) -> Response:
-        if world.deployment.metadata.generation == 1 and "sources" in operations[-1]["value"]:
+    def change_meanwhile(path: str, body: Json, **options: Any) -> Response:
+        if world.deployment.metadata.generation == 1 and "sources" in body.get("status", {}):
             world.wish("v2")
-        return json_patch(path, operations, **options)
+        return merge_patch(path, body, **options)
 
-    monkeypatch.setattr(world.cluster, "json_patch", change_meanwhile)
+    monkeypatch.setattr(world.cluster, "merge_patch", change_meanwhile)
     world.wish("v1")
     world.settle()
     assert [pin.resolved.partition("@")[0] for pin in world.deployment.status.sources] == ["v2"]

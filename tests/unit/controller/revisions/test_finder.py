@@ -18,7 +18,6 @@ from controller.revisions.state import requested_at
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
-from tests.support.revisions import make_store
 
 UNREACHABLE = BundleError(Reason.UNREACHABLE, "spec.sources[0]: no answer")
 OLDEST, OLDER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -69,7 +68,7 @@ class Search(World):
 
     @property
     def revisions(self) -> revisions.RevisionStore:
-        return make_store(self.cluster.client, names.DEFAULT_NAMESPACE)
+        return revisions.RevisionStore(self.cluster.client, names.DEFAULT_NAMESPACE)
 
 
 @pytest.fixture
@@ -156,8 +155,7 @@ def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(search: Sea
     report = {"mode": "Report", "ignore": []}
     search.wish("v1", serviceAccountName="deployer", optional=[{"group": "g", "kind": "K"}], drift=report)
     found = search.find()
-    # Whether it is still needed, and what the namespace keeps.
-    assert search.requests() == ["GET revision", "GET BundleDeployment", "LIST revision", "APPLY revision"]
+    assert search.requests() == ["GET revision", "LIST revision", "APPLY revision"]  # what the namespace keeps
     assert found.revision is not None
     assert found.revision.digest == digest
     assert found.revision == search.revisions.read(NAME, digest)
@@ -401,12 +399,12 @@ def test_whose_objects_may_be_left_beside_the_wanted_ones(case: Before, search: 
     assert asked == ([f"revision.{NAME}.{case.expect[7:23]}.0"] if case.expect else [])
 
 
-def test_it_is_known_without_a_request(search: Search) -> None:
+def test_it_is_looked_for_once(search: Search) -> None:
     search.wish("v1")
     search.status(installedRevision=WANTED)
     for _ in range(3):
         search.kept.revision_before(search.context(search.state), WANTED)
-    assert search.requests() == []
+    assert search.requests() == ["LIST revision"]
 
 
 # the annotation

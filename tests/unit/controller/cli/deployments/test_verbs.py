@@ -351,7 +351,7 @@ BAD_URL = {"sources": [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:
 def odd(cluster: FakeCluster) -> FakeCluster:
     """The same cluster with one whose spec, and one whose status cannot be read."""
     cluster.put(manifest("odd", spec=BAD_URL))
-    cluster.put(manifest("odder", spec={"installNamespace": "A B"}))
+    cluster.put(manifest("odder", status={"managedKinds": 3}))
     return cluster
 
 
@@ -364,7 +364,7 @@ def test_one_that_cannot_be_read_is_listed_with_the_others(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "odd", "odder", "shop"]
     assert "cannot be read: spec.sources[0].http.url: " in lines[1]
-    assert "cannot be read: spec.installNamespace: " in lines[2]
+    assert "cannot be read: status.managedKinds: " in lines[2]
 
 
 @pytest.mark.parametrize("name", ["odd", "odder"])
@@ -375,7 +375,7 @@ def test_one_that_cannot_be_read_is_described(name: str, odd: FakeCluster, capsy
 
 def test_one_that_cannot_be_read_is_not_waited_for(odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "odder", "--wait"]) == 1
-    assert "odder: waiting cannot help: cannot be read: spec.installNamespace: " in capsys.readouterr().err
+    assert "odder: waiting cannot help: cannot be read: status.managedKinds: " in capsys.readouterr().err
 
 
 # control characters
