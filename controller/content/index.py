@@ -42,22 +42,24 @@ def read_paths(entry: Path) -> set[str]:
 
     Raises: OSError, ValueError, KeyError for an index that is missing or damaged.
     """
-    with (entry / "index").open("rb") as file:
-        head, body = json.loads(file.readline()), file.read()
-    if head["sha256"] != hashlib.sha256(body).hexdigest():
-        raise ValueError("the listing was modified")
-    return set(json.loads(body))
+    return set(_read_listing(entry))
 
 
 def is_intact(entry: Path) -> bool:
     """Return whether an entry contains exactly what its index lists."""
     try:
-        with (entry / "index").open("rb") as file:
-            head, body = json.loads(file.readline()), file.read()
-        listed: Any = json.loads(body)
-        return head["sha256"] == hashlib.sha256(body).hexdigest() and bool(listed == _list(entry / "content"))
+        return bool(_read_listing(entry) == _list(entry / "content"))
     except (OSError, ValueError, KeyError, TypeError, ForeignFileError):
         return False
+
+
+def _read_listing(entry: Path) -> Any:
+    """Return the listing of the second line, which the first line has the digest of."""
+    with (entry / "index").open("rb") as file:
+        head, body = json.loads(file.readline()), file.read()
+    if head["sha256"] != hashlib.sha256(body).hexdigest():
+        raise ValueError("the listing was modified")
+    return json.loads(body)
 
 
 def _list(folder: Path) -> dict[str, list[Any]]:
