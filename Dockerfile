@@ -4,10 +4,17 @@
 #
 #   docker build -t rukpak:0.1.0 --build-arg BASE=python:3.11.7-slim-bookworm@sha256:… .
 #
-# BASE only builds; what of it ends in the image are Python, git, ssh and their libraries. Given with its digest, the image
-# can be built again bit by bit for as long as Debian serves the same git and ssh (a mirror of snapshot.debian.org always
+# GO and BASE only build; what of BASE ends in the image are Python, git, ssh and their libraries. Helm is compiled from its
+# Go module, which Go's checksum database verifies: that needs no release server and works on every architecture. Given
+# with their digests, the image can be built again bit by bit for as long as Debian serves the same git and ssh (a mirror of snapshot.debian.org always
 # does): SOURCE_DATE_EPOCH and --output rewrite-timestamp=true do the rest.
 ARG BASE=python:3.11.7-slim-bookworm
+
+ARG GO=golang:1.26-bookworm
+
+FROM ${GO} AS helm
+RUN CGO_ENABLED=0 GOBIN=/programs go install -trimpath \
+      -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1" helm.sh/helm/v4/cmd/helm@v4.3.1
 
 FROM ${BASE} AS build
 RUN apt-get update \
@@ -18,7 +25,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY api/ api/
 COPY controller/ controller/
 COPY hack/image/ hack/image/
-RUN ["python", "hack/image/assemble.py", "/image"]
+COPY --from=helm /programs/helm /programs/helm
+RUN ["python", "hack/image/assemble.py", "/image", "/programs/helm"]
 
 FROM scratch
 COPY --from=build /image/ /

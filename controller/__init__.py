@@ -7,6 +7,7 @@
     sources             where content comes from: references to digests, digests to entries
     content             fetched content on disk: verified, written once, by digest
     formats             what content means: from a tree to Kubernetes objects
+    permissions         what a bundle may do once it runs: from a revision to a set of statements
     observe             which objects are on the cluster, and how healthy they are
     apply               what to do with objects (plan), and doing it (execute, prune)
     status              from the report of a pass to conditions, counts and Events

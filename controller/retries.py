@@ -157,6 +157,12 @@ class Retries:
             self._failures.pop(name, None)
             self._ended.pop(name, None)
 
+    def clear(self) -> None:
+        """Forget all failures."""
+        with self._lock:
+            self._failures.clear()
+            self._ended.clear()
+
     def seconds_to_next(self, name: str) -> float | None:
         """Return the seconds until the next retry is due; None if nothing is retried automatically.
 

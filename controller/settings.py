@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from api import names
 from api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
+from controller.kube.shard import LONGEST, Shard, is_shard_name
 from controller.processes.memory_limit import MemoryLimit, find_limit
 from controller.sources.hosts import parse_pattern
 
@@ -57,6 +58,7 @@ class Settings:
     kubeconfig: str = _option("", "path of the kubeconfig; default: $KUBECONFIG, else the ServiceAccount of the pod, else ~/.kube/config")
     context: str = _option("", "kubeconfig context to use; default: the current one")
     namespace: str = _option(names.DEFAULT_NAMESPACE, "namespace of the revision store and the Lease; created if it does not exist", short="-n")
+    shard: str = _option("", "serve only BundleDeployments whose label core.rukpak.io/shard has this value, while holding the Lease rukpak-SHARD; default: those without the label")
     leader_elect: bool = _option(True, "act only while holding the Lease rukpak; without leader election there must be a single replica")
     lease_duration: int = _option(30, "seconds without a renewal after which another replica may take the Lease")
     renew_deadline: int = _option(20, "seconds without a successful renewal after which the leader exits")
@@ -65,6 +67,7 @@ class Settings:
     metrics_secure: str = _option("auto", "serve /metrics over https, to clients that RBAC allows to get it; auto: unless the address is loopback", choices=("auto", "yes", "no"))
     metrics_certificate: str = _option("", "PEM file with the certificate of /metrics; default: self-signed")
     metrics_key: str = _option("", "PEM file with the private key of --metrics-certificate")
+    condition_metrics: str = _option("all", "BundleDeployments that have series of rukpak_bundledeployment_condition, three to seven each; problems: only those that are not Ready, paused, stalled or drifted, which is what the alerts need", choices=("all", "problems"))
     probe_address: str = _option("127.0.0.1:8081", "HOST:PORT of /healthz and /readyz; :PORT: all addresses; off: disabled; if the default is in use, a free port is logged")
     store: str = _option("", "directory of the content store; default: $XDG_CACHE_HOME/rukpak/content, and content-2 and so on for further processes")
     store_mebibytes: int = _option(2048, "MiB that the content store keeps before it deletes unused content; fetching and rendering may use the same amount again plus one bundle, and each tenant at most half of it")
@@ -92,6 +95,10 @@ class Settings:
     log_format: str = _option("auto", "log format: json or text; auto: text on a terminal, json elsewhere", choices=("auto", "json", "text"))
     log_level: str = _option("info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error"))
     # fmt: on
+
+    def served_shard(self) -> Shard:
+        """Return the shard whose BundleDeployments are served."""
+        return Shard(self.shard)
 
     def readable_namespaces(self) -> tuple[str, ...]:
         """Return the namespaces whose Secrets sources may use, in addition to the install namespace."""
@@ -149,10 +156,17 @@ class Settings:
         except ValueError:
             return host != "localhost"
 
+    def _problem_of_shard(self) -> str:
+        if self.shard and not is_shard_name(self.shard):
+            return f'"{self.shard}" is not lowercase letters, digits and dashes, {LONGEST} at most'
+        return "requires leader election (--leader-elect)" if self.shard and not self.leader_elect else ""
+
     def problem(self) -> str:
         """Return what is wrong with options, alone or in combination; empty if nothing is."""
         if problem := self.lease_times().problem():
             return f"--lease-duration, --renew-deadline, --retry-period: {problem}"
+        if problem := self._problem_of_shard():
+            return f"--shard: {problem}"
         if self.relist_interval < MIN_RELIST_SECONDS:
             return f"--relist-interval: {self.relist_interval} is less than {MIN_RELIST_SECONDS}"
         if bool(self.metrics_certificate) != bool(self.metrics_key):

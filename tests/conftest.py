@@ -39,7 +39,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "watched": ("prometheus", "promtool"),
 }
 """What a fixture needs."""
-OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",)}
+OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",)}
 """What a fixture skips tests without."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
@@ -50,6 +50,7 @@ collector (`SSLSocket._create`, where `getpeername` fails), and the caller never
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubeconfig", type=Path, help="use this cluster; tests that kill or audit theirs are left out")
+    parser.addoption("--obtain", action="store_true", help="with --collect-only: obtain the programs of these tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Obtain what the selected tests need, before the first of them waits for it."""
-    if session.config.option.collectonly:
+    if session.config.option.collectonly and not session.config.getoption("--obtain"):
         return
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     needed, optional = _needed(PROGRAMS, fixtures), _needed(OPTIONAL, fixtures)
@@ -113,7 +114,7 @@ def _go_on_unconfined() -> None:
 def _teller(config: pytest.Config) -> Callable[[str], None]:
     def tell(line: str) -> None:
         reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if reporter:
+        if reporter and not config.getoption("--obtain"):
             reporter.ensure_newline()
             reporter.write_line(line)
         else:
@@ -135,10 +136,15 @@ def binaries(pytestconfig: pytest.Config) -> Binaries:
 
 
 @pytest.fixture(scope="session", params=["Helm 3", "Helm 4"])
-def helm(request: pytest.FixtureRequest, binaries: Binaries) -> Path:
+def helm(request: pytest.FixtureRequest) -> Path:
     """Helm 3 of the Python package, then Helm 4, which tests are skipped without."""
-    if request.param == "Helm 3":
-        return packaged_helm()
+    found: Path = packaged_helm() if request.param == "Helm 3" else request.getfixturevalue("helm_4")
+    return found
+
+
+@pytest.fixture(scope="session")
+def helm_4(binaries: Binaries) -> Path:
+    """Helm 4, which tests are skipped without."""
     try:
         return binaries.obtain(["helm"])["helm"]
     except MissingError as error:

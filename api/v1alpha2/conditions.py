@@ -119,6 +119,7 @@ class Reason(str, Enum):
     UNSAFE_CRD_UPGRADE = "UnsafeCRDUpgrade", Retry.PERMANENT, "the change of a CustomResourceDefinition would break its users", "make the change compatible, or allow it as the message says"
     KIND_NOT_SERVED = "KindNotServed", Retry.WAIT, "the cluster does not serve the kind of an object", "install the CustomResourceDefinition or API server that serves it; the object is then applied automatically"
     NAMESPACE_TERMINATING = "NamespaceTerminating", Retry.WAIT, "the namespace of an object is being deleted", "wait until it is deleted, or find out what blocks its deletion"
+    WAITING_FOR_SHARD = "WaitingForShard", Retry.WAIT, "the BundleDeployment has moved to another shard, and the controller of the earlier one has not finished", "if this persists, check the log of the controller that the message names"
     WAITING_FOR_CRD = "WaitingForCRD", Retry.WAIT, "a CustomResourceDefinition is not established yet", "if this persists, check its conditions"
     WAITING_FOR_HOOK = "WaitingForHook", Retry.WAIT, "a hook has not finished yet", "if this persists, check its Job or Pod"
     WEBHOOK_UNAVAILABLE = "WebhookUnavailable", Retry.TRANSIENT, "an admission or conversion webhook could not be called", "check the workload that serves it"
@@ -131,6 +132,8 @@ class Reason(str, Enum):
     INTERNAL_ERROR = "InternalError", Retry.TRANSIENT, "a bug of the controller ended a pass, or a fetch or rendering for it; the other conditions may be older", "find the traceback in the log of the controller by the reconcileID in the message, and report it"
     API_UNAVAILABLE = "APIUnavailable", Retry.TRANSIENT, "the API server, or one of its API groups, is unavailable or returns errors", "if this persists, check the API server; it is retried automatically"
     PAUSED_WITH_CHANGES = "PausedWithChanges", Retry.WAIT, "another revision will be applied when spec.paused is false", "set spec.paused to false"
+    AWAITING_APPROVAL = "AwaitingApproval", Retry.WAIT, "a revision, or another ServiceAccount, waits for approval; what is installed is kept and repaired", "look at status.pending, then run kubectl rukpak approve or kubectl rukpak deny"
+    DENIED = "Denied", Retry.PERMANENT, "spec.deniedRevision names the revision that the sources and the spec lead to; what is installed is kept and repaired", "change the sources or the spec; to allow the revision after all, remove spec.deniedRevision"
 
     # Healthy
     HEALTHY = "Healthy", Retry.NONE, "every managed object is healthy"

@@ -136,6 +136,8 @@ FIELD_PATH_RULE = rule(
 )
 FieldPath = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=rules(FIELD_PATH_RULE))]
 Digest = Annotated[str, Field(max_length=160)]
+RevisionDigest = Annotated[str, Field(max_length=71, pattern=r"^$|^sha256:[0-9a-f]{64}$")]
+"""A revision that a user names."""
 
 Duration = Annotated[
     str,

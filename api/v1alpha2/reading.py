@@ -1,16 +1,18 @@
-"""Reading a BundleDeployment from the API server, even if this release cannot read all of its spec.
+"""Reading a BundleDeployment from the API server, even if this release cannot read all of it.
 
-The API server may have admitted the spec under the schema of another release. The readable fields are kept, so that
-status can report the problem and a deletion can continue; nothing is installed from such a spec.
+The API server may have admitted it under the schema of another release. The readable fields are kept, so that status
+can report the problem and a deletion can continue; nothing is installed from a spec that cannot be read in full. A
+field of the status that cannot be read counts as unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from api.v1alpha2.shared_fields import share_fields
 from api.v1alpha2.types import BundleDeployment
 
 # Values for required fields that cannot be read.
@@ -20,23 +22,33 @@ _IDENTITY = frozenset({"installNamespace", "serviceAccountName"})
 
 
 def read(manifest: Mapping[str, Any]) -> BundleDeployment:
-    """Return a BundleDeployment; its `problem` says which field of the spec cannot be read, if any.
+    """Return a BundleDeployment; `problem` and `status_problem` say which field cannot be read, if any.
 
     Such fields have their defaults, except deletionPolicy, which becomes Orphan.
 
-    Raises: ValidationError if metadata, status, or the namespace or account in the spec cannot be read.
+    Raises: ValidationError if metadata, or the namespace or account in the spec, cannot be read.
     """
+    found = _read(manifest)
+    share_fields(found)
+    return found
+
+
+def _read(manifest: Mapping[str, Any]) -> BundleDeployment:
     try:
         return BundleDeployment.model_validate(manifest)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
-        if any(problem["loc"][0] != "spec" for problem in problems):
+        in_spec = [problem for problem in problems if problem["loc"][0] == "spec"]
+        in_status = [problem for problem in problems if problem["loc"][0] == "status"]
+        if len(in_spec) + len(in_status) < len(problems):
             raise
-        bad = {str(problem["loc"][1]) for problem in problems if len(problem["loc"]) > 1}
-        if bad & _IDENTITY or not isinstance(manifest.get("spec"), dict):
+        bad = _fields_of(in_spec)
+        if in_spec and (bad & _IDENTITY or not isinstance(manifest.get("spec"), dict)):
             raise
-        found = BundleDeployment.model_validate({**manifest, "spec": _readable(manifest["spec"], bad)})
-        return found.with_problem(describe(problems[0]))
+        spec = _readable(manifest["spec"], bad) if in_spec else manifest["spec"]
+        status = _without(manifest.get("status"), _fields_of(in_status))
+        found = BundleDeployment.model_validate({**manifest, "spec": spec, "status": status})
+        return found.with_problems(*(describe(each[0]) if each else "" for each in (in_spec, in_status)))
 
 
 def try_to_read(manifest: Mapping[str, Any]) -> tuple[BundleDeployment | None, str]:
@@ -46,6 +58,14 @@ def try_to_read(manifest: Mapping[str, Any]) -> tuple[BundleDeployment | None, s
     except ValidationError as error:
         return None, describe(error.errors(include_input=False, include_url=False)[0])
     return deployment, deployment.problem
+
+
+def _fields_of(problems: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(problem["loc"][1]) for problem in problems if len(problem["loc"]) > 1}
+
+
+def _without(status: object, bad: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in status.items() if key not in bad} if isinstance(status, dict) else {}
 
 
 def _readable(spec: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:

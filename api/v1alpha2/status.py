@@ -20,6 +20,9 @@ NAME_LENGTH = 253
 NOT_READY_ITEMS = 10
 WARNING_ITEMS = 20
 WARNING_LENGTH = 4096
+PROBLEM_ITEMS = 10
+PERMISSION_ITEMS = 20
+PERMISSION_LENGTH = 1000
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -128,6 +131,60 @@ class NotReady(Api):
     """Why it is not healthy, in one line."""
 
 
+class Changes(Api):
+    """Number of objects that a revision would change, compared with the installed one."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    create: _Count = 0
+    """Objects that only the new revision contains."""
+    change: _Count = 0
+    """Objects that are different in the new revision."""
+    delete: _Count = 0
+    """Objects that only the installed revision contains and that are pruned; objects that are kept do not count."""
+    recreate: _Count = 0
+    """Those to change that are deleted and created again if an immutable field differs, since their annotation
+    core.rukpak.io/recreate says so."""
+
+
+class NewPermissions(Api):
+    """What a revision may do once it runs, and the installed one may not do."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    digest: Digest = ""
+    """Digest of all that the revision may do: equal for revisions that may do the same."""
+    added: Annotated[
+        tuple[Annotated[str, Field(max_length=PERMISSION_LENGTH)], ...],
+        Field(max_length=PERMISSION_ITEMS, json_schema_extra=list_of("atomic")),
+    ] = ()
+    """What is new, the most dangerous first; before the first installation everything."""
+    truncated: bool = False
+    """Whether added is incomplete."""
+
+
+class Pending(Api):
+    """A revision that waits for approval."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    revision: Digest
+    """Its digest: set spec.approvedRevision to it to approve it, or spec.deniedRevision to deny it."""
+    service_account_name: Annotated[str, Field(max_length=253)] = ""
+    """The ServiceAccount that would apply it. Empty: the account of the controller."""
+    since: Timestamp
+    """When it started to wait."""
+    changes: Changes = Changes()
+    """What it would change."""
+    permissions: NewPermissions = NewPermissions()
+    """What it may do once it runs, and the installed one may not do."""
+    problems: Annotated[
+        tuple[Annotated[str, Field(max_length=CONDITION_MESSAGE_LENGTH)], ...],
+        Field(max_length=PROBLEM_ITEMS, json_schema_extra=list_of("atomic")),
+    ] = ()
+    """What would prevent its installation: missing permissions of the ServiceAccount, unsafe upgrades of
+    CustomResourceDefinitions."""
+    sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    """What its sources were resolved to."""
+
+
 class Status(Api):
     """What the controller reports about a BundleDeployment."""
 
@@ -141,6 +198,11 @@ class Status(Api):
     account: AccountUsed | None = None
     """The ServiceAccount in use. If it is recreated, the new one is not used until the spec changes or the annotation
     core.rukpak.io/accepted-account names it."""
+    shard: Annotated[str, Field(max_length=63)] = ""
+    """The shard whose controller may act for the BundleDeployment. It follows the label core.rukpak.io/shard once that
+    controller has finished. Empty: the default shard or, while nothing else is recorded, none."""
+    relabeling: bool | None = None
+    """Whether objects may still have the label of an earlier shard."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
     """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused and Drifted only
     while they are True."""
@@ -150,6 +212,8 @@ class Status(Api):
     """The desired revision: the digest of the rendered objects."""
     installed_revision: Digest = ""
     """The last revision whose objects were all applied."""
+    pending: Pending | None = None
+    """The revision that waits for approval; absent if none does. revision is the last one that did not have to wait."""
     managed_state: Digest = ""
     """Digest of all managed objects as of the last full apply. Empty: there is work left to do."""
     managed_kinds: Annotated[

@@ -20,6 +20,7 @@ from api.v1alpha2.fields import (
     Kind,
     Namespace,
     ObjectNameOrEmpty,
+    RevisionDigest,
     list_of,
     parse_duration,
     rule,
@@ -27,20 +28,34 @@ from api.v1alpha2.fields import (
 )
 from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule
 from api.v1alpha2.sources import SecretReference, Source
-from api.v1alpha2.status import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
+from api.v1alpha2.status import (
+    Changes,
+    Condition,
+    Display,
+    NewPermissions,
+    NotReady,
+    ObjectCounts,
+    Pending,
+    SourcePin,
+    Status,
+    dump,
+)
 
 __all__ = [
     "BundleDeployment",
+    "Changes",
     "Condition",
     "CrdUpgradeSafety",
     "Display",
     "Drift",
     "HealthCheck",
     "IgnoreRule",
+    "NewPermissions",
     "NotReady",
     "ObjectCounts",
     "ObjectMeta",
     "OptionalKind",
+    "Pending",
     "SecretReference",
     "Source",
     "SourcePin",
@@ -149,6 +164,27 @@ class Spec(Api):
     """What to do with a change of a CustomResourceDefinition that would break its users or existing objects."""
     progress_deadline: Duration = "10m"
     """How long an object may take to become healthy before it counts as failed, such as 30s, 10m or 1h30m."""
+    # Without a default in the schema: admission policies see what a user has set.
+    approval: Literal["Automatic", "NewPermissions", "Manual"] | None = None
+    """Which revisions are applied without approval. Automatic: all. NewPermissions: those that may do nothing, once
+    they run, that the installed one may not do; the first one always waits. Manual: none. A revision waits until
+    approvedRevision names it, and status shows it in pending. What is installed is kept and repaired meanwhile.
+    Default: Automatic."""
+    approved_revision: RevisionDigest = ""
+    """The one revision that may be applied although it needs approval. It may be set before the controller knows that
+    revision: rukpak render -o revision prints the digest."""
+    approved_service_account_name: ObjectNameOrEmpty | None = None
+    """The ServiceAccount that may apply approvedRevision; empty: the account of the controller. Default: the one that
+    serviceAccountName names when the controller first sees the approval. Must be set to approve another
+    serviceAccountName for a revision that is approved already."""
+    denied_revision: RevisionDigest = ""
+    """A revision that is not applied, whatever approval and approvedRevision say. It has no effect on one that is
+    installed or being installed."""
+
+    @property
+    def requires_approval(self) -> bool:
+        """Whether a new revision waits for approval."""
+        return self.approval not in (None, "Automatic")
 
     @property
     def progress_deadline_seconds(self) -> float:
@@ -189,14 +225,20 @@ class BundleDeployment(Api):
     status: Status = Status()
     """What the controller reports. Only the controller writes it."""
     _problem: str = PrivateAttr("")
+    _status_problem: str = PrivateAttr("")
 
     @property
     def problem(self) -> str:
         """Which field of the spec cannot be read, and why; empty if all can. See reading.py."""
         return self._problem
 
-    def with_problem(self, problem: str) -> BundleDeployment:
-        """Return a copy that records what of its spec cannot be read."""
+    @property
+    def status_problem(self) -> str:
+        """Which field of the status cannot be read, and why; empty if all can. See reading.py."""
+        return self._status_problem
+
+    def with_problems(self, problem: str, status_problem: str) -> BundleDeployment:
+        """Return a copy that records what of its spec and of its status cannot be read."""
         copy = self.model_copy()
-        copy._problem = problem  # noqa: SLF001 - its own class
+        copy._problem, copy._status_problem = problem, status_problem  # noqa: SLF001 - its own class
         return copy

@@ -10,15 +10,18 @@ Not here: which revision is wanted (`revisions`), what conditions say about it (
     order         in which order kinds are applied and deleted
     options       the BundleDeployment and the rules of one pass
     plan          what to do about each object: steps of tasks
+    differences   how many objects one revision would change, compared with another
     drift/        whether an object is as the last apply left it
     possession    which objects may be deleted: those that a kept revision names
     teardown      which objects are deleted next when a BundleDeployment is deleted
 
+    examination   what would prevent applying a revision that waits for approval
     execute       executes a plan: reads what is missing, and sends what is ready
     dependencies  what an object must wait for
     object/       the requests for one object
     outcome       the result of each task
     prune         deletes and releases objects
+    rights        the rights that installing a revision takes; for `rukpak rights`
     failures/     what a refusal means, and which rights are missing
     hooks/        hooks of charts
     crd_upgrade/  whether a CustomResourceDefinition may be changed

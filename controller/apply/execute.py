@@ -6,15 +6,18 @@ and the requests for one object (object/).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.dependencies import Dependencies, StepResults
 from controller.apply.drift.explanation import DriftedObject
+from controller.apply.examination import Examiner
 from controller.apply.failures.access_review import AccessReviewer
 from controller.apply.failures.missing_rights import LackOfRightsError, MissingRightsError, list_all
 from controller.apply.object.concurrency import ConcurrencyLimits
+from controller.apply.object.labels import Relabeler
 from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.pool import Pool
 from controller.apply.object.sender import Sender
@@ -26,7 +29,7 @@ from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
 from controller.kube.resources import Resource
-from controller.observe.records import Record
+from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.retries import Retries
 
@@ -42,6 +45,7 @@ class Applier:
     Attributes:
         pool: sends these requests.
         reader: reads objects.
+        relabeler: changes the shard of objects.
     """
 
     def __init__(self, client: Client, discovery: Discovery, watches: Watches, retries: Retries, workers: int) -> None:
@@ -49,8 +53,10 @@ class Applier:
         limits = ConcurrencyLimits(workers)
         self.pool = Pool(workers, limits, client.supervisor)
         self.reader = self._reader = ObjectReader(client, self.pool)
+        self.relabeler = Relabeler(client, discovery, self.pool)
         self._watches = watches
         self._reviewer = AccessReviewer(client, self.pool)
+        self._examiner = Examiner(client, self.pool, self._reviewer)
         self._dependencies, self._retries = Dependencies(watches, retries), retries
         self._sender = Sender(client, discovery, watches, retries, self._reader, limits=limits)
 
@@ -102,14 +108,24 @@ class Applier:
         name, attempt = options.owner.name, f"{options.user.name} {options.wanted.revision} {options.spec_version}"
         if held := self._retries.holding(name, _REVIEW, attempt):
             return held
-        targets = [t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used]
-        items = [(each, resource) for each in targets if (resource := self._find_resource(each, options))]
-        lack = self._reviewer.lack(items, options, options.user)
+        lack = self._reviewer.lack(self._applied(options), options, options.user)
         if lack:
             self._retries.failed(name, _REVIEW, attempt, lack)
         else:
             self._retries.succeeded(name, _REVIEW)
         return lack
+
+    def find_problems(self, options: ApplyOptions, changed: Collection[ObjectKey]) -> list[BundleError]:
+        """Return what would prevent applying a revision, as far as reading shows; nothing is written.
+
+        Args:
+            options: of the revision.
+            changed: its objects that differ from those of the revision on the cluster.
+
+        Returns: the rights that the account lacks, and unsafe upgrades of CustomResourceDefinitions.
+        Raises: ApiError if discovery does not answer; CancelledError after `stop`.
+        """
+        return self._examiner.find_problems(self._applied(options), options, changed)
 
     def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
         """Compare without writing; returns what has drifted, and what is as the last apply left it.
@@ -156,6 +172,11 @@ class Applier:
 
     def _resource(self, task: Task, options: ApplyOptions) -> Resource | None:
         return self._find_resource(task.target, options)
+
+    def _applied(self, options: ApplyOptions) -> list[tuple[Target, Resource]]:
+        """Return the objects that are applied, of kinds that are served."""
+        targets = [t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used]
+        return [(each, resource) for each in targets if (resource := self._find_resource(each, options))]
 
     def _find_resource(self, target: Target, options: ApplyOptions) -> Resource | None:
         defined = options.wanted.resources.get(target.kind[::2])

@@ -50,6 +50,8 @@ class Owner:
 
     name: str
     uid: str
+    shard: str = ""
+    """Of its controller; empty: the default one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,15 @@ def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dic
     digest = applied_digest({**manifest, "metadata": metadata})
     metadata["annotations"] = {**metadata["annotations"], names.APPLIED_DIGEST: digest}
     return {**manifest, "metadata": metadata}
+
+
+def with_shard(body: dict[str, Any], owner: Owner) -> dict[str, Any]:
+    """Return an object as it is sent, with the label of the shard of its owner, which no digest covers."""
+    if not owner.shard:
+        return body
+    metadata = body["metadata"]
+    labels = {**(metadata.get("labels") or {}), names.OWNER_SHARD: owner.shard}
+    return {**body, "metadata": {**metadata, "labels": labels}}
 
 
 def applied_digest(body: Mapping[str, Any]) -> str:

@@ -162,8 +162,10 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
         action = _compare(target, record, options.ledger)
-        if action in (Action.NONE, Action.COMPARE) and is_unfinished(record, leaves=bool(target.ignored.paths)):
-            action = Action.APPLY  # the controller was interrupted after its apply
+        is_left = is_unfinished(record, leaves=bool(target.ignored.paths)) or record.shard != options.owner.shard
+        if action in (Action.NONE, Action.COMPARE) and is_left:
+            # The controller was interrupted after its apply, or the label that the watches select was changed.
+            action = Action.APPLY
         return Task(target=target, action=action, record=record)
     return Task(target=target, action=Action.TAKE_BACK, record=record, evicts=judgement.evicts)
 

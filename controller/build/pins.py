@@ -5,8 +5,11 @@ Pure. resolver.py resolves sources.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
 
 from api.errors import BundleError
 from api.v1alpha2.types import Source, SourcePin, Spec
@@ -15,6 +18,7 @@ from controller.content.digests import digest_of_json
 
 Pins = tuple[SourcePin | None, ...]
 """One for each source, in spec order; None if it is not resolved yet."""
+_RECORDED = {"kind", "resolved", "digest", "spec_digest", "origin", "resolved_at"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +55,16 @@ def match_pins(spec: Spec, recorded: Sequence[SourcePin]) -> Pins:
     by_digest = {pin.spec_digest: pin for pin in recorded}
     found = [(source, by_digest.get(spec_digest(source))) for source in spec.sources]
     return tuple(pin and pin.model_copy(update={"destination": source.target}) for source, pin in found)
+
+
+def record_pins(pins: Iterable[SourcePin]) -> tuple[dict[str, str], ...]:
+    """Return pins as the terms of a revision record them: without what polls change."""
+    return tuple(pin.model_dump(mode="json", by_alias=True, include=_RECORDED) for pin in pins)
+
+
+def recall_pins(recorded: Iterable[Mapping[str, Any]]) -> tuple[SourcePin, ...]:
+    """Return recorded pins; none if an older release recorded them, without the source that they belong to."""
+    try:
+        return tuple(map(SourcePin.model_validate, recorded))
+    except ValidationError:
+        return ()

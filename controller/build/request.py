@@ -8,6 +8,7 @@ from typing import Any
 from api.plugins import Capabilities
 from api.v1alpha2.types import Drift, SourcePin, Spec
 from controller.build.origins import content_key, origin_of, resolution_of, store_key
+from controller.build.pins import record_pins
 from controller.build.plugins import source_of
 from controller.build.revision import Terms
 from controller.content.digests import digest_of_json
@@ -45,7 +46,7 @@ def terms_of(request: Request, install_namespace: str, rendered_from: str) -> Te
         rendered_from=rendered_from,
         install_namespace=install_namespace,
         service_account_name=spec.service_account_name,
-        pins=tuple({"resolved": pin.resolved, "digest": pin.digest} for pin in request.pins),
+        pins=record_pins(request.pins),
         drift=spec.drift.model_dump(mode="json", by_alias=True) if spec.drift != Drift() else None,
         optional=tuple(kind.model_dump(mode="json", by_alias=True) for kind in spec.optional),
     )

@@ -31,12 +31,15 @@ class Terms:
     install_namespace: str
     service_account_name: str = ""
     pins: tuple[Mapping[str, str], ...] = ()
+    """As `record_pins` writes them, in case status loses them."""
     drift: Mapping[str, Any] | None = None
     optional: tuple[Mapping[str, str], ...] = ()
     account: Mapping[str, str] | None = None
     """`deploymentUID`, `namespaceUID` and `serviceAccountUID` of the account in use: see revisions/identities.py."""
     kinds: tuple[RecordedKind, ...] = ()
     """The kinds of other API servers that it was rendered with: see recorded_kinds.py."""
+    held: str = ""
+    """Why it must not be applied without approval, see revisions/approval.py; empty: it may be, or has been."""
     left: tuple[str, ...] = ()
     """Objects kept from older revisions that no kept revision names, as `apiVersion/kind namespace name`; `*` if they
     are so many that those revisions are kept instead."""
@@ -142,7 +145,7 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     fields = {"format": FORMAT, "warnings": revision.warnings, "namespace": revision.namespace}
     fields |= asdict(revision.terms)
     # So that older releases, which do not know these fields, can read the rest.
-    for name in ("account", "left", "kinds"):
+    for name in ("account", "held", "left", "kinds"):
         if not fields[name]:
             del fields[name]
     return canonical_json(fields)

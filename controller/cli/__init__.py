@@ -9,6 +9,7 @@ need neither the Kubernetes client nor the models of the API.
     output         formats of results
     deployments    verbs for BundleDeployments
     rendering      render and capabilities
+    review         verbs that show what a bundle may do, and what installing it takes
     installation   verbs for RukPak itself
     completion     what shells and kubectl ask to complete command lines
     run            the controller

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def canonical_json(value: Any) -> bytes:
@@ -20,3 +23,8 @@ def digest_of(data: bytes) -> str:
 def digest_of_json(value: Any) -> str:
     """Return the digest of a JSON value, whatever the order of its keys."""
     return digest_of(canonical_json(value))
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text from outside is a digest as written here."""
+    return _DIGEST.fullmatch(text) is not None

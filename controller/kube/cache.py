@@ -5,14 +5,18 @@ again. resourceVersions of one API server compare as integers (conformance since
 only until the watch reaches its version: an older event cannot hide it, and an object that was deleted meanwhile does
 not reappear. `Change`s describe the history of the watch alone, without gaps.
 
+After a restore of etcd from a backup, what happened last has never happened. The version of the collection goes back,
+too, but soon exceeds the known one, since every component writes.
+
 Not here: requests and threads (watch.py).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Generic, Protocol, TypeVar
 
 Key = tuple[str, str]
@@ -80,6 +84,36 @@ class _Ahead(Generic[RecordT]):
         return self.version < version or (self.version == version and self.record is not None)
 
 
+class Continuity(Enum):
+    """How the state of a cluster follows the known one."""
+
+    SAME = auto()
+    """The last known change has happened, and so everything before it."""
+    UNKNOWN = auto()
+    """Its object has changed since, or is gone."""
+    OLDER = auto()
+    """It has not happened: etcd was restored from a backup."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LastChange:
+    """The newest known change of a collection."""
+
+    key: Key
+    uid: str
+    version: int
+    is_removal: bool
+    """Whether the object was deleted, or does not match the selector any more."""
+
+    def compare(self, found: Record | None) -> Continuity:
+        if found is None or found.uid != self.uid:
+            return Continuity.SAME if found is None and self.is_removal else Continuity.UNKNOWN
+        version = parse_version(found.resource_version)
+        if version < self.version:
+            return Continuity.OLDER
+        return Continuity.SAME if version == self.version else Continuity.UNKNOWN
+
+
 class Cache(Generic[RecordT]):
     """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget."""
 
@@ -88,6 +122,7 @@ class Cache(Generic[RecordT]):
         self._watched: dict[Key, RecordT] = {}
         self._ahead: dict[Key, _Ahead[RecordT]] = {}
         self._version = 0
+        self._last: _LastChange | None = None
         self._listings = 0
         self._needed = 1
         """The number of the list that must be complete for the records to count as known."""
@@ -146,6 +181,27 @@ class Cache(Generic[RecordT]):
                 self._needed = self._listings + 1
             return is_older
 
+    @property
+    def last_key(self) -> Key | None:
+        """The key of the object that changed last; None if that is not known."""
+        return self._last.key if self._last else None
+
+    def compare_last(self, found: Record | None) -> Continuity:
+        """Return how a state follows the known one in which that object is so, or does not exist."""
+        return self._last.compare(found) if self._last else Continuity.SAME
+
+    def is_newer_than(self, fresh: Mapping[Key, RecordT]) -> bool:
+        """Return whether an object in a list is older than known: its versions never go back."""
+        with self._lock:
+            pairs = ((self._watched.get(key), new) for key, new in fresh.items())
+            return self.complete and any(old and old.uid == new.uid and _is_older(new, old) for old, new in pairs)
+
+    def drop(self) -> None:
+        """Forget all records, without changes: they describe another cluster. Require a list that begins after this."""
+        with self._lock:
+            self._watched, self._ahead, self._version, self._last = {}, {}, 0, None
+            self._needed = self._listings + 1
+
     def begin_listing(self) -> None:
         """Note that replies from now on may be newer than the list that follows."""
         with self._lock:
@@ -166,6 +222,7 @@ class Cache(Generic[RecordT]):
             known = self._watched.keys() | fresh.keys()
             self._watched = dict(fresh)
             self._version = parse_version(resource_version)
+            self._last = _newest(fresh.values())
             # Replies before the listing are dropped: after a restore of etcd, their versions may lie in the future.
             before, self._ahead = (
                 self._ahead,
@@ -182,6 +239,7 @@ class Cache(Generic[RecordT]):
         """Handle an ADDED or MODIFIED event; return the changes."""
         with self._lock:
             self._reach(key_of(record), record)
+            self._last = _last_change(record, is_removal=False)
             fresh = {key_of(record): record}
             old = self._watched.get(key_of(record))
             self._watched.update(fresh)
@@ -191,6 +249,7 @@ class Cache(Generic[RecordT]):
         """Handle a DELETED event: the object was deleted, or no longer matches the selector. Return the changes."""
         with self._lock:
             self._reach(key_of(record), record)
+            self._last = _last_change(record, is_removal=True)
             old = self._watched.pop(key_of(record), None)
         return [Change(old, None)] if old is not None else []
 
@@ -221,6 +280,19 @@ def key_of(record: Record) -> Key:
 def parse_version(resource_version: str) -> int:
     """Return a resourceVersion as a number; 0 if it is not one, so that it is never newer."""
     return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+
+
+def _last_change(record: Record, *, is_removal: bool) -> _LastChange:
+    return _LastChange(key_of(record), record.uid, parse_version(record.resource_version), is_removal)
+
+
+def _newest(records: Iterable[Record]) -> _LastChange | None:
+    found = max(records, key=lambda each: parse_version(each.resource_version), default=None)
+    return _last_change(found, is_removal=False) if found else None
+
+
+def _is_older(record: Record, other: Record) -> bool:
+    return parse_version(record.resource_version) < parse_version(other.resource_version)
 
 
 def _compare(before: Mapping[Key, RecordT], after: Mapping[Key, RecordT]) -> list[Change[RecordT]]:

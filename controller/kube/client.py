@@ -95,6 +95,8 @@ class Client:
         """Supervises the threads that use this client; may be replaced before they are created."""
         self.relist_seconds = RELIST_SECONDS
         """After how long a collection is listed again although a watch follows it; may be set before it is watched."""
+        self.on_restored: Callable[[], None] = lambda: None
+        """Called, on any thread, when a reply shows that the cluster is older than known; may be set before use."""
 
     def acting_as(self, user: User | None) -> Client:
         """Return a client that acts as a user over the same connections; this client for None."""
@@ -289,6 +291,13 @@ class Client:
         """
         return self._write("PATCH", path, body, manager, metadata=metadata, content_type=MERGE_PATCH)
 
+    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "") -> Response:
+        """Change an object by operations (RFC 6902): all of them, or none.
+
+        Raises: ApiError; 422 if a `test` fails.
+        """
+        return self._write("PATCH", path, operations, manager, metadata=False, content_type=JSON_PATCH)
+
     def create(self, path: str, body: Mapping[str, Any], *, manager: str = "", metadata: bool = False) -> Response:
         """Create an object in the collection at `path`.
 
@@ -300,7 +309,7 @@ class Client:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         manager: str,
         *,
         metadata: bool,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from controller.kube.cache import Key, RecordT, key_of
+from controller.kube.cache import Key, RecordT, Trace, key_of, make_trace
 from controller.kube.client import JSON, METADATA, Client, Page
 from controller.kube.encoding import decode
 from controller.kube.errors import ApiError, status_error
@@ -46,13 +46,24 @@ class Collection:
             limit=limit,
         )
 
-    def read_version(self) -> str:
-        """Return the current resourceVersion of the collection, with one object at most.
+    def read_state(self, key: Key | None) -> tuple[str, Trace | None]:
+        """Return the current resourceVersion of the collection, and an object if it exists, in one cheap request.
 
-        Raises: ApiError.
+        Raises: ApiError; 400 if an aggregated API cannot select an object by name.
         """
         # Without the label selector: an API server may have to search for objects that have the label.
-        return next(replace(self, label_selector="").pages(1)).resource_version
+        selector = f"metadata.name={key[1]}" if key else self.field_selector
+        path = self._path_in(key[0]) if key else self.path
+        page = next(replace(self, path=path, label_selector="", field_selector=selector, metadata=True).pages(1))
+        found = next((trace for trace in map(make_trace, page.items) if key_of(trace) == key), None)
+        return page.resource_version, found
+
+    def _path_in(self, namespace: str) -> str:
+        """Return the path of the part in one namespace, if the collection has all namespaces."""
+        if not namespace or f"/namespaces/{namespace}/" in self.path:
+            return self.path
+        prefix, _, plural = self.path.rpartition("/")
+        return f"{prefix}/namespaces/{namespace}/{plural}"
 
     def open_list(self, seconds: int, silence: float) -> LineStream | None:
         """Open a stream of all objects and then of changes, for as many seconds.

@@ -76,7 +76,7 @@ class Discovery:
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._refreshing = threading.Lock()
+        self._refreshing, self._reading_version = threading.Lock(), threading.Lock()
         self._snapshot: _Snapshot | None = None
         self._invalid = False
         self._noted_at = -math.inf
@@ -158,9 +158,10 @@ class Discovery:
         Raises: ApiError.
         """
         snapshot = self._current()
-        if self._version is None or self._version[0] is not snapshot:
-            self._version = (snapshot, str(self._client.get("/version").value["gitVersion"]))
-        return self._version[1]
+        with self._reading_version:  # many bundles that are rendered at the same time ask for it
+            if self._version is None or self._version[0] is not snapshot:
+                self._version = (snapshot, str(self._client.get("/version").value["gitVersion"]))
+            return self._version[1]
 
     def capabilities(self) -> Capabilities:
         """Return the capabilities of the cluster for rendering, at most two seconds old.

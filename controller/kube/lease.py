@@ -4,6 +4,9 @@ A leader counts from when it *sent* a renewal, a candidate from when *it* saw th
 A leader gives up before others may take over (`renew` < `duration`), so there are never two. By then the fence has
 ended its writes; the process exits, as threads cannot be stopped. A regular exit releases the Lease immediately.
 
+The Lease is written every few seconds, so it tells first that etcd was restored from a backup: its resourceVersion is
+older than known then, however many writes other components have made since.
+
 A process takes over a Lease with its own identity without waiting: identities guarantee that the predecessor is gone
 (manager/identity.py). If there are two nevertheless, `acquireTime` distinguishes them.
 """
@@ -19,7 +22,7 @@ from http import HTTPStatus
 from typing import Any
 
 from api.bounds import clamp, clamp_wait
-from controller.kube.cache import Trace, make_trace
+from controller.kube.cache import Trace, make_trace, parse_version
 from controller.kube.client import Client
 from controller.kube.encoding import micro_time
 from controller.kube.errors import ApiError
@@ -64,7 +67,7 @@ class Election:
     """The participation of this process in one election.
 
     Args:
-        client: for the Lease only, without the fence.
+        client: for the Lease only, without the fence. Its `on_restored` is called on the thread of the election.
         namespace: of the Lease; created if missing.
         name: of the Lease.
         identity: of this process.
@@ -240,6 +243,9 @@ class Election:
     def _see(self, lease: dict[str, Any]) -> None:
         if self._lease is None or lease.get("spec") != self._lease.get("spec"):
             self._seen_at = self._clock()
+        if self._lease is not None and _is_restored(lease["metadata"], self._lease["metadata"]):
+            log.warning("the Lease is older than known, etcd was restored", extra=self._about)
+            self._client.on_restored()
         self._lease = lease
         holder = self._spec().get("holderIdentity")
         if not self._follows and holder not in (None, "", self._identity):
@@ -337,6 +343,11 @@ def _is_lease(value: Any, namespace: str, name: str) -> bool:
         and isinstance(version, str)
         and version != ""
     )
+
+
+def _is_restored(metadata: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    versions = (parse_version(each["resourceVersion"]) for each in (metadata, known))
+    return metadata.get("uid") == known.get("uid") and next(versions) < next(versions)
 
 
 def _is_written(lease: dict[str, Any], body: dict[str, Any]) -> bool:

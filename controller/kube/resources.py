@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -47,6 +48,15 @@ class GroupVersionKind(NamedTuple):
             case [group, version, kind] if group and version and kind:
                 return cls(group, version, kind)
         raise ValueError(f'"{text}" is not an apiVersion and kind')
+
+
+def read_kinds(texts: Iterable[str]) -> list[GroupVersionKind]:
+    """Return the kinds that texts of a status name; a text that names none is skipped, since others may edit it."""
+    found: list[GroupVersionKind] = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(GroupVersionKind.parse(text))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

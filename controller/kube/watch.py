@@ -8,7 +8,9 @@ A dead connection is noticed in three ways: the server ends each watch after a w
 counts as a loss, and TCP keepalive probes the peer. A watch that omits events is noticed by the next periodic list.
 
 When etcd is restored from a backup, resourceVersions go back, and a watch of a version in the future is silent. The
-API servers restart then. So after an interruption, the version of the collection is compared with the known one first.
+API servers restart then. So after an interruption, the version of the collection is compared with the known one first,
+and the object that changed last with how it was known. Unless both allow the watch to continue, the collection is
+listed again.
 
 Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (replies.py).
 """
@@ -26,7 +28,7 @@ from http import HTTPStatus
 from typing import Any, Generic
 
 from api.bounds import clamp_wait
-from controller.kube.cache import Cache, Change, Key, Record, RecordT
+from controller.kube.cache import Cache, Change, Continuity, Key, Record, RecordT
 from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client
 from controller.kube.collection import Collection, Event, parse_events, read_list, read_pages
 from controller.kube.errors import UNREACHABLE, ApiError
@@ -97,7 +99,6 @@ class Reflector(Generic[RecordT]):
             a learned record only once the watch confirms it, with `old` as last reported.
         on_synced: called on that thread when the first list is complete, and each list that `refresh` requires.
         on_failed: called on that thread when the first list fails for the first time.
-        on_restored: called on that thread when the collection is older than known, before it is listed again.
         pace: timing, for tests and special cases.
     """
 
@@ -113,7 +114,6 @@ class Reflector(Generic[RecordT]):
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
-        on_restored: Callable[[], None] = lambda: None,
         pace: Pace = Pace(),
     ) -> None:
         self._collection = Collection(
@@ -123,7 +123,7 @@ class Reflector(Generic[RecordT]):
         self._on_change = on_change
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self._on_restored = on_restored
+        self._client = client
         self._relist_seconds = client.relist_seconds
         self._pace = pace
         self._cache: Cache[RecordT] = Cache()
@@ -162,6 +162,11 @@ class Reflector(Generic[RecordT]):
         self._cache.outdate()
         self.last_error = None
         self._interrupt()
+
+    def drop(self) -> None:
+        """Forget all records now, without telling, and list again: the cluster is another one than known."""
+        self._cache.drop()
+        self.refresh()
 
     def _interrupt(self) -> None:
         self._awake.set()
@@ -253,7 +258,9 @@ class Reflector(Generic[RecordT]):
         return None
 
     def _note(self, error: ApiError) -> None:
-        is_news, self.last_error = self.last_error is None, error
+        is_news = self.last_error is None
+        if self._cache.is_current:  # else it is about what was known before the last call of `refresh`
+            self.last_error = error
         self._log_failure(error, is_first=is_news)
         if error.status == HTTPStatus.GONE:
             self._version = ""
@@ -275,7 +282,7 @@ class Reflector(Generic[RecordT]):
 
     def _follow(self) -> None:
         now = time.monotonic()
-        continues = bool(self._version) and self.synced and now < self._relist_at and not self._went_back(now)
+        continues = bool(self._version) and self.synced and now < self._relist_at and self._is_same(now)
         if not continues:
             self._relist_at = now + self._relist_seconds * random.uniform(0.8, 1.0)  # noqa: S311
         seconds = min(random.randint(*self._pace.watch), math.ceil(self._relist_at - now))  # noqa: S311
@@ -292,18 +299,25 @@ class Reflector(Generic[RecordT]):
             self._list_pages()
             self._watch(seconds)
 
-    def _went_back(self, now: float) -> bool:
-        """Return whether the state of the cluster is older than known, if the last stream did not end as agreed."""
+    def _is_same(self, now: float) -> bool:
+        """Return whether the state of the cluster follows the known one, if the last stream did not end as agreed."""
         if self.last_error is None and now >= self._ends_at - 1:
-            return False
-        return self._note_version(self._collection.read_version())
+            return True
+        try:
+            version, found = self._collection.read_state(self._cache.last_key)
+        except ApiError as error:
+            if error.status == HTTPStatus.BAD_REQUEST:
+                return False
+            raise
+        continuity = self._cache.compare_last(found)
+        if self._cache.went_back(version) or continuity is Continuity.OLDER:
+            self._note_restored(version)
+        return self.synced and continuity is Continuity.SAME
 
-    def _note_version(self, version: str) -> bool:
-        if not self._cache.went_back(version):
-            return False
+    def _note_restored(self, version: str) -> None:
+        self._cache.outdate()
         log.warning("resourceVersion went back, listing again", extra={"path": self.path, "version": version})
-        self._call(self._on_restored)
-        return True
+        self._call(self._client.on_restored)
 
     def _watch(self, seconds: int) -> None:
         with self._hold(self._collection.open_watch(self._version, seconds, self._pace.silence(seconds))) as stream:
@@ -348,7 +362,8 @@ class Reflector(Generic[RecordT]):
         self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
 
     def _replace(self, fresh: dict[Key, RecordT], version: str) -> None:
-        self._note_version(version)
+        if self._cache.went_back(version) or self._cache.is_newer_than(fresh):
+            self._note_restored(version)
         self._report(self._cache.replace(fresh, version))
         self._version, self._falls_back = version, False
         self.denied = ""

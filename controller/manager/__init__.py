@@ -9,10 +9,12 @@ threads as the settings allow. What a pass does is left to `reconcile`.
     queue         which pass runs next, and when a failed one is retried
     workers       the threads that run passes
     sweeper       deletes revisions of BundleDeployments that lost their finalizer
+    survey        which shards no controller serves, for metrics
     metrics       what is measured; descriptions: what each metric means
     serving       metrics and probes over HTTP
     identity      the name of this process in leader election
     exits         ending the process although its threads cannot be stopped
     log           log lines in JSON or text
     allocator     returns freed memory to the system
+    collector     spares Python's garbage collector what becomes known at startup
 """

@@ -54,6 +54,8 @@ _LIST = (
     Described("rukpak_thread_deaths_total", "counter", ("kind",), "Threads that died of a bug, by kind. They are restarted; please report every death."),
     Described("rukpak_bundledeployments", "gauge", (), "BundleDeployments. Like all gauges on them, leader only."),
     Described("rukpak_bundledeployments_paused", "gauge", (), "BundleDeployments with spec.paused."),
+    Described("rukpak_bundledeployment_pending_timestamp_seconds", "gauge", ("name",), "Unix time since which a revision of a BundleDeployment waits for approval. No series while none waits."),
+    Described("rukpak_bundledeployments_unserved", "gauge", ("shard",), "BundleDeployments of a shard that no controller serves; reported by the default shard."),
     Described("rukpak_managed_objects", "gauge", ("state",), "Managed objects: healthy, progressing or failed; drifted and retained count some of them again."),
     Described("rukpak_bundledeployment_condition", "gauge", ("name", "type", "reason"), "Condition of a BundleDeployment: 1 True, 0 False, -1 Unknown. A missing condition has no series."),
     Described("rukpak_content_store_bytes", "gauge", (), "Bytes of fetched content on disk."),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
-from controller.kube.client import ApiError
+from controller.manager.collector import StartCollector
 from controller.manager.exits import exit_after_deaths
 from controller.manager.metrics import Metrics
 from controller.manager.serving.activity import Activity
@@ -21,7 +21,7 @@ from controller.manager.wiring.building import Building, make_building
 from controller.manager.wiring.cluster import Cluster, make_cluster
 from controller.manager.wiring.connections import connect
 from controller.manager.wiring.endpoints import make_probes, make_process_state, make_servers
-from controller.manager.wiring.leadership import Leadership, make_leadership
+from controller.manager.wiring.leadership import Leadership, make_leadership, make_takeovers
 from controller.manager.wiring.passes import make_reconciler, make_workers
 from controller.manager.wiring.resources import make_resources
 from controller.manager.workers import Workers
@@ -37,8 +37,6 @@ LAST_WRITES_SECONDS = 0.3
 EVENTS_SECONDS = 0.3
 START_SECONDS = 1.0
 """Between attempts to start threads that could not be started."""
-LONGEST_PAUSE_SECONDS = 5.0
-"""Between attempts to catch up, whatever Retry-After the API server sends: nothing is repaired until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +62,11 @@ class Manager:
         While another process leads, only watch, to take over with warm caches.
         """
         memory = self.settings.memory_limit()
-        about = {"version": version("rukpak"), "namespace": self.settings.namespace}
+        about = {"version": version("rukpak"), "namespace": self.settings.namespace, "shard": self.settings.shard}
         log.info("starting", extra={**about, "memory": memory.bytes, "memoryLimit": memory.origin})
         _log_confinement(self.settings)
+        collector = StartCollector()
+        collector.begin()
         self.cluster.events.start()
         self.leadership.start()
         self.cluster.watches.start()
@@ -76,6 +76,7 @@ class Manager:
         self.supervisor.thread(Kind.START, "act", lambda: self._act(stop)).start()
         while not stop.wait(START_SECONDS):
             self.supervisor.start_waiting()
+            collector.end_once(lambda: not self.cluster.watches.unsynced())
         log.info("stopping")
         self._drain()
 
@@ -83,25 +84,15 @@ class Manager:
         """Start the workers once this process leads, then sweep until the end."""
         self.leadership.elected.wait()
         if self.leadership.follows:
-            self._catch_up(stop)
+            self.cluster.watches.refresh()  # they may lag behind the last writes of the previous leader, such as pins
         if stop.is_set():
             return
         self.workers.start()
         while not self.cluster.watches.synced:
             if stop.wait(0.2):
                 return
+        self.supervisor.thread(Kind.OTHER, "shards", self.leadership.run_survey).start()
         self.building.sweeper.run()
-
-    def _catch_up(self, stop: threading.Event) -> None:
-        """Read the last writes of the previous leader, which watches may not have reported: pins must not be lost."""
-        while not stop.is_set():
-            try:
-                self.cluster.watches.catch_up()
-            except ApiError as error:
-                log.warning("failed to list BundleDeployments", extra={"reply": str(error)})
-                stop.wait(min(error.retry_after or 1.0, LONGEST_PAUSE_SECONDS))
-            else:
-                return
 
     def _drain(self) -> None:
         self.workers.close()
@@ -137,9 +128,11 @@ def make_manager(settings: Settings) -> Manager:
     cluster = make_cluster(settings, connections.client, metrics)
     building = make_building(settings, resources, cluster, metrics)
     applying = make_applying(settings, cluster)
-    reconciler = cluster.dispatcher.reconciler = make_reconciler(cluster, building, applying, metrics)
+    takeovers = make_takeovers(settings, connections, resources, cluster.dispatcher.ended)
+    reconciler = cluster.dispatcher.reconciler = make_reconciler(cluster, building, applying, metrics, takeovers)
+    connections.report_restored(cluster.start_over)
     workers = make_workers(settings, cluster, reconciler, metrics)
-    leadership = make_leadership(settings, connections, resources)
+    leadership = make_leadership(settings, connections, resources, cluster, takeovers)
     metrics.serve(make_process_state(settings, resources, cluster, building, leadership))
     probes = make_probes(connections, cluster, workers, leadership, activity)
     return Manager(

@@ -2,24 +2,28 @@
 
 Events are counted as they are reported (Observer, queue, workers, requests). State is read by the scrape, so it costs
 nothing in between and disappears with its object. Only the leader reports on BundleDeployments, so that replicas do not
-count them twice. The number of series depends on nothing but the number of BundleDeployments.
+count them twice. The number of series depends on nothing but the number of BundleDeployments, or of those with
+problems.
 
 The only module that imports prometheus_client. Not here: the meaning of metrics (descriptions.py), serving (server.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from api import names
+from api.v1alpha2.conditions import ConditionType
+from api.v1alpha2.status import ObjectCounts
 from api.v1alpha2.types import BundleDeployment
+from controller.kube.shard import DEFAULT_SHARD, Shard
 from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
 from controller.processes.supervision import Kind
@@ -37,6 +41,7 @@ _FAMILIES: Mapping[str, type[GaugeMetricFamily | CounterMetricFamily]] = {
     "gauge": GaugeMetricFamily,
     "counter": CounterMetricFamily,
 }
+_PROBLEMS = (ConditionType.STALLED, ConditionType.DRIFTED, ConditionType.PAUSED)
 _OBJECT_STATES = ("healthy", "progressing", "failed", "drifted", "retained")
 
 
@@ -53,6 +58,11 @@ class ProcessState:
     version: str
     confinement: Mapping[str, int]
     """By mechanism; 0: unavailable."""
+    only_problems: bool = False
+    """Whether only conditions of BundleDeployments with problems are reported."""
+    shard: Shard = DEFAULT_SHARD
+    unserved: Callable[[], Mapping[str, int]] = dict
+    """BundleDeployments of each shard that no controller serves."""
 
 
 class Metrics(Observer):
@@ -108,9 +118,17 @@ class Metrics(Observer):
         self._registry.register(_ProcessStateCollector(state))
 
     def scrape(self) -> bytes:
-        """Return all metrics in the text format (CONTENT_TYPE)."""
-        conditions = _write_conditions(self._state.deployments()) if self._state and self._state.leading() else b""
-        return generate_latest(self._registry) + conditions
+        """Return all metrics in the text format (CONTENT_TYPE); those of a named shard have its name as a label."""
+        shard = self._state.shard.name if self._state else ""
+        found = cast("CollectorRegistry", _Labeled(self._registry, shard)) if shard else self._registry
+        return generate_latest(found) + self._conditions()
+
+    def _conditions(self) -> bytes:
+        state = self._state
+        if state is None or not state.leading():
+            return b""
+        found = state.deployments()
+        return _write_conditions(filter(_has_problem, found) if state.only_problems else found, state.shard.name)
 
     # events
 
@@ -157,6 +175,19 @@ class Metrics(Observer):
         self._worked.labels(CONTROLLER, CONTROLLER).observe(seconds)
 
 
+class _Labeled:
+    """A registry whose samples have the name of a shard as a further label."""
+
+    def __init__(self, registry: CollectorRegistry, shard: str) -> None:
+        self._registry, self._shard = registry, shard
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        for metric in self._registry.collect():
+            metric.samples = [each._replace(labels={**each.labels, "shard": self._shard}) for each in metric.samples]
+            yield metric
+
+
 class _ProcessStateCollector(Collector):
     def __init__(self, state: ProcessState) -> None:
         self._state = state
@@ -177,7 +208,7 @@ class _ProcessStateCollector(Collector):
         yield _family("workqueue_longest_running_processor_seconds", {labels: queue.longest_seconds})
         yield _family("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
         yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
-        yield _family("leader_election_master_status", {(names.LEASE,): state.leading()})
+        yield _family("leader_election_master_status", {(state.shard.lease,): state.leading()})
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
         counts = state.preparations()
         yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})
@@ -185,26 +216,45 @@ class _ProcessStateCollector(Collector):
         yield _family("rukpak_build_info", {(state.version,): 1})
         if state.leading():
             yield from _collect_deployments(list(state.deployments()))
+            unserved: dict[tuple[str, ...], float] = {(shard,): number for shard, number in state.unserved().items()}
+            yield _family("rukpak_bundledeployments_unserved", unserved)
 
 
 def _collect_deployments(deployments: list[BundleDeployment]) -> Iterator[Metric]:
-    objects: Tally[str] = Tally()
-    for deployment in deployments:
-        objects.update({state: getattr(deployment.status.objects, state) for state in _OBJECT_STATES})
+    counts = [each.status.objects for each in deployments]
     yield _family("rukpak_bundledeployments", {(): len(deployments)})
     yield _family("rukpak_bundledeployments_paused", {(): sum(each.spec.paused for each in deployments)})
-    yield _family("rukpak_managed_objects", {(state,): objects[state] for state in _OBJECT_STATES})
+    yield _family("rukpak_bundledeployment_pending_timestamp_seconds", _find_pending(deployments))
+    yield _family("rukpak_managed_objects", {(state,): _sum(counts, state) for state in _OBJECT_STATES})
 
 
-def _write_conditions(deployments: Iterable[BundleDeployment]) -> bytes:
+def _sum(counts: Iterable[ObjectCounts], state: str) -> int:
+    return sum(map(attrgetter(state), counts))
+
+
+def _has_problem(deployment: BundleDeployment) -> bool:
+    """Whether an alert may concern a BundleDeployment, or a person wants to know: it is not just Ready."""
+    conditions = deployment.status.conditions
+    is_ready = any((each.type, each.status) == (ConditionType.READY, "True") for each in conditions)
+    return not is_ready or any(each.type in _PROBLEMS for each in conditions)
+
+
+def _find_pending(deployments: Iterable[BundleDeployment]) -> dict[tuple[str, ...], float]:
+    waiting = ((each.metadata.name, each.status.pending) for each in deployments)
+    return {(name,): pending.since.timestamp() for name, pending in waiting if pending}
+
+
+def _write_conditions(deployments: Iterable[BundleDeployment], shard: str) -> bytes:
     """Return the one long family in the text format: the library would need 100 ms for a thousand.
 
     Names of objects, types and reasons need no escaping.
     """
     described = DESCRIBED["rukpak_bundledeployment_condition"]
+    mark = f',shard="{shard}"' if shard else ""
     lines = [f"# HELP {described.name} {described.help}", f"# TYPE {described.name} {described.type}"]
     lines += [
-        f'{described.name}{{name="{deployment.metadata.name}",type="{condition.type}",reason="{condition.reason}"}} '
+        f'{described.name}{{name="{deployment.metadata.name}",type="{condition.type}",'
+        f'reason="{condition.reason}"{mark}}} '
         f"{_CONDITION_VALUES.get(condition.status, -1)}"
         for deployment in deployments
         for condition in deployment.status.conditions

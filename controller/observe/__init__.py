@@ -6,6 +6,7 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
     watches          START HERE: everything that a pass asks; connects the modules below
     listener         the interface that is notified of changes
     deployments      the latest known BundleDeployments
+    statuses/        the status of each as the controller left it
     managed/         managed objects: watched kinds, objects by owner
     records          the part of a managed object that is kept
     journal          what has changed since a reader last looked

@@ -3,6 +3,9 @@
 Large ones are kept compressed, since small values take thirty times more memory as Python objects than in etcd, and a
 user may write many. Frequent readers use an outline, which is never large.
 
+Those of the shard are watched by label, and those that it still holds although they have moved by `status.shard`. Of
+all others the default shard knows the names, so that it can report what no controller serves.
+
 Not here: the consequences of a change (watches.py).
 """
 
@@ -11,17 +14,22 @@ from __future__ import annotations
 import logging
 import marshal
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from sys import intern
 from typing import Any
 
 from api import names
 from api.v1alpha2.reading import read, try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.client import Client
+from controller.kube.cache import parse_version
+from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS
+from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
 from controller.kube.watch import Pace, Reflector
+from controller.observe.statuses.writers import Writers, writers_of
 
 log = logging.getLogger(__name__)
 INSTALL_API = "rukpak crd | kubectl apply --server-side -f -"
@@ -45,6 +53,8 @@ class SeenDeployment:
     resource_version: str
     outline: BundleDeployment | None
     """The whole; if its spec is large, without `config` and the parameters of sources."""
+    writers: Writers
+    """Of its status."""
     packed: bytes = b""
     """The whole, compressed, if that is more than the outline."""
     checks: tuple[HealthCheck, ...] = ()
@@ -59,13 +69,23 @@ class SeenDeployment:
         return read(marshal.loads(zlib.decompress(self.packed)))  # noqa: S302
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignDeployment:
+    """What the default shard knows of a BundleDeployment with the label of another one."""
+
+    name: str
+    uid: str
+    resource_version: str
+    shard: str
+    namespace: str = ""
+
+
 class SeenDeployments:
-    """Thread-safe: the BundleDeployments of the cluster, watched.
+    """Thread-safe: the BundleDeployments of a shard, watched.
 
     Args:
-        changed: gets the old and the new state of one, on the thread of the watch.
-        synced: called on that thread once all are known, or known again.
-        restored: called there when the cluster is in an older state than known.
+        changed: gets the old and the new state of one, on the thread of a watch.
+        synced: called on such a thread once all are known, or known again.
     """
 
     def __init__(
@@ -73,26 +93,59 @@ class SeenDeployments:
         client: Client,
         changed: Callable[[SeenDeployment | None, SeenDeployment | None], None],
         synced: Callable[[], None],
-        restored: Callable[[], None],
+        shard: Shard = DEFAULT_SHARD,
     ) -> None:
-        self._client, self._changed = client, changed
+        self._client, self._changed, self._synced, self._shard = client, changed, synced, shard
         self._orphaned: dict[str, str] = {}
         """UIDs by name; see `was_orphaned`."""
-        self.reflector = Reflector[SeenDeployment](
-            client,
+        self.reflector = self._watch(shard.selector, "", self._note_failure)
+        """Of those with the label of the shard."""
+        self.held = self._watch(shard.others_selector, shard.held_selector, self._note_unselectable)
+        """Of those with another label that record the shard."""
+        self.foreign = None if shard.name else _watch_names(client, shard)
+
+    def _watch(self, labels: str, fields: str, failed: Callable[[], None]) -> Reflector[SeenDeployment]:
+        return Reflector[SeenDeployment](
+            self._client,
             DEPLOYMENTS.path(),
+            label_selector=labels,
+            field_selector=fields,
             project=make_seen,
             on_change=self._note,
-            on_synced=synced,
-            on_restored=restored,
-            on_failed=self._note_failure,
+            on_synced=self._note_synced,
+            on_failed=failed,
             pace=Pace(page=PAGE_ITEMS),
         )
+
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Return all watches, that of those with the label of the shard first."""
+        return [self.reflector, self.held, *([self.foreign] if self.foreign else [])]
+
+    @property
+    def synced(self) -> bool:
+        """Whether all are known. The default shard does without those that it holds where the API is an older one."""
+        return self.reflector.synced and (self.held.synced or self.lacks_field)
+
+    @property
+    def lacks_field(self) -> bool:
+        """Whether the default shard cannot select by `status.shard`: the API is that of an older release."""
+        error = self.held.last_error
+        return not self._shard.name and error is not None and error.status == HTTPStatus.BAD_REQUEST
+
+    def _note_synced(self) -> None:
+        if self.synced:
+            self._synced()
 
     def _note_failure(self) -> None:
         error = self.reflector.last_error
         if error and error.status == HTTPStatus.NOT_FOUND:
             log.warning("BundleDeployments are not served, waiting for the API", extra={"remedy": INSTALL_API})
+
+    def _note_unselectable(self) -> None:
+        error = self.held.last_error
+        if error and error.status == HTTPStatus.BAD_REQUEST:
+            log.warning("the API does not know shards, since it is of an older release", extra={"remedy": INSTALL_API})
+            self._note_synced()
 
     def _note(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
         if new is None and old:
@@ -109,16 +162,41 @@ class SeenDeployments:
         return self._orphaned.get(name) == uid
 
     def get(self, name: str) -> SeenDeployment | None:
-        """Return a BundleDeployment; None if it does not exist."""
-        return self.reflector.get(("", name))
+        """Return a BundleDeployment of the shard, or one that it still holds; None if there is none."""
+        key = ("", name)
+        found = [each for each in (self.reflector.get(key), self.held.get(key)) if each]
+        # One that moves may be known to both for a moment.
+        return max(found, key=lambda seen: parse_version(seen.resource_version), default=None)
+
+    def exists(self, name: str, uid: str) -> bool:
+        """Return whether a BundleDeployment exists, of whatever shard.
+
+        Raises: ApiError.
+        """
+        if (seen := self.get(name)) is not None:
+            return seen.uid == uid
+        if self.foreign and self.foreign.synced:
+            foreign = self.foreign.get(("", name))
+            return foreign is not None and foreign.uid == uid
+        try:
+            value = self._client.get(DEPLOYMENTS.path(name=name), metadata=True).value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return bool(value["metadata"]["uid"] == uid)
+
+    def count_foreign(self) -> Counter[str]:
+        """Return the number of BundleDeployments of each other shard; empty on any but the default shard."""
+        return Counter(each.shard for each in self.foreign.records()) if self.foreign else Counter()
 
     def outlines(self) -> list[BundleDeployment]:
-        """Return the outlines of all that can be read, in no order."""
+        """Return the outlines of all with the label of the shard that can be read, in no order."""
         return [seen.outline for seen in self.reflector.records() if seen.outline]
 
     def names(self) -> set[str]:
-        """Return the names of all, including unreadable ones."""
-        return {seen.name for seen in self.reflector.records()}
+        """Return the names of all, including unreadable ones and those that are still held."""
+        return {seen.name for seen in (*self.reflector.records(), *self.held.records())}
 
     def checks_of(self, name: str) -> tuple[HealthCheck, ...]:
         """Return the health checks of one."""
@@ -135,20 +213,40 @@ class SeenDeployments:
         return [check for check in (*new.checks, *before) if (check in now) != (check in before)]
 
     def learn(self, manifest: Mapping[str, Any]) -> None:
-        """Keep the state in the reply to a write, if it is newer."""
-        self.reflector.learn(make_seen(dict(manifest)))
+        """Keep the state in the reply to a write, if it is newer; forget one that concerns only another shard now."""
+        seen = make_seen(dict(manifest))
+        labels, status = manifest["metadata"].get("labels") or {}, manifest.get("status") or {}
+        if wanted_shard(labels) == self._shard.name:
+            self.reflector.learn(seen)
+        elif status.get("shard", "") == self._shard.name:
+            self.held.learn(seen)
+        else:
+            self.forget(seen.name, seen.uid)
 
     def forget(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
-        self.reflector.forget(("", name), uid)
+        for reflector in (self.reflector, self.held):
+            reflector.forget(("", name), uid)
 
-    def catch_up(self) -> None:
-        """List all again: the watch may lag behind recent writes of another process.
 
-        Raises: ApiError.
-        """
-        for manifest in self._client.list(DEPLOYMENTS.path(), limit=PAGE_ITEMS):
-            self.learn(manifest)
+def _watch_names(client: Client, shard: Shard) -> Reflector[ForeignDeployment]:
+    return Reflector[ForeignDeployment](
+        client,
+        DEPLOYMENTS.path(),
+        label_selector=shard.others_selector,
+        metadata=True,
+        project=_make_foreign,
+    )
+
+
+def _make_foreign(manifest: Mapping[str, Any]) -> ForeignDeployment:
+    metadata = manifest["metadata"]
+    return ForeignDeployment(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        shard=intern(wanted_shard(metadata.get("labels") or {})),
+    )
 
 
 def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
@@ -166,6 +264,7 @@ def make_seen(manifest: dict[str, Any]) -> SeenDeployment:
         outline=outline,
         packed=packed,
         checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
+        writers=writers_of(manifest),
     )
 
 
@@ -190,4 +289,12 @@ def _pass_inputs(seen: SeenDeployment) -> tuple[object, ...]:
         return (seen.uid,)
     metadata = seen.outline.metadata
     orders = tuple(metadata.annotations.get(name) for name in names.ORDERS)
-    return (seen.uid, metadata.generation, orders, tuple(metadata.finalizers), metadata.deletion_timestamp is None)
+    place = (wanted_shard(metadata.labels), seen.outline.status.shard)
+    return (
+        seen.uid,
+        metadata.generation,
+        orders,
+        place,
+        tuple(metadata.finalizers),
+        metadata.deletion_timestamp is None,
+    )

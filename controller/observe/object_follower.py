@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, Protocol
+from weakref import WeakSet
 
 from controller.kube.cache import Cache, Change, Key, RecordT
 from controller.kube.client import METADATA, ApiError, Client, User
@@ -100,15 +101,28 @@ class ObjectFollower:
         self._places = Shares(watches)
         self._lock = threading.Lock()
         self._poller = _Poller(pace, client.supervisor)
+        self._followed: WeakSet[_ByWatch[Any] | _ByPolling[Any]] = WeakSet()
 
     def make(self, share: str, subscription: Subscription[RecordT]) -> Followed[RecordT]:
         """Return a follower of an object, charged to a share; the caller starts it."""
         client = self._client.acting_as(subscription.user)
         with self._lock:
             has_place = self._places.take(share)
-        if has_place:
-            return _ByWatch(client, subscription, lambda: self._give_back(share))
-        return _ByPolling(client, subscription, self._poller, share)
+        made: _ByWatch[RecordT] | _ByPolling[RecordT] = (
+            _ByWatch(client, subscription, lambda: self._give_back(share))
+            if has_place
+            else _ByPolling(client, subscription, self._poller, share)
+        )
+        with self._lock:
+            self._followed.add(made)
+        return made
+
+    def drop(self) -> None:
+        """Forget all records, and read the objects again: the cluster is in another state than known."""
+        with self._lock:
+            followed = list(self._followed)
+        for each in followed:
+            each.drop()
 
     def _give_back(self, share: str) -> None:
         with self._lock:
@@ -165,6 +179,11 @@ class _ByPolling(Generic[RecordT]):
     def stop(self) -> None:
         """See Followed."""
         self._poller.remove(self)
+
+    def drop(self) -> None:
+        """Forget the record."""
+        self._cache.drop()
+        self._synced = False
 
     def poll(self) -> None:
         """Send one request, and report changes; a failed one is retried in its turn."""

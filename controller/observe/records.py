@@ -45,6 +45,7 @@ _CLAIMS = (
 _AUTOSCALERS = frozenset({"kube-controller-manager", "keda"})
 # OLM marks the components of an operator with a label whose *key* contains its name: <prefix><package>.<namespace>
 _OLM_COMPONENT = "operators.coreos.com/"
+_SHARD_FIELD = f"f:{names.OWNER_SHARD}"
 
 
 class ObjectKey(NamedTuple):
@@ -75,6 +76,8 @@ class Record:
     """Value of the owner label: the name of a BundleDeployment."""
     owner_uid: str = ""
     """The owner-uid annotation."""
+    shard: str = ""
+    """Value of the label of the shard of its owner."""
     controller_group: str = ""
     controller_kind: str = ""
     controller_name: str = ""
@@ -153,6 +156,7 @@ def project(
         finalizers=tuple(intern(finalizer) for finalizer in metadata.get("finalizers") or ()),
         owner=intern(owner),
         owner_uid=intern(annotations.get(names.OWNER_UID, "")),
+        shard=intern(labels.get(names.OWNER_SHARD, "")),
         controller_group=intern(str(controller.get("apiVersion", "")).rpartition("/")[0]),
         controller_kind=intern(controller.get("kind", "")),
         controller_name=intern(controller.get("name", "")),
@@ -197,12 +201,23 @@ def is_of_another_owner(entry: Mapping[str, Any], owner: str) -> bool:
 def entry_hash(entry: Mapping[str, Any] | None) -> str:
     """Return the sha256 of the fields in an entry, in hex; empty for no entry.
 
-    It covers apiVersion and fieldsV1 in any order of keys, but not the time, which does not change when others take
-    over fields.
+    It covers apiVersion and fieldsV1 in any order of keys, except the label of the shard. It does not cover the time,
+    which does not change when others take over fields.
     """
     if entry is None:
         return ""
-    return hashlib.sha256(canonical_json([entry.get("apiVersion", ""), entry.get("fieldsV1") or {}])).hexdigest()
+    fields = _without_shard(entry.get("fieldsV1") or {})
+    return hashlib.sha256(canonical_json([entry.get("apiVersion", ""), fields])).hexdigest()
+
+
+def _without_shard(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return fieldsV1 without the label of the shard, which changes when the BundleDeployment moves: no drift."""
+    metadata = fields.get("f:metadata") or {}
+    labels = metadata.get("f:labels") or {}
+    if _SHARD_FIELD not in labels:
+        return fields
+    others = {key: value for key, value in labels.items() if key != _SHARD_FIELD}
+    return {**fields, "f:metadata": {**metadata, "f:labels": others}}
 
 
 def is_scaled(manifest: Mapping[str, Any]) -> bool:

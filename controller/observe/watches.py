@@ -11,15 +11,18 @@ This module only connects the parts that `__init__` lists.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from api import names
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.cache import Trace, make_trace
 from controller.kube.client import ApiError, Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource
+from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionKind, Resource, read_kinds
+from controller.kube.shard import DEFAULT_SHARD, Shard
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
@@ -32,6 +35,7 @@ from controller.observe.managed.projection import CLAIM, Projection
 from controller.observe.managed.registry import Registry
 from controller.observe.managed.served_kinds import ServedKinds
 from controller.observe.records import ObjectKey, Record
+from controller.observe.statuses.own import OwnStatuses
 from controller.observe.storage_classes import StorageClasses
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
@@ -40,28 +44,43 @@ API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservic
 class Watches:
     """Thread-safe."""
 
-    def __init__(self, client: Client, discovery: Discovery, listener: Listener) -> None:
-        self._discovery, self._listener = discovery, listener
-        self._deployments = SeenDeployments(
-            client, self._deployment_changed, self._deployments_synced, listener.cluster_restored
-        )
+    def __init__(self, client: Client, discovery: Discovery, listener: Listener, shard: Shard = DEFAULT_SHARD) -> None:
+        self._discovery, self._listener, self.shard = discovery, listener, shard
+        self.statuses = OwnStatuses()
+        self.history = 0
+        """How often `refresh` was called: what was read before does not count any more."""
+        self._deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
-        self._prerequisites = [_watch_changes(client, API_SERVICES, self._api_service_changed), self._namespaces]
+        self._others: list[Reflector[Any]] = [
+            _watch_changes(client, API_SERVICES, self._api_service_changed),
+            self._namespaces,
+        ]
         self._registry = Registry()
         self._objects = ManagedObjects(self._registry, listener)
         self._served = ServedKinds(discovery, self._definitions)
         projection = Projection(self._deployments, self._definitions, self._classes)
         self._kinds = ManagedKinds(
-            client, self._registry, self._objects, served=self._served, projection=projection, listener=listener
+            client,
+            self._registry,
+            self._objects,
+            served=self._served,
+            projection=projection,
+            listener=listener,
+            selector=shard.objects_selector,
         )
+
+    def include(self, reflector: Reflector[Any]) -> None:
+        """Start, stop, check and refresh another watch together with these; only before they start."""
+        self._others.append(reflector)
 
     def start(self) -> None:
         """Start to watch; returns immediately."""
-        self._deployments.reflector.start()
+        for each in self._deployments.reflectors():
+            each.start()
         self._definitions.reflector.start()
-        for reflector in self._prerequisites:
+        for reflector in self._others:
             reflector.start()
 
     def stop(self) -> None:
@@ -70,8 +89,8 @@ class Watches:
             reflector.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        single = (self._deployments.reflector, self._definitions.reflector, self._classes.reflector)
-        return [*single, *self._prerequisites, *self._registry.reflectors()]
+        single = (self._definitions.reflector, self._classes.reflector)
+        return [*self._deployments.reflectors(), *single, *self._others, *self._registry.reflectors()]
 
     def stuck(self) -> list[str]:
         """Return the paths of the watches whose threads ended or hang."""
@@ -80,6 +99,8 @@ class Watches:
     def unsynced(self) -> list[str]:
         """Return the paths of the collections that are not synced yet, with the error if there is one."""
         missing = [reflector for reflector in self._reflectors() if reflector.started and not reflector.synced]
+        if self._deployments.lacks_field:
+            missing = [reflector for reflector in missing if reflector is not self._deployments.held]
         # What is forbidden or not served delays nothing, except BundleDeployments: without these there is no work.
         waiting = [each for each in missing if not each.denied or each is self._deployments.reflector]
         return [f"{each.path}{f' ({each.last_error})' if each.last_error else ''}" for each in waiting]
@@ -93,16 +114,23 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all BundleDeployments are known."""
-        return self._deployments.reflector.synced
+        """Whether all BundleDeployments of the shard are known."""
+        return self._deployments.synced
 
     def deployment(self, name: str) -> BundleDeployment | None:
-        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read."""
+        """Return the latest known state of a BundleDeployment; None if it does not exist or cannot be read.
+
+        Its status is as the controller left it, whatever other clients have changed.
+        """
         seen = self._deployments.get(name)
-        return seen.deployment if seen else None
+        found = seen.deployment if seen else None
+        return self.statuses.restore(found, seen.writers) if seen and found else None
 
     def outline(self, name: str) -> BundleDeployment | None:
-        """Return the same, without `config` and parameters if it is large: for frequent use."""
+        """Return the same, with the status on the cluster, and without `config` and parameters if it is large.
+
+        For frequent use.
+        """
         seen = self._deployments.get(name)
         return seen.outline if seen else None
 
@@ -115,9 +143,15 @@ class Watches:
         return self._deployments.names()
 
     def exists(self, name: str, uid: str) -> bool:
-        """Return whether a BundleDeployment with this name and UID exists."""
-        seen = self._deployments.get(name)
-        return seen is not None and seen.uid == uid
+        """Return whether a BundleDeployment with this name and UID exists, of whatever shard.
+
+        Raises: ApiError.
+        """
+        return self._deployments.exists(name, uid)
+
+    def count_foreign(self) -> Counter[str]:
+        """Return the number of BundleDeployments of each other shard, as far as this one knows them."""
+        return self._deployments.count_foreign()
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""
@@ -131,22 +165,18 @@ class Watches:
         """Learn from the reply to a write of ours that a BundleDeployment is gone."""
         self._deployments.forget(name, uid)
 
-    def catch_up(self) -> None:
-        """List everything again: watches may lag behind recent writes of another process, or be interrupted.
-
-        BundleDeployments are known when this returns. Kinds are listed meanwhile, and `require` waits for them.
-
-        Raises: ApiError.
-        """
-        for reflector in self._registry.reflectors():
-            reflector.refresh()
-        self._deployments.catch_up()
-
     def refresh(self) -> None:
-        """List everything again: the cluster is in an older state than known. `synced` is false until then."""
+        """List everything again: the cluster is in another state than known. `synced` is false until then.
+
+        etcd was restored from a backup, or the last writes of the previous leader may not be known. No managed object
+        is known until its kind is listed, since passes do not wait for a list that fails.
+        """
+        self.history += 1
         self._discovery.invalidate()
         for reflector in self._reflectors():
             reflector.refresh()
+        self._registry.drop_objects()
+        self.statuses.clear()
 
     # managed objects
 
@@ -169,6 +199,7 @@ class Watches:
     def forget(self, name: str) -> None:
         """Stop watching for a BundleDeployment that is gone."""
         self._registry.release(name)
+        self.statuses.forget(name)
 
     def has_unwatched(self, name: str) -> bool:
         """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
@@ -266,15 +297,26 @@ class Watches:
         if new and new.outline:
             self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
+        if new and not self.synced:
+            return  # it gets a pass with all others, once they are known
         seen = new or old
-        if seen and needs_pass(old, new):
+        if seen and (needs_pass(old, new) or self._is_damaged(seen.name)):
             self._listener.deployment_changed(seen.name)
 
     def _prepare(self, outline: BundleDeployment) -> None:
         """Watch the kinds that status names until a pass requires some, which a standby does not run."""
-        recorded = [GroupVersionKind.parse(text) for text in outline.status.managed_kinds]
+        recorded = read_kinds(outline.status.managed_kinds)
         with suppress(ApiError):  # of discovery: a pass retries
             self._kinds.prepare(outline.metadata.name, recorded)
+
+    def _is_damaged(self, name: str) -> bool:
+        """Whether another client has changed the status or removed the finalizer, also one that no event has shown."""
+        seen = self._deployments.get(name)  # a reply to a write of ours may be newer than the event
+        if seen is None or seen.outline is None:
+            return False
+        metadata = seen.outline.metadata
+        lacks_finalizer = names.FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None
+        return lacks_finalizer or self.statuses.is_foreign(seen.outline, seen.writers)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         self._served_kinds_changed()
@@ -300,7 +342,7 @@ class Watches:
     def _served_kinds_changed(self) -> None:
         """Retry the kinds that were not served: they may be now."""
         self._discovery.invalidate()
-        reflectors: list[Reflector[Any]] = [self._deployments.reflector, *self._registry.reflectors()]
+        reflectors: list[Reflector[Any]] = [*self._deployments.reflectors(), *self._registry.reflectors()]
         for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()

@@ -8,11 +8,14 @@ is reported.
     context        one pass as a value, and what several of its parts ask
     contexts       makes the context of a pass from the remembered state
     state          what is remembered between passes
+    custody        whether this shard may act, and the hand-over to another one
+    adoption       objects that came from another shard
     search         finalizer, account, polls, and the wanted revision
     registration   records in status which account is used
     settled        recognizes that there is nothing to do, or only objects to repair
     repair         repairs objects of the installed revision
     installed_targets  the compressed targets that it needs
+    approval       keeps the revision on the cluster while another one waits for approval
     installation   work on one revision: plan, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
     hooks          when the hooks of a chart run

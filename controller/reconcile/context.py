@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.ownership import Owner, is_ours, loses_reference
-from controller.kube.resources import GroupVersionKind
+from controller.kube.resources import GroupVersionKind, read_kinds
+from controller.kube.shard import wanted_shard
 from controller.observe.records import ObjectKey, Record
 from controller.reconcile.state import State
 from controller.revisions.account import Account, account_in
@@ -27,7 +28,7 @@ class Context(RevisionContext):
     @property
     def owner(self) -> Owner:
         """The owner of its objects."""
-        return Owner(self.metadata.name, self.metadata.uid)
+        return Owner(self.metadata.name, self.metadata.uid, self.status.shard)
 
     @property
     def account(self) -> Account | None:
@@ -42,7 +43,7 @@ class Context(RevisionContext):
     @property
     def recorded_kinds(self) -> list[GroupVersionKind]:
         """The kinds of its objects according to status."""
-        return [GroupVersionKind.parse(text) for text in self.status.managed_kinds]
+        return read_kinds(self.status.managed_kinds)
 
     @property
     def is_installed(self) -> bool:
@@ -54,7 +55,11 @@ class Context(RevisionContext):
     def is_current(self) -> bool:
         """Whether according to status this spec is installed and nothing is left to do."""
         status = self.status
-        settled = bool(status.managed_state) and status.revision == status.installed_revision
+        is_pinned = len(status.sources) == len(self.spec.sources)
+        settled = (
+            bool(is_pinned and status.managed_state and status.installed_revision)
+            and status.revision == status.installed_revision
+        )
         handled = status.last_handled_reconcile_at == self.requested_at
         return self.is_installed and settled and handled and not self.spec.paused
 
@@ -66,7 +71,7 @@ class Context(RevisionContext):
         ]
 
     def is_same_spec(self, seen: BundleDeployment | None) -> bool:
-        """Whether a pass may continue to write: the spec has not changed and no deletion has started since.
+        """Whether a pass may continue to write: spec and shard have not changed and no deletion has started since.
 
         Args:
             seen: the BundleDeployment as the watches know it now.
@@ -76,4 +81,5 @@ class Context(RevisionContext):
             and seen.metadata.uid == self.metadata.uid
             and seen.metadata.generation == self.metadata.generation
             and seen.metadata.deletion_timestamp is None
+            and wanted_shard(seen.metadata.labels) == wanted_shard(self.metadata.labels)
         )

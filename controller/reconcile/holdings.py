@@ -16,10 +16,11 @@ from controller.apply.possession import MORE, RevisionObject, describe_left, nam
 from controller.build.revision import Revision, Terms
 from controller.kube.client import ApiError, User
 from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
+from controller.revisions.approval import NEW
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.store import RevisionStore
 
@@ -44,9 +45,7 @@ class Holdings:
 
         Raises: CrowdedError, ApiError.
         """
-        if context.state.kept is None and not context.status.managed_kinds:
-            context.state.kept = ()  # nothing was ever applied
-        others = [each for each in self._read(context) if each.digest != revision.digest]
+        others = [each for each in _applied(self._read(context)) if each.digest != revision.digest]
         if not (others or revision.terms.left):
             return {}
         own = self._name([replace(revision, terms=replace(revision.terms, left=()))], context)
@@ -59,7 +58,7 @@ class Holdings:
         Raises: CrowdedError, ApiError.
         """
         kept = self._read(context)
-        return self._name(kept, context) if kept else None
+        return self._name(_applied(kept), context) if kept else None
 
     def installed_kinds(self, context: Context) -> set[GroupVersionKind]:
         """Return the kinds of the objects that were once applied in full.
@@ -69,6 +68,14 @@ class Holdings:
         installed = self._kept.read(context, context.status.installed_revision)
         return {GroupVersionKind.of(manifest) for manifest in installed.objects} if installed else set()
 
+    def kinds(self, context: Context) -> set[GroupVersionKind]:
+        """Return the kinds that kept revisions name and that are not skipped: status may have been wiped.
+
+        Raises: CrowdedError, ApiError.
+        """
+        named = {each.kind for each in (self.all(context) or {}).values()}
+        return named - set(read_kinds(context.status.skipped_kinds))
+
     def terms(self, context: Context) -> list[Terms]:
         """Return the terms of each kept revision.
 
@@ -77,14 +84,12 @@ class Holdings:
         return [each.terms for each in self._read(context)]
 
     def _read(self, context: Context) -> list[Revision]:
-        name, status = context.name, context.status
+        status = context.status
         if context.state.kept is None and status.managed_state:
             installed = self._kept.read(context, status.installed_revision)
-            if installed is None or MORE not in installed.terms.left:
+            if installed and MORE not in installed.terms.left:
                 context.state.kept = (status.installed_revision,)  # when settled, no other revision has objects
-        if context.state.kept is None:
-            context.state.kept = tuple(self._revisions.digests(name))
-        digests = dict.fromkeys((*context.state.kept, *context.state.revisions))
+        digests = dict.fromkeys((*self._kept.stored(context), *context.state.revisions))
         found = [each for digest in digests if (each := self._kept.read(context, digest))]
         context.state.kept = tuple(each.digest for each in found)
         return found
@@ -138,8 +143,6 @@ class Holdings:
         context: Context,
         digests: Iterable[str],
         left: Mapping[ObjectKey, RevisionObject],
-        *,
-        drops: bool,
     ) -> None:
         """Record what older revisions leave, and delete these; if they leave too much to record, they are kept.
 
@@ -147,7 +150,6 @@ class Holdings:
             context: of the pass; its state has the installed revision.
             digests: of the revisions to keep; the first of them is installed.
             left: objects that only older revisions name and that are kept for good.
-            drops: whether there may be others to delete.
 
         Raises: ApiError.
         """
@@ -158,8 +160,13 @@ class Holdings:
             revised = replace(installed, terms=replace(installed.terms, left=texts))
             self._revisions.write(context.name, revised, context.metadata.uid)
             context.state.revisions[revised.digest] = revised
-        if drops and MORE not in texts:
+        if MORE not in texts and self._revisions.has_others(context.name, kept):
             self._revisions.keep_only(context.name, kept)
+
+
+def _applied(kept: Iterable[Revision]) -> list[Revision]:
+    """Return the revisions that may have objects; a new one that waits for approval must not name what is deleted."""
+    return [each for each in kept if each.terms.held != NEW]
 
 
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:

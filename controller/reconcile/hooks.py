@@ -112,7 +112,9 @@ class Hooks:
             spec_version=context.spec_version,
             collision_protection=context.spec.collision_protection,
             install_namespace=make_install_namespace(revision),
-            proceed=lambda: event.is_of_teardown or context.is_same_spec(self._watches.outline(name)),
+            proceed=lambda: (
+                self._watches.synced and (event.is_of_teardown or context.is_same_spec(self._watches.outline(name)))
+            ),
             progress=context.state.hooks,
         )
         return self._runner.run(revision, event, options)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 from controller.kube.client import ApiError
 from controller.observe.watches import Watches
+from controller.reconcile.approval import Approvals
 from controller.reconcile.context import Context
 from controller.reconcile.contexts import Contexts
+from controller.reconcile.custody import Custody
 from controller.reconcile.deletion.deleter import Deleter
+from controller.reconcile.hooks import Hooks
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.work import Planner
 from controller.reconcile.reporter import Reporter, awaits_change, defer
@@ -35,8 +38,11 @@ MISSED_SECONDS = 0.2
 class Steps:
     """The steps of a pass, in order."""
 
+    custody: Custody
     search: Search
     settled: Settled
+    approvals: Approvals
+    hooks: Hooks
     planner: Planner
     installer: Installer
     deleter: Deleter
@@ -59,6 +65,7 @@ class Reconciler:
         Returns: when the next pass runs if no event triggers one before.
         Raises: ApiError if the pass was aborted; failures that a user can cause become conditions.
         """
+        history = self._watches.history
         if not self._watches.synced:
             return UNSYNCED
         deployment = self._watches.deployment(name)
@@ -67,8 +74,11 @@ class Reconciler:
         if self._contexts.states.is_another(deployment.metadata):
             self._forget(name)  # deleted and recreated between two passes
         context = self._contexts.begin(deployment)
+        if self._watches.history != history:
+            self._contexts.states.forget(name)  # of what does not count any more
+            return UNSYNCED
         try:
-            requeue = self._tear_down(context) if deployment.metadata.deletion_timestamp else self._advance(context)
+            requeue = self._act(context)
         except CrowdedError:  # woken when there is room
             requeue = Requeue(after=SLOW_SECONDS, cause="no room for a large revision")
         else:
@@ -77,6 +87,15 @@ class Reconciler:
         context.state.bug = None
         log.debug("pass ended", extra={"BundleDeployment": name, "after": requeue.after, "cause": requeue.cause})
         return requeue
+
+    def _act(self, context: Context) -> Requeue:
+        """Advance or tear down a BundleDeployment, unless another shard has it."""
+        taken = self._steps.custody.take(context)
+        if taken is None:
+            return self._forget(context.name)
+        if isinstance(taken, Requeue):
+            return taken
+        return self._tear_down(taken) if taken.metadata.deletion_timestamp else self._advance(taken)
 
     def _tear_down(self, context: Context) -> Requeue:
         self._steps.search.forget(context.name)
@@ -94,8 +113,8 @@ class Reconciler:
         try:
             context = steps.search.prepare(context)
             report = steps.settled.report(context)
-            if report is None:
-                context, report = self._install(context)
+            if report is None or not steps.settled.is_kept(context):
+                context, report = self._install(context, report)
             report = steps.reporter.complete(context, report)
         except ApiError as error:
             return steps.reporter.refuse(context, error)
@@ -107,13 +126,25 @@ class Reconciler:
             return Requeue(after=MISSED_SECONDS, cause="the cluster changed during the pass")
         return steps.scheduler.next_pass(context, report)
 
-    def _install(self, context: Context) -> tuple[Context, Report]:
-        context, wanted = self._steps.search.find(context)
-        work = self._steps.planner.plan(context, wanted)
+    def _install(self, context: Context, settled: Report | None) -> tuple[Context, Report]:
+        """Work on the wanted revision.
+
+        Args:
+            context: of the pass.
+            settled: the report if nothing but the stored revision is missing; it must be built again first.
+        """
+        steps = self._steps
+        context, wanted = steps.search.find(context)
+        wanted = steps.approvals.admit(context, wanted)
+        if settled and not (wanted.current or wanted.held):
+            return context, steps.settled.describe_unkept(settled, wanted)
+        wanted = steps.hooks.before_upgrade(context, wanted)
+        work = steps.planner.plan(context, wanted)
         if isinstance(work, Report):
             return context, work
-        work = self._steps.installer.announce(work)
-        return work.context, self._steps.installer.apply(work)
+        work = steps.installer.announce(work)
+        steps.approvals.commit(work)
+        return work.context, steps.installer.apply(work)
 
     def report_bug(self, name: str, bug: BaseException) -> None:
         """Report in status that a bug ended the pass over a BundleDeployment.
@@ -131,6 +162,7 @@ class Reconciler:
     def retry_rights(self, name: str) -> None:
         """Retry in the next pass what was forbidden: RBAC rules have changed."""
         self._retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
+        self._contexts.states.rights_changed(name)
 
     def retry_objects(self, name: str) -> None:
         """Retry in the next pass the objects that wait for another owner or a deletion: one of them may be free."""
@@ -144,8 +176,10 @@ class Reconciler:
         """Forget everything, as after a restart: the cluster is in an older state than known."""
         self._watches.refresh()
         self._contexts.states.clear()
+        self._retries.clear()
 
     def _forget(self, name: str) -> Requeue:
+        self._steps.custody.end_wait(name)
         self._steps.search.forget(name)
         self._large.leave(name)
         self._steps.reporter.forget(name)

@@ -58,7 +58,8 @@ class Reporter:
         Raises: ApiError.
         """
         report = replace(report, poll_failure=context.state.poll.failure)
-        self._accounts.note(context.name, [*report.errors, report.poll_failure])
+        problems = report.held.problems if report.held else ()
+        self._accounts.note(context.name, [*report.errors, report.poll_failure, report.unkept, *problems])
         status = summarize(context.deployment, report, context.now())
         return replace(context, deployment=self._writer.write_status(context.deployment, status))
 

@@ -59,5 +59,7 @@ class Scheduler:
             yield UNKNOWN_SECONDS, "a kind is not listed yet"
         if context.state.awaits_change or blind:
             yield self._watches.seconds_to_recheck(), "a kind may be served"
+        if report.held and report.held.problems:
+            yield SLOW_SECONDS, "what would prevent a pending revision may be resolved"
         if report.errors or report.drifted:  # no event reports that a modified field was reverted
             yield SLOW_SECONDS, "something failed or has drifted"

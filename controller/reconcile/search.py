@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from api.errors import BundleError
 from controller.reconcile.context import Context
-from controller.reconcile.hooks import Hooks
 from controller.reconcile.registration import Registrar
 from controller.retries import Retries
 from controller.revisions.finder import Finder, Wanted
@@ -16,10 +15,8 @@ from controller.status.writer import StatusWriter
 class Search:
     """Thread-safe; one pass at a time for each BundleDeployment."""
 
-    def __init__(
-        self, *, registrar: Registrar, finder: Finder, hooks: Hooks, writer: StatusWriter, retries: Retries
-    ) -> None:
-        self._registrar, self._finder, self._hooks = registrar, finder, hooks
+    def __init__(self, *, registrar: Registrar, finder: Finder, writer: StatusWriter, retries: Retries) -> None:
+        self._registrar, self._finder = registrar, finder
         self._writer, self._retries = writer, retries
 
     def prepare(self, context: Context) -> Context:
@@ -39,7 +36,7 @@ class Search:
         Raises: ApiError.
         """
         context, refusal = self._record_account(context)
-        return context, self._hooks.before_upgrade(context, self._finder.find(context, refusal))
+        return context, self._finder.find(context, refusal)
 
     def _record_account(self, context: Context) -> tuple[Context, BundleError | None]:
         """Record the account before it is used; returns also why it may not be used."""

@@ -6,10 +6,13 @@ If no object has changed, this costs no request.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
 from controller.apply.outcome import Outcome
 from controller.apply.ownership import is_unfinished
-from controller.kube.resources import GroupVersionKind
+from controller.kube.resources import read_kinds
 from controller.observe.journal import Look
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
@@ -17,15 +20,21 @@ from controller.reconcile.context import Context
 from controller.reconcile.health import Assessor
 from controller.reconcile.repair import Repairer
 from controller.reconcile.strays import notes_on_strays
+from controller.revisions.finder import Wanted
+from controller.revisions.kept import KeptRevisions
 from controller.status.report import Report
+from controller.status.texts import short
 from controller.status.writer import StatusWriter
 
 
 class Settled:
     """Thread-safe; one pass at a time for each BundleDeployment."""
 
-    def __init__(self, watches: Watches, repairer: Repairer, assessor: Assessor, writer: StatusWriter) -> None:
-        self._watches, self._repairer, self._assessor, self._writer = watches, repairer, assessor, writer
+    def __init__(
+        self, *, watches: Watches, kept: KeptRevisions, repairer: Repairer, assessor: Assessor, writer: StatusWriter
+    ) -> None:
+        self._watches, self._kept, self._repairer = watches, kept, repairer
+        self._assessor, self._writer = assessor, writer
 
     def report(self, context: Context) -> Report | None:
         """Return a report if everything is installed, and unchanged or repaired; None if there is more to do.
@@ -59,6 +68,17 @@ class Settled:
             warnings=self._repairer.warnings(context, outcomes) if outcomes else None,
         )
 
+    def is_kept(self, context: Context) -> bool:
+        """Whether the installed revision is stored, as far as the watch of its Secrets shows."""
+        return not self._kept.is_lost(context)
+
+    def describe_unkept(self, report: Report, wanted: Wanted) -> Report:
+        """Return the report of objects that are as they should be while their revision cannot be stored again."""
+        consequence = "was deleted or changed by another client; until it is stored again, no object can be repaired"
+        cause = wanted.failure or BundleError(Reason.FETCHING, wanted.fetching)
+        message = f"the stored revision {short(report.revision)} {consequence}: {cause.message}"
+        return replace(report, unkept=BundleError(cause.reason, message, retry_after=cause.retry_after))
+
     def _look(self, context: Context) -> Look:
         return self._watches.look(context.name, context.state.ledger.reader.seen)
 
@@ -67,16 +87,19 @@ class Settled:
         ledger = context.state.ledger
         if not (ledger.complete or self._is_as_recorded(context, look.records)):
             return None
-        if any(self._watches.has_appeared(GroupVersionKind.parse(kind)) for kind in context.status.skipped_kinds):
+        if any(map(self._watches.has_appeared, read_kinds(context.status.skipped_kinds))):
             return None
         drifted = ledger.drifted(look)
         return self._repairer.repair(context, drifted, look.records) if drifted else ()
 
     def _is_as_recorded(self, context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
-        """Whether after a restart no object has changed since status was written."""
+        """Whether after a restart no object has changed since status was written, and status names their kinds."""
         own = context.own_records(observed)
         is_interrupted = any(is_unfinished(record, leaves=True) for record in own)
-        return not is_interrupted and context.state.ledger.resume(own, context.status.managed_state)
+        # A kind that is not served has no objects: status named it if it was edited, and a pass drops it again.
+        if is_interrupted or not _names_kinds(context, own) or self._watches.has_unwatched(context.name):
+            return False
+        return context.state.ledger.resume(own, context.status.managed_state)
 
     def forget(self, name: str) -> None:
         """Drop what is known of a BundleDeployment that is gone."""
@@ -88,6 +111,11 @@ def _managed_state(context: Context, outcomes: Sequence[Outcome], look: Look) ->
     """Return the state of all objects after repairs, unless one was not repaired, or has changed since."""
     ledger = context.state.ledger
     return ledger.managed_state if outcomes and not ledger.drifted(look) else context.status.managed_state
+
+
+def _names_kinds(context: Context, own: Collection[Record]) -> bool:
+    known = {(kind.group, kind.kind) for kind in context.recorded_kinds}
+    return all((record.key.group, record.key.kind) in known for record in own)
 
 
 def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
-from api.v1alpha2.types import ObjectMeta
+from api.v1alpha2.types import NewPermissions, ObjectMeta
+from controller.apply.differences import Differences
 from controller.apply.drift.ledger import Ledger
 from controller.apply.hooks.runner import HookProgress
 from controller.observe.progress import HealthTracker
@@ -21,6 +22,19 @@ from controller.revisions.account import Account
 from controller.revisions.state import RevisionState
 
 SOON_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What is known of a revision that waits for approval."""
+
+    key: tuple[str, ...]
+    """Of what it depends on."""
+    differences: Differences
+    problems: tuple[BundleError, ...]
+    """What would prevent its installation."""
+    at: float
+    """When it was made, in monotonic seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,9 +64,13 @@ class State(RevisionState):
     deleting_since: float | None = None
     """At deletion: when this process first saw it, in monotonic seconds."""
     torn_down: bool = False
-    """At deletion: none of its objects is left."""
+    """None of its objects is left at its deletion, or they were handed over to another shard."""
     checked_account: Account | None = None
     """The account of the last pass, unless it lacks rights to repair what is installed."""
+    preview: Preview | None = None
+    """Of the revision that waits for approval."""
+    permissions: tuple[tuple[str, str], NewPermissions] | None = None
+    """Those that a revision adds to another one, and the digests of both."""
     awaits_change: bool = False
     """The cluster must change before it can be installed or deleted."""
     changes: int = 0
@@ -134,6 +152,12 @@ class States:
         with self._lock:
             self._changes += 1
             return [name for name, state in self._states.items() if state.awaits_change]
+
+    def rights_changed(self, name: str) -> None:
+        """Record that rights have changed: what the account of a pending revision lacks must be asked again."""
+        with self._lock:
+            if state := self._states.get(name):
+                state.preview = None
 
     def missed(self, state: State) -> bool:
         """Whether the cluster has changed during the pass of one that waits for a change."""

@@ -10,10 +10,14 @@ from controller.apply.execute import Applier
 from controller.apply.hooks.runner import HookRunner
 from controller.apply.prune import Remover
 from controller.kube.discovery import Discovery
+from controller.kube.takeovers import Takeovers
 from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.watches import Watches
+from controller.reconcile.adoption import Adoption
+from controller.reconcile.approval import Approvals
 from controller.reconcile.contexts import Contexts
+from controller.reconcile.custody import Custody
 from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.deletion.mandate import Mandates
 from controller.reconcile.deletion.removing import TeardownRemover
@@ -65,6 +69,8 @@ class Parts:
     installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
     observer: Observer = DEAF
     """Gets durations of applying and pruning, and counts of drift."""
+    takeovers: Takeovers | None = None
+    """From shards that nobody serves; None without leader election."""
     abandoned: Callable[[], None]
     """Called when a BundleDeployment is gone without its teardown: its revisions are left."""
     now: Callable[[], datetime]
@@ -116,15 +122,33 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         executor=executor,
         writer=parts.writer,
     )
+    adoption = Adoption(
+        watches=parts.watches,
+        kept=parts.kept,
+        holdings=holdings,
+        accounts=parts.accounts,
+        relabeler=parts.applier.relabeler,
+        writer=parts.writer,
+    )
     return Steps(
+        custody=Custody(
+            watches=parts.watches,
+            writer=parts.writer,
+            revisions=parts.revisions,
+            adoption=adoption,
+            takeovers=parts.takeovers,
+        ),
         search=Search(
             registrar=Registrar(parts.accounts, holdings, parts.writer),
             finder=parts.finder,
-            hooks=hooks,
             writer=parts.writer,
             retries=parts.retries,
         ),
-        settled=Settled(parts.watches, repairer, assessor, parts.writer),
+        settled=Settled(
+            watches=parts.watches, kept=parts.kept, repairer=repairer, assessor=assessor, writer=parts.writer
+        ),
+        approvals=Approvals(kept=parts.kept, planner=planner, applier=parts.applier, writer=parts.writer),
+        hooks=hooks,
         planner=planner,
         installer=Installer(
             executor=executor,

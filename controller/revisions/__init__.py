@@ -4,10 +4,12 @@ In: a BundleDeployment and its state. Out: the wanted revision, or the one appli
 revision is left to `build`; slow work runs in the background and triggers the next pass when it ends.
 
     finder            START HERE: the wanted revision, or the one to keep instead
+    approval          whether a revision may be applied, or waits for approval
     kept              kept revisions, read once while a pass works on them
     making            resolves sources and builds revisions, and records failures
     state             what the finder remembers between passes
     store             rendered objects, kept in the cluster as Secrets
+    secrets           these Secrets by their metadata, watched
     background        slow work, off the reconcile workers
     polling           re-resolves floating references
     source_access     what sources may use: credentials, memory, progress

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SourcePin
-from controller.build.pins import Sources, match_pins
+from controller.build.pins import Sources, match_pins, recall_pins, record_pins
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check
@@ -21,7 +21,7 @@ from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy
 from controller.revisions.source_access import SourceProgress
 from controller.revisions.state import RevisionContext
-from controller.status.report import Report
+from controller.status.report import Held, Report
 from controller.status.summary import summarize
 from controller.status.writer import StatusWriter
 
@@ -33,10 +33,12 @@ class Wanted:
     revision: Revision | None
     """To work on: the wanted one, or if that is not available the one applied last (rule 2)."""
     current: bool = False
-    """Whether `revision` is the one that the spec asks for."""
+    """Whether `revision` is the one that the spec asks for, or is kept instead of one that may not be applied."""
     failure: BundleError | None = None
     pending: str = ""
     """Digest of the wanted one while its hooks must run first."""
+    held: Held | None = None
+    """The one that the spec asks for, if it may not be applied; `revision` is then the one that is kept instead."""
     fetching: str = ""
     """What is being done to make the wanted one available."""
     sources: Sources | None = None
@@ -50,6 +52,7 @@ class Wanted:
         return Report(
             wanted=self.revision.digest if self.current and self.revision else pending,
             failure=self.failure,
+            held=self.held,
             sources=self.sources.pins if self.sources else None,
             handled_reconcile_at=self.sources.requested_at if self.sources else None,
             fetching=self.fetching,
@@ -57,6 +60,14 @@ class Wanted:
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
         )
+
+
+class _UnresolvedError(BundleError):
+    """Not all sources could be resolved; `found` are the pins of the others."""
+
+    def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
+        super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
+        self.found = found
 
 
 class Finder:
@@ -87,6 +98,8 @@ class Finder:
             self._check(context)
             sources = self._sources(context)
             revision = self._revision(context, sources) if sources else None
+        except _UnresolvedError as error:
+            return self._keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
         except BundleError as error:
             return self._keep_last(context, error, sources)
         if revision is None:
@@ -164,27 +177,42 @@ class Finder:
         known = match_pins(spec, () if renew else status.sources)
         if None not in known:
             return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
-        if context.state.resolved and context.state.resolved[0] == context.spec_version:
-            return context.state.resolved[1]
+        remembered = context.state.resolved
+        before = remembered[1] if remembered and remembered[0] == context.spec_version else None
+        if not status.sources and (recalled := self._recall(context)):
+            # A new revision may be stored before status has its pins; only those in memory have the validators.
+            return before if before and record_pins(before.pins) == record_pins(recalled.pins) else recalled
+        if before:
+            return before
         resolved = self._maker.resolve(context, known)
         if resolved is None:
             return None
         if resolved.failure:
-            if not renew:
-                self._writer.write_status(context.deployment, status.model_copy(update={"sources": resolved.found}))
-            raise self._maker.failed(context, resolve_ticket(context), resolved.failure)
+            failure = self._maker.failed(context, resolve_ticket(context), resolved.failure)
+            raise failure if renew else _UnresolvedError(failure, resolved.found)
         self._maker.succeeded(context)
         sources = Sources(pins=resolved.found, requested_at=requested)
         context.state.resolved = (context.spec_version, sources)
         return sources
 
+    def _recall(self, context: RevisionContext) -> Sources | None:
+        """Return the pins of a kept revision of exactly this spec, which a wiped status must not change (rule 1)."""
+        for digest in self._kept.named(context):
+            found = self._kept.read(context, digest)
+            known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
+            pins = tuple(pin for pin in known if pin)
+            sources = Sources(pins=pins, requested_at=context.requested_at)
+            if found and None not in known and inputs_digest(make_request(context, sources)) == found.terms.inputs:
+                return sources
+        return None
+
     def _revision(self, context: RevisionContext, sources: Sources) -> Revision | None:
         """Return the revision of these pins, kept or new; None while it is built."""
-        status, request = context.status, make_request(context, sources)
+        request = make_request(context, sources)
         inputs = inputs_digest(request)
         # Until its kinds are known a revision is named only in memory, not in status.
         others: list[Revision | PackedRevision] = []
-        for digest in dict.fromkeys((status.revision, status.installed_revision, *context.state.digests)):
+        for digest in dict.fromkeys((*self._kept.named(context), *context.state.digests)):
             found = self._kept.read(context, digest)
             if found and found.terms.inputs == inputs:
                 self._maker.cancel(context)

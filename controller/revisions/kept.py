@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.build.request import Request, terms_of
-from controller.build.revision import PackedRevision, Revision, measure
+from controller.build.revision import PackedRevision, Revision, Terms, measure
+from controller.revisions.approval import NEW, REPLACED, keeps_account
 from controller.revisions.identities import account_to_keep
 from controller.revisions.large import LargeRevisions
 from controller.revisions.state import RevisionContext
@@ -22,7 +23,10 @@ class KeptRevisions:
         self._store, self._large = store, large
 
     def read(self, context: RevisionContext, digest: str) -> Revision | None:
-        """Return a revision from the store; None if it is missing or damaged.
+        """Return a revision from memory or the store; None if it is missing or damaged.
+
+        If another client has deleted or changed its Secrets, and it is in memory or still whole, it is stored again,
+        unless the BundleDeployment is being deleted.
 
         Raises: CrowdedError if it is large and there is no room for it now; ApiError.
         """
@@ -32,7 +36,37 @@ class KeptRevisions:
             if kept is None:
                 return None
             context.state.revisions[digest] = kept
-        return context.state.revisions.get(digest)
+        found = context.state.revisions.get(digest)
+        if found and not context.metadata.deletion_timestamp and self._store.is_lost(context.name, digest):
+            self._store.restore(context.name, context.state.packed.get(digest, found), context.metadata.uid)
+        return found
+
+    def is_lost(self, context: RevisionContext) -> bool:
+        """Whether another client has deleted or changed the installed revision; sends no request."""
+        return self._store.is_lost(context.name, context.status.installed_revision)
+
+    def stored(self, context: RevisionContext) -> tuple[str, ...]:
+        """Return the digests of the stored revisions, newest first.
+
+        Raises: ApiError.
+        """
+        if context.state.kept is None:
+            context.state.kept = tuple(self._store.digests(context.name, context.metadata.uid))
+        return context.state.kept
+
+    def named(self, context: RevisionContext) -> tuple[str, ...]:
+        """Return the digests in status, the wanted one first, and all of the store if status names none of them.
+
+        A denied revision is named, too: it is not built again to find that out.
+
+        Raises: ApiError.
+        """
+        status = context.status
+        pending = status.pending.revision if status.pending else ""
+        digests = (pending, status.revision, status.installed_revision, context.spec.denied_revision)
+        named = [each for each in digests if each]
+        is_none_stored = all(self._store.is_lost(context.name, each) for each in named)
+        return tuple(dict.fromkeys([*named, *(self.stored(context) if is_none_stored else ())]))
 
     def _unpack(self, context: RevisionContext, packed: PackedRevision) -> Revision | None:
         try:
@@ -46,12 +80,20 @@ class KeptRevisions:
     def last_good(self, context: RevisionContext) -> Revision | None:
         """Return the revision that was applied last: from its first write on the one in `status.revision` (rule 6).
 
+        Never one that waits for approval: if status names such a one, another client has written that.
+
         Raises: CrowdedError, ApiError, as `read`.
         """
         status = context.status
         # A revision that is only kept, while paused, has no kinds yet: these are written before the first apply.
         begun = status.revision and status.managed_kinds and not status.managed_state
-        return self.read(context, status.revision if begun else status.installed_revision)
+        last = self.read(context, status.revision if begun else status.installed_revision)
+        if last and not last.terms.held:
+            return last
+        if last is None and (status.revision or status.installed_revision):
+            return None
+        found = (self.read(context, digest) for digest in self.stored(context))
+        return next((each for each in found if each and not each.terms.held), None)
 
     def revision_before(self, context: RevisionContext, wanted: str) -> Revision | None:
         """Return the previous revision, whose objects may still exist alongside those of the wanted one (rule 6).
@@ -64,9 +106,18 @@ class KeptRevisions:
         elif status.managed_state:
             return None
         elif wanted not in state.before:  # since a restart
-            state.kept = tuple(self._store.digests(context.name)) if state.kept is None else state.kept
-            state.before[wanted] = next((each for each in state.kept if each != wanted), "")
+            return self._find_before(context, wanted)
         return self.read(context, state.before[wanted])
+
+    def _find_before(self, context: RevisionContext, wanted: str) -> Revision | None:
+        """Return the newest other stored revision, unless it waits for approval and was never applied."""
+        context.state.before[wanted] = ""
+        for digest in self.stored(context):
+            found = self.read(context, digest) if digest != wanted else None
+            if digest != wanted and not (found and found.terms.held == NEW):
+                context.state.before[wanted] = digest
+                return found
+        return None
 
     def revise(self, context: RevisionContext, request: Request, kept: Revision) -> Revision:
         """Return a revision with the terms of the current spec, and keep them first if they have changed.
@@ -77,29 +128,84 @@ class KeptRevisions:
         """
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
         account = account_to_keep(context.deployment, kept.terms)
-        terms = replace(terms, left=kept.terms.left, kinds=kept.terms.kinds, account=account)
+        terms = replace(terms, left=kept.terms.left, kinds=kept.terms.kinds, account=account, held=kept.terms.held)
+        if keeps_account(context.spec, kept.terms):
+            terms = _with_account_of(terms, kept.terms)
+        return self._write_terms(context, kept, terms)
+
+    def hold(self, context: RevisionContext, kept: Revision, why: str) -> Revision:
+        """Record that a revision must not be applied without approval, or with `why` empty that it may be.
+
+        Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
+        """
+        return self._write_terms(context, kept, replace(kept.terms, held=why))
+
+    def admit(self, context: RevisionContext, kept: Revision) -> Revision:
+        """Record that a revision may be applied, as the account that the spec names.
+
+        Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
+        """
+        account = account_to_keep(context.deployment, kept.terms)
+        name = context.spec.service_account_name
+        return self._write_terms(
+            context, kept, replace(kept.terms, held="", service_account_name=name, account=account)
+        )
+
+    def retire_others(self, context: RevisionContext, applied: str) -> None:
+        """Record that no other revision may be applied without approval, once one was begun to be applied.
+
+        Raises: BundleError (TooLarge, QuotaExceeded), CrowdedError, ApiError.
+        """
+        for digest in self.stored(context):
+            other = self.read(context, digest) if digest != applied else None
+            if other and not other.terms.held:
+                self.hold(context, other, REPLACED)
+
+    def _write_terms(self, context: RevisionContext, kept: Revision, terms: Terms) -> Revision:
         if terms == kept.terms:
             return kept
         revised = replace(kept, terms=terms)
-        self._store.write(request.name, revised, context.metadata.uid)
+        self._store.write(context.name, revised, context.metadata.uid)
         context.state.learn(revised)
+        if packed := context.state.packed.get(kept.digest):
+            context.state.packed[kept.digest] = replace(packed, terms=terms)
         return revised
 
     def write(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | PackedRevision:
         """Keep a new revision. If one with the same objects is kept already, its account and leftovers remain.
 
+        Where revisions need approval, it waits for it, and replaces those that were waiting.
+
         Returns: the revision with these terms.
         Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
         """
-        status = context.status
+        status, needs_approval = context.status, context.spec.requires_approval
         is_midway = status.managed_kinds and not status.managed_state  # it may be one of several kept revisions
         same: Revision | PackedRevision | None = context.state.revisions.get(made.digest)
-        if same is None and is_midway:
+        if same is None and (is_midway or needs_approval):
             same = self._store.read_packed(context.name, made.digest)
         account = account_to_keep(context.deployment, same.terms if same else None)
-        made = replace(made, terms=replace(made.terms, account=account, left=same.terms.left if same else ()))
+        terms = replace(made.terms, account=account, left=same.terms.left if same else ())
+        if same or needs_approval:
+            terms = replace(terms, held=same.terms.held if same else NEW)
+        if same and keeps_account(context.spec, same.terms):
+            terms = _with_account_of(terms, same.terms)
+        made = replace(made, terms=terms)
         self._store.write(context.name, made, context.metadata.uid)
+        if needs_approval:
+            self._drop_proposals(context, made.digest)
         return made
+
+    def _drop_proposals(self, context: RevisionContext, proposed: str) -> None:
+        """Delete the revisions that waited for approval before this one: nothing else would before an installation."""
+        needed = {proposed, context.status.revision, context.status.installed_revision}
+        for digest in self._store.digests(context.name, context.metadata.uid):
+            packed = None if digest in needed else self._store.read_packed(context.name, digest)
+            if packed and packed.terms.held == NEW:
+                self._store.drop(context.name, digest)
+                context.state.revisions.pop(digest, None)
+                context.state.dropped.discard(digest)
+        context.state.kept = None
 
     def learn(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | None:
         """Return a revision that was written, unpacked, and remember it.
@@ -111,3 +217,7 @@ class KeptRevisions:
             return self.read(context, made.digest)
         context.state.learn(made)
         return made
+
+
+def _with_account_of(terms: Terms, kept: Terms) -> Terms:
+    return replace(terms, service_account_name=kept.service_account_name, account=kept.account)

@@ -11,7 +11,7 @@ to make room: a new one is refused, and what is installed remains.
 from __future__ import annotations
 
 import base64
-import re
+import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -20,28 +20,38 @@ from http import HTTPStatus
 from typing import Any
 
 from api import names
-from api.bounds import read_count
 from api.errors import BundleError
 from api.plugins import Limits
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
-from controller.content.digests import digest_of
+from controller.content.digests import digest_of, is_digest
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
+from controller.revisions.secrets import (
+    CHUNKS,
+    MANAGER,
+    MAX_CHUNKS,
+    REVISION,
+    SELECTOR,
+    TERMS_DIGEST,
+    RevisionSecrets,
+    StoredSecret,
+    count_chunks,
+    deployment_of,
+    make_stored,
+    secret_name,
+)
+
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 512 * 1024
-MAX_BYTES = 16 << 20
+MAX_BYTES = MAX_CHUNKS * CHUNK_BYTES
 TEXT_BYTES = Limits().text_bytes
 """Of objects and hooks as uncompressed JSON."""
 READ_BYTES = 4 * TEXT_BYTES
 """The limit on reading: earlier releases wrote larger revisions."""
-MANAGER = "rukpak-revisions"
-_REVISION = f"{names.GROUP}/revision"
-_CHUNKS = f"{names.GROUP}/chunks"
-_TERMS_DIGEST = f"{names.GROUP}/terms-digest"
 _BYTES = f"{names.GROUP}/bytes"
-_SECRET_NAME = re.compile(r"revision\.(?P<name>.+)\.[0-9a-f]{16}\.[0-9]+")
 TENANT_BYTES = 64 << 20
 
 
@@ -49,17 +59,18 @@ class RevisionStore:
     """Thread-safe; retries nothing.
 
     Args:
-        namespace: of the Secrets.
+        secrets: what is known of the Secrets, and their namespace.
         tenant_bytes: the quota of all BundleDeployments that act as ServiceAccounts of one namespace.
     """
 
-    def __init__(self, client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> None:
-        self._client, self._namespace, self._tenant_bytes = client, namespace, tenant_bytes
+    def __init__(self, client: Client, secrets: RevisionSecrets, tenant_bytes: int = TENANT_BYTES) -> None:
+        self._client, self._secrets, self._tenant_bytes = client, secrets, tenant_bytes
+        self._namespace = secrets.namespace
         self._being_written: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def write(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
-        """Keep a revision of a BundleDeployment; idempotent.
+        """Keep a revision of a BundleDeployment; idempotent. One that is known is not written again as in `restore`.
 
         Args:
             name: of the BundleDeployment.
@@ -68,20 +79,53 @@ class RevisionStore:
 
         Raises: BundleError (TooLarge, QuotaExceeded), ApiError.
         """
-        packed = (revision if isinstance(revision, PackedRevision) else pack(revision)).objects
-        _refuse_large(packed)
-        terms = pack_terms(revision)
-        size = len(packed) + len(terms)
-        chunks = [packed[start : start + CHUNK_BYTES] for start in range(0, len(packed), CHUNK_BYTES)]
+        packed = revision if isinstance(revision, PackedRevision) else pack(revision)
+        if uid and self._secrets.get(secret_name(name, packed.digest, 0)) and not self._is_needed(name, uid):
+            return
+        _refuse_large(packed.objects)
+        size = len(packed.objects) + len(pack_terms(packed))
+        with self._room(secret_name(name, packed.digest, 0), _tenant(packed), size):
+            self._write(name, packed, uid)
+
+    def restore(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
+        """Write a revision again whose Secrets were deleted or changed: it was admitted before, so no quota applies.
+
+        Not for a BundleDeployment that is gone or being deleted: another process may have deleted both, and no one
+        would delete the Secrets again.
+
+        Raises: ApiError.
+        """
+        if not self._is_needed(name, uid):
+            return
+        self._write(name, revision if isinstance(revision, PackedRevision) else pack(revision), uid)
+        log.info("revision stored again", extra={"BundleDeployment": name, "revision": revision.digest})
+
+    def _write(self, name: str, packed: PackedRevision, uid: str) -> None:
+        objects, terms = packed.objects, pack_terms(packed)
+        chunks = [objects[start : start + CHUNK_BYTES] for start in range(0, len(objects), CHUNK_BYTES)]
         own = {names.OWNER_UID: uid} if uid else {}
-        annotations = {_CHUNKS: str(len(chunks)), _TERMS_DIGEST: digest_of(terms), _BYTES: str(size), **own}
-        with self._room(_secret_name(name, revision.digest, 0), _tenant(revision), size):
-            for index in reversed(range(1, len(chunks))):
-                self._apply(name, revision, index, {"objects": chunks[index]}, own)
-            self._apply(name, revision, 0, {"objects": chunks[0], "terms": terms}, annotations)
+        size = str(len(objects) + len(terms))
+        annotations = {CHUNKS: str(len(chunks)), TERMS_DIGEST: digest_of(terms), _BYTES: size, **own}
+        for index in reversed(range(1, len(chunks))):
+            self._apply(name, packed, index, {"objects": chunks[index]}, own)
+        self._apply(name, packed, 0, {"objects": chunks[0], "terms": terms}, annotations)
+
+    def _is_needed(self, name: str, uid: str) -> bool:
+        """Whether a BundleDeployment exists and is not being deleted: watches may lag behind another process."""
+        try:
+            metadata = self._client.get(DEPLOYMENTS.path(name=name), metadata=True).value["metadata"]
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return uid in ("", metadata["uid"]) and not metadata.get("deletionTimestamp")
+
+    def is_lost(self, name: str, digest: str) -> bool:
+        """Whether another client has deleted or changed a Secret of a revision; False while that is not known."""
+        return self._secrets.is_lost(name, digest)
 
     @contextmanager
-    def _room(self, secret_name: str, tenant: str, size: int) -> Iterator[None]:
+    def _room(self, head: str, tenant: str, size: int) -> Iterator[None]:
         """Refuse a new revision above the quota of its tenant, which includes revisions that are being written."""
         if not tenant:
             yield
@@ -91,7 +135,7 @@ class RevisionStore:
             wanted = self._being_written[tenant]
         try:
             kept = self._kept_bytes(tenant)
-            if secret_name not in kept and sum(kept.values()) + wanted > self._tenant_bytes:
+            if head not in kept and sum(kept.values()) + wanted > self._tenant_bytes:
                 raise self._exceeded(tenant, size)
             yield
         finally:
@@ -116,29 +160,30 @@ class RevisionStore:
         return BundleError(Reason.QUOTA_EXCEEDED, message)
 
     def _apply(
-        self, name: str, revision: Revision | PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
+        self, name: str, revision: PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
     ) -> None:
-        secret_name = _secret_name(name, revision.digest, index)
+        own_name = secret_name(name, revision.digest, index)
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
-                "name": secret_name,
+                "name": own_name,
                 "namespace": self._namespace,
                 "labels": _labels(name, revision),
-                "annotations": {_REVISION: revision.digest, **marks},
+                "annotations": {REVISION: revision.digest, **marks},
             },
             "type": names.REVISION_SECRET_TYPE,
             "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
         }
-        path = SECRETS.path(self._namespace, secret_name)
+        path = SECRETS.path(self._namespace, own_name)
         try:
-            self._client.apply(path, body, manager=MANAGER, force=True)
+            reply = self._client.apply(path, body, manager=MANAGER, force=True)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:  # the namespace
                 raise
             self._create_namespace()
-            self._client.apply(path, body, manager=MANAGER, force=True)
+            reply = self._client.apply(path, body, manager=MANAGER, force=True)
+        self._secrets.learn(reply.value)
 
     def _create_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
@@ -157,50 +202,66 @@ class RevisionStore:
 
         Raises: ApiError.
         """
-        first = self._get(_secret_name(name, digest, 0))
+        first = self._get(secret_name(name, digest, 0)) if is_digest(digest) else None
         if first is None:
             return None
         marks = first["metadata"].get("annotations") or {}
-        others = [self._get(_secret_name(name, digest, index)) for index in range(1, _count_chunks(marks))]
+        others = [self._get(secret_name(name, digest, index)) for index in range(1, count_chunks(marks))]
         try:
             objects = b"".join(_data(secret, "objects") for secret in [first, *others])
             terms = _data(first, "terms")
-            if digest_of(terms) != marks.get(_TERMS_DIGEST):
+            if digest_of(terms) != marks.get(TERMS_DIGEST):
                 return None
             return unpack_terms(digest, terms, objects)
         except ValueError:
             return None
 
-    def _get(self, secret_name: str) -> dict[str, Any] | None:
+    def _get(self, own_name: str) -> dict[str, Any] | None:
         try:
-            value: dict[str, Any] = self._client.get(SECRETS.path(self._namespace, secret_name)).value
+            value: dict[str, Any] = self._client.get(SECRETS.path(self._namespace, own_name)).value
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
         return value
 
-    def digests(self, name: str) -> list[str]:
-        """Return the digests of the kept revisions of a BundleDeployment, newest first.
+    def digests(self, name: str, uid: str = "") -> list[str]:
+        """Return the digests of the kept revisions of a BundleDeployment, newest first; read from the watch if it can.
+
+        Args:
+            name: of the BundleDeployment.
+            uid: leaves out the revisions of an earlier one of this name.
 
         Raises: ApiError.
         """
-        heads = [
-            item["metadata"]
-            for item in self._list(f"{names.REVISION_LABEL}={name}")
-            if item["metadata"]["name"].endswith(".0")
-        ]
-        heads.sort(key=lambda metadata: metadata["creationTimestamp"], reverse=True)
-        return [metadata.get("annotations", {}).get(_REVISION, "") for metadata in heads]
+        found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
+        heads = [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid or uid)]
+        return [each.digest for each in sorted(heads, key=lambda head: head.created, reverse=True)]
+
+    def has_others(self, name: str, digests: Collection[str]) -> bool:
+        """Return whether there may be other revisions of a BundleDeployment, or parts of such; sends no request."""
+        return not self._secrets.synced or any(each.digest not in digests for each in self._secrets.all_of(name))
 
     def keep_only(self, name: str, digests: Collection[str]) -> None:
         """Delete all other revisions of a BundleDeployment.
 
         Raises: ApiError.
         """
-        for item in self._list(f"{names.REVISION_LABEL}={name}"):
-            if item["metadata"].get("annotations", {}).get(_REVISION) not in digests:
-                self._delete(item["metadata"]["name"])
+        for each in self._list_all(name):
+            if each.digest not in digests:
+                self._delete(each.name)
+
+    def drop(self, name: str, digest: str) -> None:
+        """Delete a revision of a BundleDeployment.
+
+        Raises: ApiError.
+        """
+        for each in self._list_all(name):
+            if each.digest == digest:
+                self._delete(each.name)
+
+    def _list_all(self, name: str) -> list[StoredSecret]:
+        return [make_stored(item) for item in self._list(f"{names.REVISION_LABEL}={name}")]
 
     def remove_orphans(self) -> None:
         """Delete the revisions of deleted BundleDeployments, even if a new one has the same name.
@@ -209,7 +270,7 @@ class RevisionStore:
 
         Raises: ApiError.
         """
-        secrets = self._list(field_selector=f"type={names.REVISION_SECRET_TYPE}")
+        secrets = self._list(field_selector=SELECTOR)
         # After the Secrets, and from the API server, to include those that no watch has reported yet.
         owners = {
             each["metadata"]["name"]: each["metadata"].get("uid", "")
@@ -217,23 +278,23 @@ class RevisionStore:
         }
         for secret in secrets:
             metadata = secret["metadata"]
-            match = _SECRET_NAME.fullmatch(metadata["name"])
-            if match and _is_of(metadata, match["name"], owners):
-                self._restore_label(metadata, match["name"])
-            elif match:
+            owner = deployment_of(metadata["name"])
+            if owner and _is_of(metadata, owner, owners):
+                self._restore_label(metadata, owner)
+            elif owner:
                 self._remove(metadata)
 
     def _restore_label(self, metadata: Mapping[str, Any], name: str) -> None:
         if (metadata.get("labels") or {}).get(names.REVISION_LABEL) == name:
             return
         labels = {"metadata": {"labels": {names.REVISION_LABEL: name}}}
-        with _unless_gone():
+        with _unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
             self._client.merge_patch(SECRETS.path(self._namespace, metadata["name"]), labels, manager=MANAGER)
 
     def _remove(self, metadata: Mapping[str, Any]) -> None:
         """Delete a Secret, unless it has changed since it was listed."""
         path = SECRETS.path(self._namespace, metadata["name"])
-        with _unless_gone():
+        with _unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
             self._client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
     def _list(self, label_selector: str = "", *, field_selector: str = "") -> list[dict[str, Any]]:
@@ -242,18 +303,19 @@ class RevisionStore:
             self._client.list(path, metadata=True, label_selector=label_selector, field_selector=field_selector)
         )
 
-    def _delete(self, secret_name: str) -> None:
-        with _unless_gone():
-            self._client.delete(SECRETS.path(self._namespace, secret_name))
+    def _delete(self, own_name: str) -> None:
+        with _unless(HTTPStatus.NOT_FOUND):
+            self._client.delete(SECRETS.path(self._namespace, own_name))
+        self._secrets.forget(own_name)
 
 
 @contextmanager
-def _unless_gone() -> Iterator[None]:
-    """Ignore a Secret that another client has deleted or changed."""
+def _unless(*statuses: HTTPStatus) -> Iterator[None]:
+    """Ignore a Secret that another client has deleted or changed, as the API server says by a status."""
     try:
         yield
     except ApiError as error:
-        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+        if error.status not in statuses:
             raise
 
 
@@ -263,12 +325,12 @@ def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) ->
     return name in owners and uid in ("", owners[name])
 
 
-def _tenant(revision: Revision | PackedRevision) -> str:
+def _tenant(revision: PackedRevision) -> str:
     """Return the namespace of the account that applies a revision; empty for the controller."""
     return revision.terms.install_namespace if revision.terms.service_account_name else ""
 
 
-def _labels(name: str, revision: Revision | PackedRevision) -> dict[str, str]:
+def _labels(name: str, revision: PackedRevision) -> dict[str, str]:
     tenant = _tenant(revision)
     return {names.REVISION_LABEL: name} | ({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})
 
@@ -293,15 +355,6 @@ def _refuse_large(packed: bytes) -> None:
     else:
         return
     raise BundleError(Reason.TOO_LARGE, f"the rendered objects {problem}; split the bundle")
-
-
-def _secret_name(name: str, digest: str, index: int) -> str:
-    return f"revision.{name}.{digest.removeprefix('sha256:')[:16]}.{index}"
-
-
-def _count_chunks(marks: Mapping[str, str]) -> int:
-    """Return the number of Secrets of a revision, at most that of the largest one."""
-    return read_count(marks.get(_CHUNKS, ""), MAX_BYTES // CHUNK_BYTES) or 1
 
 
 def _data(secret: dict[str, Any] | None, key: str) -> bytes:

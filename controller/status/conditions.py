@@ -109,8 +109,8 @@ def _unpacked(report: Report) -> Finding:
             return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
     if report.fetching:
         return Finding(ConditionType.UNPACKED, "False", Reason.FETCHING, report.fetching)
-    if report.poll_failure:
-        return Finding(ConditionType.UNPACKED, "False", report.poll_failure.reason, report.poll_failure.message)
+    if failure := report.unkept or report.poll_failure:
+        return Finding(ConditionType.UNPACKED, "False", failure.reason, failure.message)
     message = "the content of every source is available or no longer needed"
     return Finding(ConditionType.UNPACKED, "True", Reason.UNPACKED, message)
 
@@ -127,6 +127,8 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
         return _no(Reason.APPLYING, f"waiting for the first list of {list_some(report.unknown)}")
     if error := _worst(outcome.error for outcome in report.outcomes):
         return _no(error.reason, f"{_in_part(deployment, report)}{error.message}")
+    if report.held:
+        return _no(report.held.error.reason, report.held.error.message)
     if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
         message = f"revision {short(report.wanted)} is applied"
         if skipped := skipped_kinds(deployment, report):

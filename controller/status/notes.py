@@ -10,7 +10,7 @@ from typing import Literal
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from api.v1alpha2.types import Condition, Status
+from api.v1alpha2.types import Condition, Pending, Status
 from controller.apply.drift.explanation import DELETED, RECREATED
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
@@ -18,7 +18,7 @@ from controller.content.limits import quote
 from controller.kube.events import Note
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey
-from controller.status.texts import list_some, short
+from controller.status.texts import describe_changes, list_some, short
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
@@ -27,9 +27,10 @@ _EXPECTED = (Reason.WAITING_FOR_HOOK, Reason.WAITING_FOR_CRD, Reason.DELETING, R
 
 
 def notes(before: Status, after: Status) -> list[Note]:
-    """Return the Events for what differs between two statuses: Ready, Paused, Drifted and warnings."""
+    """Return the Events for what differs between two statuses: Ready, pending, Paused, Drifted and warnings."""
     return [
         *_note_on_ready(before.condition(ConditionType.READY), after.condition(ConditionType.READY)),
+        *_note_on_pending(before.pending, after.pending),
         *_note_on_pause(before, after),
         *_note_on_drift(before.condition(ConditionType.DRIFTED), after.condition(ConditionType.DRIFTED)),
         *_note_on_warnings(before.warnings, after.warnings),
@@ -99,6 +100,12 @@ def note_on_hindrance(error: BundleError, staying: Iterable[ObjectKey] = ()) -> 
     return Note(type="Warning", reason=error.reason.value, action="Delete", text=text)
 
 
+def note_on_approval(revision: str) -> Note:
+    """Return the Event for a revision that had to wait and may be applied now."""
+    text = f"revision {short(revision)} is approved"
+    return Note(type="Normal", reason="Approved", action="Approve", text=text)
+
+
 def describe_failing(groups: Iterable[str]) -> list[str]:
     """Return a warning for each API group that fails discovery."""
     return [f"API group {quote(group)}: {_FAILING}" for group in sorted(groups)]
@@ -120,12 +127,25 @@ def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:
 def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
         return []
+    if now.reason == Reason.AWAITING_APPROVAL:  # each pending revision has an Event of its own
+        return []
     if now.status == "True":
         return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
     reason = Reason(now.reason)
     is_news = reason.retry is not Retry.NONE or reason in (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
     severity: Literal["Normal", "Warning"] = "Normal" if reason in _EXPECTED else "Warning"
     return [Note(type=severity, reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
+
+
+def _note_on_pending(last: Pending | None, now: Pending | None) -> list[Note]:
+    if now is None or (last and _identify(last) == _identify(now)):
+        return []
+    text = f"revision {short(now.revision)} waits for approval: {describe_changes(now.changes)}"
+    return [Note(type="Normal", reason=Reason.AWAITING_APPROVAL, action="Approve", text=text)]
+
+
+def _identify(pending: Pending) -> tuple[str, str]:
+    return pending.revision, pending.service_account_name
 
 
 def _note_on_pause(before: Status, after: Status) -> list[Note]:

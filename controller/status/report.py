@@ -5,12 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from api.v1alpha2.types import SourcePin
+from api.v1alpha2.types import Pending, SourcePin
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress
 from controller.observe.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A revision that may not be applied, while another one is kept on the cluster."""
+
+    revision: str
+    """Its digest."""
+    error: BundleError
+    """Why: AwaitingApproval or Denied."""
+    pending: Pending | None = None
+    """What status shows of it; None if it does not wait."""
+    problems: tuple[BundleError, ...] = ()
+    """What would prevent its installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +35,11 @@ class Report:
     """Why the wanted revision is not available."""
     poll_failure: BundleError | None = None
     """Why the sources could not be re-resolved; their pins remain in use."""
+    held: Held | None = None
+    """The revision that the spec asks for, if it may not be applied; `wanted` is the one that is kept."""
+    unkept: BundleError | None = None
+    """Why the installed revision is not stored again yet, after another client deleted or changed it; objects are as
+    they should be."""
     sources: tuple[SourcePin, ...] | None = None
     """Their pins; None: unchanged."""
     handled_reconcile_at: str | None = None

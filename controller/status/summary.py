@@ -19,9 +19,9 @@ from api.v1alpha2.status import (
     WARNING_ITEMS,
     WARNING_LENGTH,
 )
-from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, SourcePin, Status
+from api.v1alpha2.types import BundleDeployment, Display, NotReady, ObjectCounts, Pending, SourcePin, Status
 from controller.content.limits import visible
-from controller.kube.resources import GroupVersionKind
+from controller.kube.resources import read_kinds
 from controller.observe.health.aggregate import Health
 from controller.observe.records import ObjectKey
 from controller.status.conditions import conditions_of, conditions_of_bug, conditions_of_deletion, skipped_kinds
@@ -48,6 +48,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "conditions": conditions_of(deployment, report, now),
             "revision": wanted,
             "installed_revision": installed,
+            "pending": _pending(report, status),
             "managed_state": report.managed_state,
             "managed_kinds": report.managed_kinds,
             "skipped_kinds": skipped_kinds(deployment, report),
@@ -78,6 +79,13 @@ def summarize_bug(deployment: BundleDeployment, error: BundleError, now: datetim
     return deployment.status.model_copy(update=changes)
 
 
+def _pending(report: Report, status: Status) -> Pending | None:
+    """Return what waits for approval; while another revision is being made, what waited before."""
+    if report.held is None:
+        return status.pending if report.fetching else None
+    return report.held.pending
+
+
 def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
     return ObjectCounts(
         total=health.total,
@@ -95,7 +103,7 @@ def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> 
 
 
 def _not_ready(health: Health[ObjectKey], managed_kinds: Iterable[str]) -> tuple[NotReady, ...]:
-    versions = {(kind.group, kind.kind): kind.api_version for kind in map(GroupVersionKind.parse, managed_kinds)}
+    versions = {(kind.group, kind.kind): kind.api_version for kind in read_kinds(managed_kinds)}
 
     def _item(key: ObjectKey, reason: str, message: str) -> NotReady:
         return NotReady(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from api.v1alpha2.status import Changes
+
 SHORT_DIGEST = 12
 NAMED = 3
 
@@ -18,3 +20,14 @@ def list_some(items: Iterable[object], most: int = NAMED) -> str:
     texts = sorted(map(str, items))
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def describe_changes(changes: Changes) -> str:
+    """Return how many objects a revision would change, such as `3 to create, 1 to delete`."""
+    counts = (
+        (changes.create, "to create"),
+        (changes.change, "to change"),
+        (changes.recreate, "of them possibly to recreate"),
+        (changes.delete, "to delete"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in counts if count) or "no object to change"

@@ -6,17 +6,24 @@ The watches learn the reply to each write immediately, so that no pass uses an o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from api import names
 from api.v1alpha2.reading import read
 from api.v1alpha2.types import BundleDeployment, Status, dump
 from controller.apply.ownership import API_VERSION
-from controller.kube.client import Client
+from controller.kube.client import ApiError, Client
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
+from controller.kube.shard import is_unclaimed
+from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches
 from controller.status.notes import notes
+
+_VERSION = "/metadata/resourceVersion"
+UNSEEN = {"observedGeneration": Status().observed_generation}
+"""The status that the API server gives to a new BundleDeployment."""
 
 
 class StatusWriter:
@@ -25,23 +32,76 @@ class StatusWriter:
     def __init__(self, client: Client, watches: Watches, events: EventRecorder) -> None:
         self._client, self._watches, self._events = client, watches, events
 
-    def write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
-        """Write a status if it has changed, and record Events for what is different.
+    def write_status(self, deployment: BundleDeployment, status: Status, *, version: str = "") -> BundleDeployment:
+        """Write a status unless the cluster has it already, and record Events for what is different.
+
+        The whole is replaced, so that nothing is left of what another client has written, and only in the
+        BundleDeployment with this UID. The first status of all is written only if there is still none: another shard
+        may have claimed the BundleDeployment.
+
+        Args:
+            deployment: of the pass.
+            status: to write.
+            version: the resourceVersion that the BundleDeployment must still have; empty: any.
 
         Returns: the BundleDeployment with the status of the reply. Its spec remains that of this pass: a newer one in
             the reply gets a pass of its own.
 
-        Raises: ApiError.
+        Raises: ApiError; a 409 if another BundleDeployment has its name now, or has changed as above, or the cluster is
+            in another state than the pass knows.
         """
-        before, after = dump(deployment.status), dump(status)
-        if before == after:
-            return deployment
-        path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
-        body = {"status": _difference(before, after)}
-        reply = self._client.merge_patch(path, body, manager=names.STATUS_MANAGER).value
+        if not self._watches.synced:
+            raise ApiError(HTTPStatus.CONFLICT, "Conflict", "BundleDeployments are being listed again")
+        if self._is_shown(deployment, status):
+            return deployment.model_copy(update={"status": status})
+        self._watches.statuses.send(deployment, status)
+        reply = self._replace(deployment, dump(status), self._unchanged(deployment, version))
         self._watches.learn_deployment(reply)
         self.record_events(deployment, notes(deployment.status, status))
-        return deployment.model_copy(update={"status": read(reply).status})
+        written = deployment.model_copy(update={"status": read(reply).status})
+        self._watches.statuses.keep(written, writers_of(reply))
+        return written
+
+    def _is_shown(self, deployment: BundleDeployment, status: Status) -> bool:
+        shown = self._watches.outline(deployment.metadata.name)
+        if shown is None or shown.metadata.uid != deployment.metadata.uid:
+            return _are_equal(deployment.status, status)
+        return _are_equal(shown.status, status) and not shown.status_problem
+
+    def _unchanged(self, deployment: BundleDeployment, version: str) -> dict[str, Any]:
+        """Return by JSON pointer what must be as it is known, so that no write of another shard is overwritten."""
+        if version:
+            return {_VERSION: version}
+        shown = self._watches.outline(deployment.metadata.name)
+        if shown is None or not is_unclaimed(shown.status):
+            return {}
+        # The default of the schema, unless another client has wiped it.
+        is_new = "observed_generation" in shown.status.model_fields_set
+        return {"/status": UNSEEN} if is_new else {_VERSION: shown.metadata.resource_version}
+
+    def _replace(
+        self, deployment: BundleDeployment, value: Mapping[str, Any], unchanged: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        path = DEPLOYMENTS.path(name=deployment.metadata.name) + "/status"
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": deployment.metadata.uid},
+            *({"op": "test", "path": pointer, "value": known} for pointer, known in unchanged.items()),
+            {"op": "add", "path": "/status", "value": value},
+        ]
+        try:
+            reply: dict[str, Any] = self._client.json_patch(path, operations, manager=names.STATUS_MANAGER).value
+        except ApiError as error:
+            # A failed test is not distinguished from an invalid status.
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and self._is_replaced(deployment, unchanged):
+                raise ApiError(HTTPStatus.CONFLICT, "Conflict", "the BundleDeployment has changed") from error
+            raise
+        return reply
+
+    def _is_replaced(self, deployment: BundleDeployment, unchanged: Mapping[str, Any]) -> bool:
+        found = self._client.get(DEPLOYMENTS.path(name=deployment.metadata.name)).value
+        now = {"/status": found.get("status"), _VERSION: found["metadata"]["resourceVersion"]}
+        is_changed = any(now[pointer] != known for pointer, known in unchanged.items())
+        return bool(found["metadata"]["uid"] != deployment.metadata.uid) or is_changed
 
     def record_events(self, deployment: BundleDeployment, found: Iterable[Note]) -> None:
         """Queue Events about a BundleDeployment."""
@@ -73,14 +133,9 @@ class StatusWriter:
             self._watches.learn_deployment(reply)
         else:
             self._watches.forget_deployment(deployment.metadata.name, deployment.metadata.uid)
-        return read(reply)
+        return deployment.model_copy(update={"metadata": read(reply).metadata})
 
 
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7386) from one value to the other: removed keys are null, at every depth."""
-    patch: dict[str, Any] = {}
-    for key in before.keys() | after.keys():
-        old, new = before.get(key), after.get(key)
-        if old != new:
-            patch[key] = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
-    return patch
+def _are_equal(one: Status, other: Status) -> bool:
+    """Whether two statuses are the same JSON; those that are equal as values, as most are, are not converted to it."""
+    return one == other or dump(one) == dump(other)

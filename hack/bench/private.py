@@ -20,7 +20,7 @@ from hack.bench import raw
 from hack.bench.api import Api
 from hack.bench.figures import FIGURES, Measured, Sample, medians
 from hack.bench.machine import describe_machine
-from hack.bench.scenarios import SCENARIOS, Scenario, delete, install
+from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
 from hack.bench.table import insert_table
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
@@ -32,6 +32,7 @@ from tests.support.registries import PASSWORD, USER, Authority, GuardedRegistry,
 HERE = Path(__file__).parent
 BEGIN = "<!-- private sources: written by hack/bench/run -->"
 RUNS = 2
+MEASURED = (ONE, MANY)
 COLUMNS = ("install_seconds", "install_requests", "install_cpu", "peak")
 LOGIN = {"username": USER, "password": PASSWORD}
 
@@ -117,7 +118,7 @@ def measure(testbed: Testbed, runs: int) -> Samples:
                 trust.title: [_run(testbed, servers, scenario, trust, number) for number in range(runs)]
                 for trust in TRUSTS
             }
-            for scenario in SCENARIOS
+            for scenario in MEASURED
         }
 
 
@@ -192,7 +193,7 @@ def publish(samples: Samples, output: Path | None) -> None:
 def as_markdown(samples: Samples) -> str:
     """Return the table: a row for each trust, with columns for each scenario."""
     shown = [figure for figure in FIGURES if figure.key in COLUMNS]
-    titles = {scenario.name: scenario.title for scenario in SCENARIOS}
+    titles = {scenario.name: scenario.title for scenario in MEASURED}
     heads = [f"{titles[name]}: {figure.title}" for name in samples for figure in shown]
     rows = [
         [

@@ -57,11 +57,23 @@ def in_child(work: Callable[..., _T], *arguments: object) -> _T:
         return pool.apply(work, arguments)
 
 
+HEAD = "|  | measured | at most |\n| --- | ---: | ---: |"
+
+
 def publish(rows: Iterable[Row]) -> int:
     """Print rows as they come, and return the exit status: 1 if one exceeds its limit."""
-    print("|  | measured | at most |\n| --- | ---: | ---: |")
-    missed = [row for row in rows if _print(row).missed]
-    return 1 if missed else 0
+    return 1 if any(row.missed for row in tell(rows)) else 0
+
+
+def tell(rows: Iterable[Row]) -> list[Row]:
+    """Print rows as they come, and return them."""
+    print(HEAD)
+    return [_print(row) for row in rows]
+
+
+def as_markdown(rows: Iterable[Row]) -> str:
+    """Return the table of some rows."""
+    return "\n".join([HEAD, *map(_line, rows)])
 
 
 def chosen(arguments: Sequence[str], parts: Sequence[Callable[[], Iterable[Row]]]) -> Iterable[Row]:
@@ -82,7 +94,11 @@ def _time(work: Callable[[], object]) -> float:
 
 
 def _print(row: Row) -> Row:
+    print(_line(row), flush=True)
+    return row
+
+
+def _line(row: Row) -> str:
     value = f"{row.value:,.{row.digits}f}"
     shown = f"**{value}** (missed)" if row.missed else value
-    print(f"| {row.title} | {shown} | {row.at_most:,.{row.digits}f} |", flush=True)
-    return row
+    return f"| {row.title} | {shown} | {row.at_most:,.{row.digits}f} |"

@@ -14,7 +14,7 @@ from typing import Any
 
 from hack.bench import raw
 from hack.bench.api import APPLY, BUNDLE_DEPLOYMENTS, MERGE, Api
-from hack.bench.figures import Measured, Sample
+from hack.bench.figures import Limits, Measured, Sample, at_most, twice
 from hack.bench.testbed import Testbed
 from hack.bench.workloads import Bundle, Manifest, kinds_of, make_bundle, make_bundles, path_of
 
@@ -30,12 +30,46 @@ class Scenario:
     title: str
     make: Callable[[str], list[Bundle]]
     """Called with the prefix of all names."""
+    limits: Limits
+    seconds: float = 40
+    """How long a run takes besides the time in which the controller is idle."""
 
 
-SCENARIOS = (
-    Scenario(name="one", title="500 objects in one bundle", make=lambda prefix: [make_bundle(prefix, 500)]),
-    Scenario(name="many", title="100 bundles of 5 objects", make=lambda prefix: make_bundles(prefix, 100)),
+_ALWAYS = {"idle_requests": at_most(0), "restart_writes": at_most(0)}
+ONE = Scenario(
+    name="one",
+    title="500 objects in one bundle",
+    make=lambda prefix: [make_bundle(prefix, 500)],
+    limits={
+        **_ALWAYS,
+        "install_seconds": twice,
+        "install_requests": at_most(540),
+        "install_cpu": at_most(1),
+        "resident": at_most(80),
+        "repair_seconds": at_most(0.15),
+    },
 )
+MANY = Scenario(
+    name="many",
+    title="100 bundles of 5 objects",
+    make=lambda prefix: make_bundles(prefix, 100),
+    limits={
+        **_ALWAYS,
+        "install_seconds": at_most(7),
+        "install_requests": at_most(1000),
+        "install_cpu": at_most(3),
+        "install_server_cpu": at_most(7.5),
+        "peak": at_most(80),
+    },
+)
+LARGE = Scenario(
+    name="large",
+    title="5,000 objects in one bundle",
+    make=lambda prefix: [make_bundle(prefix, 5000)],
+    limits={**_ALWAYS, "peak": at_most(85), "repair_seconds": at_most(0.15)},
+    seconds=120,
+)
+SCENARIOS = (ONE, MANY, LARGE)
 
 
 def run(testbed: Testbed, scenario: Scenario, number: int, idle_seconds: float) -> Sample:
@@ -48,7 +82,7 @@ def run(testbed: Testbed, scenario: Scenario, number: int, idle_seconds: float) 
         idle_seconds: how long to observe an idle controller.
     """
     return _merge(
-        _run_raw(testbed.api, scenario.make(f"raw-{scenario.name}-{number}")),
+        _run_raw(testbed, scenario.make(f"raw-{scenario.name}-{number}")),
         _run_controller(testbed, scenario.make(f"{scenario.name}-{number}"), idle_seconds),
     )
 
@@ -57,8 +91,10 @@ def _merge(bare: Mapping[str, float], ours: Sample) -> Sample:
     return {key: replace(measured, raw=bare.get(key)) for key, measured in ours.items()}
 
 
-def _run_raw(api: Api, bundles: Sequence[Bundle]) -> dict[str, float]:
+def _run_raw(testbed: Testbed, bundles: Sequence[Bundle]) -> dict[str, float]:
+    api, cpu = testbed.api, testbed.server_cpu()
     installed = raw.install(api, bundles)
+    server_cpu = testbed.server_cpu() - cpu
     repair = _time_repairs(api, bundles, lambda bundle, manifest: _put_right(api, bundle, manifest))
     removed = raw.remove(api, bundles)
     count = sum(len(bundle.objects) for bundle in bundles)
@@ -66,6 +102,7 @@ def _run_raw(api: Api, bundles: Sequence[Bundle]) -> dict[str, float]:
         "install_seconds": installed.seconds,
         "install_requests": count,
         "install_cpu": installed.cpu,
+        "install_server_cpu": server_cpu,
         "idle_requests": 0,
         "repair_seconds": repair,
         "repair_requests": 1,
@@ -95,7 +132,7 @@ def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: f
 
 def install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
     """Create BundleDeployments, and wait until each is Ready."""
-    since, cpu = testbed.position(), testbed.usage().cpu
+    since, cpu, server_cpu = testbed.position(), testbed.usage().cpu, testbed.server_cpu()
     seconds = time_install(testbed.api, deployments)
     testbed.wait_until_quiet(since)
     requests = testbed.requests(since)
@@ -103,6 +140,7 @@ def install(testbed: Testbed, deployments: Sequence[Manifest]) -> Sample:
         "install_seconds": Measured(ours=seconds),
         "install_requests": Measured(ours=requests.total, verbs=requests.by_verb),
         "install_cpu": Measured(ours=testbed.usage().cpu - cpu),
+        "install_server_cpu": Measured(ours=testbed.server_cpu() - server_cpu),
     }
 
 
@@ -173,6 +211,11 @@ def _time_repairs(api: Api, bundles: Sequence[Bundle], put_right: Callable[[Bund
     found = [(bundle, each) for bundle in bundles for each in bundle.objects if each["kind"] == "ConfigMap"]
     # Each object once: repairs of an object that is edited repeatedly are delayed.
     return statistics.median(_time_repair(api, *each, put_right) for each in found[:: len(found) // EDITS][:EDITS])
+
+
+def time_repair(api: Api, bundle: Bundle) -> float:
+    """Edit the first object of a bundle, a ConfigMap; returns the seconds until a watch shows its previous value."""
+    return _time_repair(api, bundle, bundle.objects[0], lambda _bundle, _manifest: None)
 
 
 def _time_repair(

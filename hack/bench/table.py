@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hack.bench.figures import FIGURES, Figure, Measured, Sample, medians
+from hack.bench.figures import FIGURES, Figure, Limits, Measured, Sample, medians
 
 BEGIN = "<!-- table: written by hack/bench/run -->"
 END = "<!-- end of table -->"
@@ -24,8 +24,8 @@ class Results:
     """Titles of the scenarios, by name."""
     samples: Mapping[str, Sequence[Sample]]
     """The runs of each scenario, by name."""
-    budgeted: str
-    """The scenario that has limits."""
+    limits: Mapping[str, Limits]
+    """The limits of each scenario, by name."""
 
 
 def as_json(results: Results) -> str:
@@ -69,15 +69,14 @@ def insert_table(page: Path, table: str, start: str = BEGIN) -> None:
 
 
 def _heads(name: str, results: Results) -> list[str]:
-    return [results.titles[name], "bare client", *(["at most"] if name == results.budgeted else [])]
+    return [results.titles[name], "bare client", "at most"]
 
 
 def _cells(figure: Figure, name: str, samples: Mapping[str, Sample], results: Results) -> list[str]:
     measured = samples[name][figure.key]
     raw = _number(measured.raw, figure)
-    if name != results.budgeted:
-        return [_number(measured.ours, figure), raw]
-    budget = figure.budget(measured.raw) if figure.budget else None
+    limit = results.limits[name].get(figure.key)
+    budget = limit(measured.raw) if limit else None
     missed = budget is not None and measured.ours > budget
     ours = f"**{_number(measured.ours, figure)}** (missed)" if missed else _number(measured.ours, figure)
     return [ours, raw, _number(budget, figure)]

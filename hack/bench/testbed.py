@@ -43,7 +43,7 @@ class Testbed:
         self.registry = registry
         self._pushes = RegistryClient(registry.host)
         self._controller = self._make_controller({})
-        self.api = Api(cluster.server, cluster.folder / "ca.crt")
+        self.api = self._connect()
 
     def push(self, bundles: Iterable[Bundle]) -> list[Manifest]:
         """Push the images of bundles, and return the BundleDeployments that install them."""
@@ -92,6 +92,15 @@ class Testbed:
         """Stop the controller with SIGTERM."""
         self._controller.terminate(STOP_SECONDS)
 
+    def restart_api_server(self) -> None:
+        """Restart the API server, so that its caches hold what was written to etcd."""
+        self.cluster.stop_api_server()
+        self.cluster.start_api_server()
+        self.api = self._connect()
+
+    def _connect(self) -> Api:
+        return Api(self.cluster.server, self.cluster.folder / "ca.crt")
+
     def stop_workloads(self) -> None:
         """Freeze all workloads: only the scenario writes their status from now on."""
         self.cluster.stop_controller_manager()
@@ -110,15 +119,23 @@ class Testbed:
             raise RuntimeError(f"the controller exited: {self._controller.last_words()}")
         return process
 
-    def server_usage(self) -> Usage:
-        """Return the resources that the API server has used.
+    def server_usage(self, name: str = "kube-apiserver") -> Usage:
+        """Return the resources that a component of the control plane has used.
 
         Raises: RuntimeError if it has exited.
         """
-        process = running_process(self.cluster.folder / "kube-apiserver.pid")
+        process = running_process(self.cluster.folder / f"{name}.pid")
         if process is None:
-            raise RuntimeError("the API server exited")
+            raise RuntimeError(f"{name} exited")
         return read_usage(process)
+
+    def server_cpu(self) -> float:
+        """Return the CPU time that API server and etcd have used."""
+        return sum(self.server_usage(name).cpu for name in ("kube-apiserver", "etcd"))
+
+    def apply_finalizer_policy(self) -> None:
+        """Have the API server set the finalizer of BundleDeployments: `config/finalizer`."""
+        self.cluster.kubectl("apply", "-k", str(ROOT / "config" / "finalizer"))
 
     def connect(self) -> Client:
         """Return a client such as the controller's."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from hack.control_plane.binaries import Binaries, MissingError
 from hack.control_plane.cluster import STATE, ControlPlane, load_control_plane, make_control_plane
 from hack.control_plane.folders import take_away
-from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
 from hack.control_plane.settings import Settings, read_settings
 
 DEFAULT_NAME = "rukpak"
@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("name", nargs="?", default=DEFAULT_NAME, type=_name, help=f"default: {DEFAULT_NAME}")
     listing = commands.add_parser("list", help="list all control planes and whether they are running")
     listing.set_defaults(command=_list)
+    programs = commands.add_parser("programs", help="list the programs of tests; exit status 1 if one is missing")
+    programs.set_defaults(command=_programs)
     return parser
 
 
@@ -85,6 +87,14 @@ def _list(_options: argparse.Namespace, settings: Settings) -> None:
     for state in sorted(settings.running.glob(f"*/{STATE}")):
         cluster = load_control_plane(state.parent)
         print(f"{state.parent.name:20} {'running' if cluster.is_running() else 'stopped':8} {cluster.server}")
+
+
+def _programs(_options: argparse.Namespace, settings: Settings) -> None:
+    found = Binaries(settings).find(PROGRAMS)
+    for name in PROGRAMS:
+        print(f"{name:24} {found.get(name, 'missing')}")
+    if missing := [name for name in PROGRAMS if name not in found]:
+        raise UsageError(f"{', '.join(missing)}: will be downloaded or built when needed")
 
 
 def _existing(name: str, settings: Settings) -> Path:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
-from hack.control_plane.builds import BUILDS, MINUTES, BuildError
+from hack.control_plane.builds import BUILDS, SECONDS
 from hack.control_plane.cache import Cache, Tell
 from hack.control_plane.downloads import DownloadError, download
+from hack.control_plane.go import BuildError
 from hack.control_plane.installed import find_installed
 from hack.control_plane.programs import PROGRAMS, Program
+from hack.control_plane.progress import Durations, Progress
 from hack.control_plane.settings import Settings
 
 
@@ -49,6 +52,10 @@ class Binaries:
                 self._found |= find(missing)
         return {program.name: self._found[program.name] for program in wanted}
 
+    def find(self, names: Iterable[str]) -> dict[str, Path]:
+        """Return the path of each program that is installed or in the cache."""
+        return self._find_at_hand([PROGRAMS[name] for name in names])
+
     def _find_at_hand(self, programs: list[Program]) -> dict[str, Path]:
         found = {program.name: self._find_one_at_hand(program) for program in programs}
         return {name: path for name, path in found.items() if path}
@@ -84,15 +91,20 @@ class Binaries:
         return self._cache.obtain(self._download_key(program), make) / program.name
 
     def _build_all(self, programs: list[Program]) -> dict[str, Path]:
-        folders = {part: self._build(part, programs) for part in dict.fromkeys(program.part for program in programs)}
+        # One after the other: Go keeps all processors busy, and two builds would need twice the memory.
+        wanted = {program.part for program in programs}
+        parts = [part for part in BUILDS if part in wanted]
+        progress = Progress(Durations(self._settings.cache / "bin", SECONDS), parts, self._tell)
+        folders = {part: self._build(part, programs, progress) for part in parts}
         return {program.name: folders[program.part] / program.name for program in programs}
 
-    def _build(self, part: str, programs: list[Program]) -> Path:
+    def _build(self, part: str, programs: list[Program], progress: Progress) -> Path:
         names = ", ".join(program.name for program in programs if program.part == part)
 
         def make(folder: Path) -> None:
-            self._tell(f"building {names} from Go modules: takes about {MINUTES[part]} minutes, once")
-            BUILDS[part](folder, self._settings)
+            progress.begin(part, names)
+            BUILDS[part](folder, self._settings, partial(progress.report, part))
+            progress.end(part)
 
         try:
             return self._cache.obtain(self._build_key(part), make)

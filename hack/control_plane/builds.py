@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from hack.control_plane.go import BuildError, Module, Report, build_module, read_go_mod
 from hack.control_plane.programs import CONTROL_PLANE
 from hack.control_plane.settings import Settings
 
-MULTICALL = Path(__file__).parent / "multicall" / "main.go"
+SOURCES = Path(__file__).parent
+KUBERNETES = "k8s.io/kubernetes"
 VERSION_PACKAGE = "k8s.io/component-base/version"
+REGISTRY = "github.com/distribution/distribution/v3"
+KWOK = "sigs.k8s.io/kwok"
 HELM = "helm.sh/helm/v4"
 PROMETHEUS = "github.com/prometheus/prometheus"
 PROMETHEUS_VERSION_PACKAGE = "github.com/prometheus/common/version"
 
 
-class BuildError(Exception):
-    """A failed build, with the last line of Go's output."""
-
-
-def build_control_plane(folder: Path, settings: Settings) -> None:
+def build_control_plane(folder: Path, settings: Settings, report: Report) -> None:
     """Build a single binary that acts as etcd, a Kubernetes component or kubectl, depending on its name.
 
     Raises: BuildError.
     """
     version = settings.kubernetes_version
-    source = folder / "source"
-    source.mkdir()
-    shutil.copy(MULTICALL, source)
-    downloaded = json.loads(_go(["mod", "download", "-json", f"k8s.io/kubernetes@v{version}"], source))
-    kubernetes = Path(downloaded["GoMod"]).read_text(encoding="utf-8")
-    (source / "go.mod").write_text(make_go_mod(kubernetes, version), encoding="utf-8")
-    _go(["mod", "tidy", "-e"], source)
-    binary = folder / "controlplane"
-    _go(["build", "-trimpath", "-ldflags", _version_flags(version), "-o", str(binary), "."], source)
-    shutil.rmtree(source)
+    go_mod = make_go_mod(read_go_mod(KUBERNETES, f"v{version}", folder), version)
+    main = SOURCES / "multicall" / "main.go"
+    build_module(Module(go_mod=go_mod, sources=(main,), linker_flags=_version_flags(version)), folder, report)
     for name in CONTROL_PLANE:
-        (folder / name).symlink_to(binary.name)
+        (folder / name).symlink_to("controlplane")
 
 
 def make_go_mod(kubernetes: str, version: str) -> str:
@@ -55,60 +44,67 @@ def make_go_mod(kubernetes: str, version: str) -> str:
     etcd = re.search(r"go\.etcd\.io/etcd/client/v3 (v\S+)", kubernetes)
     if not language or not etcd:
         raise BuildError("the go.mod of k8s.io/kubernetes has no Go version or no etcd client")
-    staging = f"v0.{version.removeprefix('1.')}"
-    modules = re.findall(r"^\t(k8s\.io/[a-z-]+) => \./staging", kubernetes, re.MULTILINE)
-    required = {"k8s.io/kubernetes": f"v{version}", "k8s.io/kubectl": staging, "go.etcd.io/etcd/server/v3": etcd[1]}
-    return "\n".join(
-        [
-            "module controlplane",
-            language[0],
-            *(f"require {module} {wanted}" for module, wanted in required.items()),
-            *(f"replace {module} => {module} {staging}" for module in modules),
-            "",
-        ]
-    )
+    staging = _staging_version(version)
+    required = {KUBERNETES: f"v{version}", "k8s.io/kubectl": staging, "go.etcd.io/etcd/server/v3": etcd[1]}
+    replaced = (f"{module} => {module} {staging}" for module in _staging_modules(kubernetes))
+    return _join_go_mod("controlplane", language[0], required, replaced)
 
 
-def build_registry(folder: Path, settings: Settings) -> None:
-    """Install the OCI registry (CNCF distribution). Raises: BuildError."""
-    _install("github.com/distribution/distribution/v3/cmd/registry", settings.registry_version, folder)
+def build_registry(folder: Path, settings: Settings, report: Report) -> None:
+    """Build the OCI registry (CNCF distribution), without storage in clouds. Raises: BuildError."""
+    version = f"v{settings.registry_version}"
+    go_mod = _join_go_mod("registry", _language(read_go_mod(REGISTRY, version, folder), REGISTRY), {REGISTRY: version})
+    build_module(Module(go_mod=go_mod, sources=(SOURCES / "small_registry" / "main.go",)), folder, report)
 
 
-def build_kwok(folder: Path, settings: Settings) -> None:
-    """Install kwok. Raises: BuildError."""
-    _install("sigs.k8s.io/kwok/cmd/kwok", settings.kwok_version, folder)
+def build_kwok(folder: Path, settings: Settings, report: Report) -> None:
+    """Build kwok, if possible from the packages of which the control plane has been built. Raises: BuildError."""
+    version = f"v{settings.kwok_version}"
+    kwok = read_go_mod(KWOK, version, folder)
+    kubernetes = read_go_mod(KUBERNETES, f"v{settings.kubernetes_version}", folder)
+    go_mod = make_kwok_go_mod(kwok, version, kubernetes, settings.kubernetes_version)
+    build_module(Module(go_mod=go_mod, packages=(f"{KWOK}/cmd/kwok",)), folder, report)
 
 
-def build_helm(folder: Path, settings: Settings) -> None:
-    """Install Helm 4, without cgo as its releases: threads of C would need far more address space.
+def make_kwok_go_mod(kwok: str, version: str, kubernetes: str, kubernetes_version: str) -> str:
+    """Return the go.mod of a module that builds kwok, given those of kwok and of k8s.io/kubernetes.
 
-    Raises: BuildError.
+    If both use the same minor version of Kubernetes, kwok gets the modules that Kubernetes requires.
+
+    Raises: BuildError if that of kwok is not a go.mod.
     """
-    version = settings.helm_version
-    flags = f"-s -w -X {HELM}/internal/version.version=v{version}"
-    _install(f"{HELM}/cmd/helm", version, folder, "-trimpath", "-ldflags", flags, CGO_ENABLED="0")
+    staging, required = _staging_version(kubernetes_version), {KWOK: version}
+    language = _language(kwok, KWOK)
+    if f"k8s.io/client-go {staging.rpartition('.')[0]}." not in kwok:
+        return _join_go_mod("kwok", language, required)
+    pinned = dict(re.findall(r"^\t(\S+) (v\S+)", kubernetes, re.MULTILINE))
+    pinned |= dict.fromkeys(_staging_modules(kubernetes), staging)
+    return _join_go_mod("kwok", language, required, (f"{module} => {module} {pin}" for module, pin in pinned.items()))
 
 
-def build_prometheus(folder: Path, settings: Settings) -> None:
+def build_helm(folder: Path, settings: Settings, report: Report) -> None:
+    """Build Helm 4. Raises: BuildError."""
+    version = f"v{settings.helm_version}"
+    go_mod = _join_go_mod("helm", _language(read_go_mod(HELM, version, folder), HELM), {HELM: version})
+    flags = f"-X {HELM}/internal/version.version={version}"
+    build_module(Module(go_mod=go_mod, packages=(f"{HELM}/cmd/helm",), linker_flags=flags), folder, report)
+
+
+def build_prometheus(folder: Path, settings: Settings, report: Report) -> None:
     """Build Prometheus and promtool, without service discovery of clouds and without the web UI.
 
-    `go install` refuses modules whose go.mod replaces others, so a module of our own requires it with the same
-    replacements.
+    Its go.mod replaces modules, which counts only in the main module: ours has the same replacements.
 
     Raises: BuildError.
     """
-    source = folder / "source"
-    source.mkdir()
     version = f"v0.{_prometheus_minor(settings.prometheus_version)}"
-    downloaded = json.loads(_go(["mod", "download", "-json", f"{PROMETHEUS}@{version}"], source))
-    prometheus = Path(downloaded["GoMod"]).read_text(encoding="utf-8")
-    (source / "go.mod").write_text(make_prometheus_go_mod(prometheus, version), encoding="utf-8")
-    (source / "programs.go").write_text(f'package main\n\nimport _ "{PROMETHEUS}/cmd/prometheus"\n', encoding="utf-8")
-    flags = f"-s -w -X {PROMETHEUS_VERSION_PACKAGE}.Version={settings.prometheus_version}"
-    for name in ("prometheus", "promtool"):
-        build = ["build", "-trimpath", "-tags", "remove_all_sd", "-ldflags", flags, "-o", str(folder / name)]
-        _go([*build, f"{PROMETHEUS}/cmd/{name}"], source)
-    shutil.rmtree(source)
+    module = Module(
+        go_mod=make_prometheus_go_mod(read_go_mod(PROMETHEUS, version, folder), version),
+        packages=(f"{PROMETHEUS}/cmd/prometheus", f"{PROMETHEUS}/cmd/promtool"),
+        linker_flags=f"-X {PROMETHEUS_VERSION_PACKAGE}.Version={settings.prometheus_version}",
+        tags="remove_all_sd",
+    )
+    build_module(module, folder, report)
 
 
 def _prometheus_minor(version: str) -> str:
@@ -122,48 +118,43 @@ def make_prometheus_go_mod(prometheus: str, version: str) -> str:
 
     Raises: BuildError if it is not a go.mod.
     """
-    language = re.search(r"^go \S+$", prometheus, re.MULTILINE)
-    if not language:
-        raise BuildError(f"the go.mod of {PROMETHEUS} has no Go version")
     replaced = re.findall(r"^(?:replace )?\s*(\S+(?: v\S+)? => \S+ v\S+)", prometheus, re.MULTILINE)
-    lines = [f"replace {line}" for line in replaced]
-    return "\n".join(["module prometheus", language[0], f"require {PROMETHEUS} {version}", *lines, ""])
+    return _join_go_mod("prometheus", _language(prometheus, PROMETHEUS), {PROMETHEUS: version}, replaced)
 
 
-BUILDS: dict[str, Callable[[Path, Settings], None]] = {
+BUILDS: dict[str, Callable[[Path, Settings, Report], None]] = {
     "control-plane": build_control_plane,
     "registry": build_registry,
     "kwok": build_kwok,
     "prometheus": build_prometheus,
     "helm": build_helm,
 }
-MINUTES = {"control-plane": 5, "registry": 2, "kwok": 2, "prometheus": 3, "helm": 3}
-"""Duration of each build on two cores with empty caches."""
+"""In this order: kwok is built fastest after the control plane."""
+SECONDS = {"control-plane": 330, "registry": 45, "kwok": 20, "prometheus": 180, "helm": 150}
+"""Duration of each build on two cores, in this order with empty caches: estimates from CPU time."""
 
 
-def _install(package: str, version: str, folder: Path, *flags: str, **environment: str) -> None:
-    _go(["install", *flags, f"{package}@v{version}"], folder, GOBIN=str(folder), **environment)
+def _language(go_mod: str, module: str) -> str:
+    found = re.search(r"^go \S+$", go_mod, re.MULTILINE)
+    if not found:
+        raise BuildError(f"the go.mod of {module} has no Go version")
+    return found[0]
+
+
+def _staging_version(kubernetes_version: str) -> str:
+    return f"v0.{kubernetes_version.removeprefix('1.')}"
+
+
+def _staging_modules(kubernetes: str) -> list[str]:
+    return re.findall(r"^\t(k8s\.io/[a-z-]+) => \./staging", kubernetes, re.MULTILINE)
+
+
+def _join_go_mod(name: str, language: str, required: dict[str, str], replaced: Iterable[str] = ()) -> str:
+    lines = [f"require {module} {version}" for module, version in required.items()]
+    return "\n".join([f"module {name}", language, *lines, *(f"replace {line}" for line in replaced), ""])
 
 
 def _version_flags(version: str) -> str:
     major, minor, _ = version.split(".")
     values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
-    return " ".join(["-s -w", *(f"-X {VERSION_PACKAGE}.{name}={value}" for name, value in values.items())])
-
-
-def _go(arguments: list[str], folder: Path, **environment: str) -> str:
-    if not shutil.which("go"):
-        raise BuildError("Go is not installed")
-    done = subprocess.run(
-        ["go", *arguments],
-        cwd=folder,
-        # The user's workspace and flags must not affect this module.
-        env=os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=mod -buildvcs=false"} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
-        raise BuildError(f"go {arguments[0]} failed: {said[-1]}")
-    return done.stdout
+    return " ".join(f"-X {VERSION_PACKAGE}.{name}={value}" for name, value in values.items())

@@ -73,6 +73,11 @@ class ControlPlane(Cluster):
         """Return the address of the API server."""
         return self._address
 
+    @property
+    def etcd(self) -> str:
+        """Return the address of etcd."""
+        return self._etcd_address
+
     def start(self) -> None:
         """Start all components; return when objects can be created and, with a node, pods run.
 

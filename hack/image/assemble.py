@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Assemble the root file system of the container image: Python, the controller, git, ssh, helm, and nothing else.
 
-    hack/image/assemble.py FOLDER
+    hack/image/assemble.py FOLDER HELM
 
-The Dockerfile runs this in its first stage, with the programs of its base image; tests/integration/test_image.py runs
-it with those of this machine, so both have the same steps. It uses only the standard library.
+HELM is the program to include. The Dockerfile runs this in a stage of its own, with the programs of its base image;
+tests/integration/test_image.py runs it with those of this machine, so both have the same steps. It uses only the
+standard library.
 
 The image has no shell. It includes prlimit, env, unshare and true because the controller uses them to start git and
 helm with limits of memory and files and without a network.
@@ -65,15 +66,15 @@ EPOCH = 946684800
 """2000-01-01: the time of all files, so that equal content gives an equal image."""
 
 
-def assemble(image: Path) -> None:
-    """Run all steps in a folder that must not exist."""
+def assemble(image: Path, helm: Path) -> None:
+    """Run all steps in a folder that must not exist; `helm` is the program to include."""
     image.mkdir(parents=True)
     add_links(image)
     add_files(image)
     add_python(image)
     add_packages(image)
     compile_modules(image)
-    add_programs(image)
+    add_programs(image, helm)
     add_libraries(image)
     settle(image)
 
@@ -112,13 +113,11 @@ def add_python(image: Path) -> None:
 
 
 def add_packages(image: Path) -> None:
-    """Add the controller and its dependencies, verified by digest, and move helm to a folder in PATH."""
+    """Add the controller and its dependencies, verified by digest."""
     target = image / "usr/local/lib" / PYTHON / "site-packages"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     install += ["--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
     subprocess.run([*install, "--only-binary=:all:", "--require-hashes", f"--requirement={REQUIREMENTS}"], check=True)
-    (target / "bin/helm").rename(image / "usr/local/bin/helm")
-    shutil.rmtree(target / "bin")
     subprocess.run([*install, str(ROOT)], check=True)
     shutil.rmtree(target / "bin")
     for found in [found for pattern in UNUSED for found in target.glob(pattern)]:
@@ -136,8 +135,9 @@ def compile_modules(image: Path) -> None:
     subprocess.run([*compiling, *where], check=True)
 
 
-def add_programs(image: Path) -> None:
-    """Add git with its helper for https, ssh, and the programs that start them."""
+def add_programs(image: Path, helm: Path) -> None:
+    """Add helm, git with its helper for https, ssh, and the programs that start them."""
+    shutil.copy(helm, image / "usr/local/bin/helm")
     for name, path in PROGRAMS.items():
         found = shutil.which(name)
         if found is None:
@@ -189,7 +189,7 @@ def settle(image: Path) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case [folder] if not Path(folder).exists():
-            assemble(Path(folder).absolute())
+        case [folder, helm] if not Path(folder).exists() and Path(helm).is_file():
+            assemble(Path(folder).absolute(), Path(helm))
         case _:
-            raise SystemExit("usage: hack/image/assemble.py FOLDER, which must not exist")
+            raise SystemExit("usage: hack/image/assemble.py FOLDER HELM: the folder must not exist, HELM is a program")

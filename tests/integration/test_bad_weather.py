@@ -7,17 +7,20 @@ again (`-k seed-7`, with as many storms).
 from __future__ import annotations
 
 import os
+import random
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from api import names
+from controller.kube.client import ApiError
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
+from hack.control_plane.waiting import wait_for
 from tests.conftest import StartController
 from tests.support.bundles import (
     CONTROLLER_AGENT,
@@ -33,6 +36,16 @@ from tests.support.bundles import (
 )
 from tests.support.objects import custom, make, read, service
 from tests.support.registry import LocalRegistry
+from tests.support.tampering import (
+    TAMPERINGS,
+    Tampering,
+    corrupt_revisions,
+    delete_revisions,
+    garble_status,
+    is_whole,
+    strip_finalizers,
+    wipe_status,
+)
 from tests.support.weather import CREATIONS, FAULTS, HITS, READS, WATCHES, Seen, Weather, forecast
 
 SEEDS = range(1, int(os.environ.get("RUKPAK_STORMS", "1")) + 1)
@@ -139,9 +152,16 @@ def content(kind: str, value: Manifest) -> object:
             return value["spec"]["names"]["plural"]
 
 
+def contents_held(deployed: Deployed, seed: int) -> dict[tuple[str, str], object]:
+    return {key: content(key[0], value) for key, value in held(deployed, seed).items()}
+
+
+def contents_of(bundle: list[Manifest]) -> dict[tuple[str, str], object]:
+    return {(value["kind"], value["metadata"]["name"]): content(value["kind"], value) for value in bundle}
+
+
 def assert_holds(deployed: Deployed, seed: int, bundle: list[Manifest]) -> None:
-    wanted = {(value["kind"], value["metadata"]["name"]): content(value["kind"], value) for value in bundle}
-    assert {key: content(key[0], value) for key, value in held(deployed, seed).items()} == wanted
+    assert contents_held(deployed, seed) == contents_of(bundle)
 
 
 def assert_says_so(deployed: Deployed, total: int) -> None:
@@ -165,7 +185,7 @@ def wait_at_rest(world: World, deployed: Deployed, revision_before: str = "") ->
     def is_at_rest() -> bool:
         ready = deployed.conditions().get("Ready", {}).get("status") == "True"
         status = deployed.status()
-        return bool(ready and status["installedRevision"] != revision_before and status.get("managedState"))
+        return bool(ready and status.get("installedRevision") != revision_before and status.get("managedState"))
 
     world.wait(is_at_rest, f"{deployed.name} Ready and at rest", seconds=STORM_SECONDS)
 
@@ -301,6 +321,104 @@ def test_what_is_released_in_a_storm_is_taken_back_in_another(stormy_world: Worl
     assert weather.faults()
 
 
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_the_state_of_a_backup_that_is_restored_in_a_storm_is_acted_on(
+    stormy_world: World, weather: Weather, fresh_cluster: ControlPlane, seed: int
+) -> None:
+    world, seed = stormy_world, 4000 + seed
+    weather.calm()
+    deployed = world.deploy(*first_bundle(seed), name=f"storm-{seed}")
+    assert_installed(world, deployed, seed)
+    fresh_cluster.back_up_etcd()
+    upgrade(world, deployed, seed)
+
+    weather.storm(seed * 10 + 1)
+    fresh_cluster.restore_etcd()
+    deployed.edit("settings-2", color="green")
+    deployed.remove("settings-3")
+    wait_although_restarted(world, lambda: contents_held(deployed, seed) == contents_of(first_bundle(seed)))
+    assert_installed(world, deployed, seed)
+
+    upgrade(world, deployed, seed)
+    weather.storm(seed * 10 + 2)
+    deployed.delete()
+    world.wait(lambda: is_gone(deployed), "gone", seconds=STORM_SECONDS)
+    assert deployed.revisions() == []
+    assert weather.faults()
+
+
+def wait_although_restarted(world: World, condition: Callable[[], bool]) -> None:
+    """Wait while the controller runs, and start it again if it has lost its Lease, as a Deployment does."""
+
+    def is_fulfilled() -> bool:
+        if not world.controller.is_running():
+            world.controller.start()
+        try:
+            return condition()
+        except ApiError:  # the API server is starting
+            return False
+
+    wait_for(is_fulfilled, STORM_SECONDS, lambda: f"the state of the backup; {world.controller.log[-2000:]}")
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
+def test_in_a_storm_records_that_other_clients_damage_are_repaired(
+    stormy_world: World, weather: Weather, seed: int
+) -> None:
+    world, number, order = stormy_world, 200 + seed, random.Random(seed)
+    first, second = first_bundle(number), second_bundle(number)
+
+    def tamper(among: list[Tampering]) -> None:
+        for each in order.sample(among, len(among)):
+            world.wait(lambda: deployed.status() and deployed.revisions(), f"a status and a revision: {each.name}")
+            each.act(deployed)
+
+    weather.storm(seed * 10 + 4)
+    deployed = world.deploy(*first, name=f"storm-{number}")
+    tamper(TAMPERINGS)
+    wait_until_whole(world, deployed, number, first)
+
+    weather.storm(seed * 10 + 5)
+    tamper(TAMPERINGS)
+    wait_until_whole(world, deployed, number, first)
+
+    weather.storm(seed * 10 + 6)
+    installed = deployed.status()["installedRevision"]
+    deployed.edit("settings-2", color="green")
+    deployed.change(sources=[image(world.push(deployed.name, *second, tag="v2"))])
+    tamper([each for each in TAMPERINGS if not each.loses_revision])
+    wait_until_whole(world, deployed, number, second, installed)
+
+    world.controller.stop()
+    before = held(deployed, number)
+    order.choice([garble_status, wipe_status])(deployed)
+    order.choice([delete_revisions, corrupt_revisions])(deployed)
+    strip_finalizers(deployed)
+    weather.storm(seed * 10 + 7)
+    world.controller.start()
+    wait_until_whole(world, deployed, number, second)
+    assert held(deployed, number) == before
+
+    weather.storm(seed * 10 + 8)
+    deployed.delete()
+    with suppress(ApiError):  # it may be gone already
+        order.choice([garble_status, wipe_status])(deployed)
+    world.wait(lambda: is_gone(deployed), "gone", seconds=STORM_SECONDS)
+    assert not read(world.client, f"{CRDS}/foos.{group_of(number)}")
+    assert deployed.revisions() == []
+
+
+def wait_until_whole(
+    world: World, deployed: Deployed, number: int, bundle: list[Manifest], revision_before: str = ""
+) -> None:
+    """Wait until everything is as its bundle has it, and so are the records of the controller."""
+    wait_at_rest(world, deployed, revision_before)
+    world.wait(lambda: is_whole(deployed), "status, revision and finalizer as they were", seconds=STORM_SECONDS)
+    wait_at_rest(world, deployed, revision_before)
+    assert_holds(deployed, number, bundle)
+    assert_says_so(deployed, len(bundle))
+
+
 def test_a_storm_is_the_same_each_time() -> None:
     requests = [(verb, f"/{number}", nth) for verb in FAULTS for number in range(50) for nth in range(HITS + 1)]
 
@@ -383,14 +501,12 @@ def test_two_controllers_by_mistake_come_to_the_same_end(
     weather.storm(seed)
 
     deployed = world.deploy(*first_bundle(seed), name=f"storm-{seed}")
-    wait_at_rest(world, deployed)
-    assert_holds(deployed, seed, first_bundle(seed))
+    wait_until_both_agree(world, deployed, seed, first_bundle(seed))
     installed = deployed.status()["installedRevision"]
     deployed.edit("settings-2", color="green")
     deployed.remove("settings-3")
     deployed.change(sources=[image(world.push(deployed.name, *second_bundle(seed), tag="v2"))])
-    wait_at_rest(world, deployed, installed)
-    assert_holds(deployed, seed, second_bundle(seed))
+    wait_until_both_agree(world, deployed, seed, second_bundle(seed), installed)
 
     weather.calm()
 
@@ -402,9 +518,19 @@ def test_two_controllers_by_mistake_come_to_the_same_end(
     # One may still have a failure to tell, and to try again; what it tells may be the last that the other hears of.
     world.wait(are_at_rest, "both at rest", seconds=STORM_SECONDS)
     assert_says_so(deployed, len(second_bundle(seed)))
+    assert_holds(deployed, seed, second_bundle(seed))
     deployed.delete()
     world.wait(lambda: is_gone(deployed), "gone", seconds=STORM_SECONDS)
     assert deployed.revisions() == []
+
+
+def wait_until_both_agree(
+    world: World, deployed: Deployed, seed: int, bundle: list[Manifest], revision_before: str = ""
+) -> None:
+    """Wait for status and objects: one controller may say that it is done while the other one still works."""
+    wait_at_rest(world, deployed, revision_before)
+    holds = lambda: contents_held(deployed, seed) == contents_of(bundle)  # noqa: E731
+    world.wait(holds, f"the objects of {deployed.name}", seconds=STORM_SECONDS)
 
 
 # the control plane itself

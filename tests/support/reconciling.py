@@ -27,12 +27,14 @@ from controller.build.request import Request, terms_of
 from controller.build.revision import PackedRevision, Revision, pack
 from controller.formats.applicable.applicable import make_applicable, revision_digest
 from controller.kube.events import EventRecorder, Note, Regarding
-from controller.kube.resources import DEPLOYMENTS
+from controller.kube.resources import DEPLOYMENTS, SECRETS
+from controller.kube.takeovers import Takeovers
 from controller.observe.contested import Contested, ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
+from controller.observe.statuses.own import OwnStatuses
 from controller.reconcile.context import Context
 from controller.reconcile.installed_targets import MOST_BYTES, InstalledTargetsCache
 from controller.reconcile.requeue import Requeue
@@ -45,6 +47,7 @@ from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.making import BUILD, Maker
 from controller.revisions.polling import Poller
+from controller.revisions.secrets import RevisionSecrets, StoredSecret, make_stored
 from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.store import RevisionStore
@@ -206,6 +209,46 @@ class Asked:
         self.times += 1
 
 
+class SeenSecrets(RevisionSecrets):
+    """A RevisionSecrets that sees everything on a FakeCluster immediately."""
+
+    synced = True
+
+    def __init__(self, cluster: FakeCluster, namespace: str) -> None:
+        self._cluster, self.namespace = cluster, namespace
+        self.collection = SECRETS.path(namespace)
+
+    def all_of(self, name: str) -> list[StoredSecret]:
+        found = [make_stored(each) for path, each in self._cluster.objects.items() if path.startswith(self.collection)]
+        return [each for each in found if each.deployment == name]
+
+    def get(self, secret_name: str) -> StoredSecret | None:
+        found = self._cluster.objects.get(f"{self.collection}/{secret_name}")
+        return make_stored(found) if found else None
+
+    def learn(self, manifest: Mapping[str, Any]) -> None:
+        pass  # it is known already
+
+    forget = learn  # type: ignore[assignment]
+
+
+class Leases:
+    """Stands for Takeovers: a test says which Leases are free."""
+
+    def __init__(self) -> None:
+        self.free: set[str] = set()
+        """Shards that nobody serves."""
+        self.waiting: dict[str, str] = {}
+        """The shard that each BundleDeployment waits for."""
+
+    def wait(self, shard: str, name: str) -> bool:
+        self.waiting[name] = shard
+        return shard in self.free
+
+    def end(self, name: str) -> None:
+        self.waiting.pop(name, None)
+
+
 class Told:
     """Stands for an EventRecorder: keeps the notes."""
 
@@ -224,6 +267,7 @@ class World:
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.background, self.events = Shelf(), AtOnce(), Told()
         self.policy, self.grants, self.contested, self.sweeps = AccountPolicy(), Grants(), Watched(), Asked()
+        self.leases = Leases()
         self.seconds = 0.0
         self.admission, self.woken = Admission(1 << 40), list[str]()
         self.installed_bytes = MOST_BYTES
@@ -235,7 +279,9 @@ class World:
         client, discovery = self.cluster.client, self.cluster.discovery
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
         self.access = Unaided()
-        self.revision_store = RevisionStore(client, names.DEFAULT_NAMESPACE)
+        self.watches.statuses = OwnStatuses()
+        self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
+        self.revision_store = RevisionStore(client, self.secrets)
         revisions, access = self.revision_store, cast("SourceAccess", self.access)
         self.retries = Retries(lambda: self.seconds, jitter=lambda: 1.0)
         self.applier = Applier(client, discovery, self.watches.watches, self.retries, workers=2)
@@ -279,6 +325,7 @@ class World:
                 writer=writer,
                 retries=self.retries,
                 installed=self.installed,
+                takeovers=cast("Takeovers", self.leases),
                 abandoned=self.sweeps.ask,
                 now=self.now,
             )
@@ -344,6 +391,17 @@ class World:
                 return
         raise AssertionError("it does not come to rest")
 
+    def reconcile_until_idle(self) -> None:
+        """Run passes until one sends nothing; keep their requests."""
+        for _ in range(10):
+            sent = self.cluster.taken()
+            self.reconcile()
+            idle = self.cluster.taken()
+            self.cluster.requests = [*sent, *idle]
+            if not idle:
+                return
+        raise AssertionError("it does not come to rest")
+
     def requests(self) -> list[str]:
         """Return the requests since the last call, abbreviated; concurrent ones are sorted by name."""
         runs = groupby(map(_shorten, self.cluster.taken()), key=_sent_together)
@@ -352,7 +410,7 @@ class World:
     @property
     def deployment(self) -> BundleDeployment:
         """The BundleDeployment as it is."""
-        found = self.watches.deployment(NAME)
+        found = self.watches.outline(NAME)
         assert found is not None
         return found
 

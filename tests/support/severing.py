@@ -1,5 +1,7 @@
 """A proxy that cuts a controller off from the API server at one of its writes, so that it can be killed there.
 
+Or one write fails, and the controller goes on.
+
 It counts the writes whose path names one BundleDeployment: those to itself, its revisions and its objects, if all of
 these have its name in theirs. It does not count Events: they are sent concurrently, and nothing depends on them.
 """
@@ -25,6 +27,8 @@ class Cut:
     """Write, from 1."""
     fault: Fault
     """CUT: before it is carried out; LOST: after that, so that only the reply is missing."""
+    severs: bool = True
+    """Whether nothing gets through after it."""
 
 
 class Severing(Weather):
@@ -63,7 +67,7 @@ class Severing(Weather):
         if self._cut is None:
             return None
         if self._counted >= self._cut.nth:
-            return Fault.CUT
+            return Fault.CUT if self._cut.severs else None
         if not is_counted(verb, path, self._cut.name):
             return None
         self._counted += 1
@@ -71,7 +75,7 @@ class Severing(Weather):
 
     def leave(self, verb: str, path: str, fault: Fault | None) -> None:
         cut = self._cut
-        if cut and fault and is_counted(verb, path, cut.name) and not self.severed.is_set():
+        if cut and cut.severs and fault and is_counted(verb, path, cut.name) and not self.severed.is_set():
             self._cut_watches()
             self.severed.set()
 

@@ -47,9 +47,6 @@ class Told:
     def cluster_changed(self) -> None:
         self._note("cluster")
 
-    def cluster_restored(self) -> None:
-        self._note("restored")
-
     def _note(self, text: str) -> None:
         with self._lock:
             self.heard.append(text)
@@ -82,11 +79,13 @@ class World:
 
     def __init__(self, api: FakeApi) -> None:
         self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET, CLAIM_RESOURCE), Told()
-        self.watches = ToldWatches(api.client(), self.cluster.discovery, self.told)
+        client = api.client()
+        client.on_restored = lambda: self.told.heard.append("restored")
+        self.watches = ToldWatches(client, self.cluster.discovery, self.told)
 
     def deployment(self, name: str = "shop", **parts: Any) -> None:
         value = manifest(name, **parts)
-        metadata = value.pop("metadata")
+        metadata = {"finalizers": [names.FINALIZER], **value.pop("metadata")}
         self.api.put(DEPLOYMENTS, name, uid=metadata["uid"], about=metadata, **value)
 
     def managed(self, owner: str = "shop", name: str = "a", *, path: str = MAPS, **content: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class AccessReviewer:
         Raises: CancelledError if the pool was stopped.
         """
         client = self._client.acting_as(options.user)
-        grants = list(grants_in((target for target, _ in items), partial(self._rules, options)))
+        grants = list(grants_in((target.manifest for target, _ in items), partial(self._rules, options)))
         held_instead = self._held(client, options, [grant.instead for grant in grants])
         to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
         needed = list(islice(dict.fromkeys([*rights_to_apply(items), *to_hold]), MAX_QUESTIONS))

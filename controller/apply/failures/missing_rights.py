@@ -139,10 +139,10 @@ def describe_roles(rights: Iterable[RbacRight]) -> str:
 
     Rules that do not fit into a message are only counted; they are listed once the others are granted.
     """
-    rules = _to_rules(rights)
     roles: dict[str, list[str]] = {}
     left, omitted = ROLES_CHARACTERS, 0
-    for namespace, text in rules:
+    for rule in merge(rights):
+        namespace, text = rule.namespace, _to_yaml(rule)
         left -= len(text) + (0 if namespace in roles else len(namespace) + ROLE_CHARACTERS)
         if left < 0:
             omitted += 1
@@ -156,8 +156,8 @@ def _role_in(namespace: str) -> str:
     return f'a Role in namespace "{namespace}"' if namespace else "a ClusterRole"
 
 
-def _to_rules(rights: Iterable[RbacRight]) -> list[tuple[str, str]]:
-    """Return rules, each with its namespace: verbs of a resource merged, then resources with the same verbs."""
+def merge(rights: Iterable[RbacRight]) -> list[RbacRight]:
+    """Return the rules that grant rights: verbs of a resource merged, then resources with the same verbs; sorted."""
     verbs: dict[RbacRight, set[str]] = {}
     for right in rights:
         for group, resource in product(right.groups or ("",), right.resources or ("",)):
@@ -167,12 +167,12 @@ def _to_rules(rights: Iterable[RbacRight]) -> list[tuple[str, str]]:
     for subject, of_subject in verbs.items():
         rule = replace(subject, resources=(), verbs=tuple(sorted(of_subject)))
         alike.setdefault(rule, set()).update(subject.resources)
-    return [(rule.namespace, _to_yaml(rule, alike[rule])) for rule in sorted(alike)]
+    return [replace(rule, resources=tuple(sorted(alike[rule]))) for rule in sorted(alike)]
 
 
-def _to_yaml(rule: RbacRight, resources: Iterable[str]) -> str:
+def _to_yaml(rule: RbacRight) -> str:
     names = f", resourceNames: {_flow(rule.resource_names)}" if rule.resource_names else ""
-    what = f"apiGroups: {_flow(rule.groups)}, resources: {_flow(sorted(resources))}{names}"
+    what = f"apiGroups: {_flow(rule.groups)}, resources: {_flow(rule.resources)}{names}"
     if rule.paths:
         what = f"nonResourceURLs: {_flow(rule.paths)}"
     return f"{{{what}, verbs: {_flow(rule.verbs)}}}"

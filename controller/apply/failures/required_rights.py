@@ -15,10 +15,17 @@ from controller.apply.crd_upgrade.definition import mapping, sequence
 from controller.apply.failures.missing_rights import RbacRight
 from controller.apply.targets import Target
 from controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
+from controller.observe.records import key_of
 
 # For judging, applying and deleting an object.
 _VERBS = ("create", "delete", "get", "patch")
 _PLURALS = {each.kind: each.plural for each in (ROLES, CLUSTER_ROLES)}
+
+# Whoever lets the control plane fill a ClusterRole needs what may end up in it (pkg/registry/rbac/clusterrole).
+_EVERYTHING = (
+    RbacRight(groups=("*",), resources=("*",), verbs=("*",)),
+    RbacRight(paths=("*",), verbs=("*",)),
+)
 
 Rules = Iterable[Mapping[str, Any]]
 FindRules = Callable[[str, str, str], Rules]
@@ -36,24 +43,30 @@ class Grant:
 
 def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[RbacRight]:
     """Yield the rights that objects require, each with one verb and once per resource and namespace."""
-    places = dict.fromkeys((target.key.namespace, resource.group, resource.plural) for target, resource in items)
-    for (namespace, group, plural), verb in product(places, _VERBS):
+    return rights_in((target.key.namespace, resource) for target, resource in items)
+
+
+def rights_in(places: Iterable[tuple[str, Resource]]) -> Iterator[RbacRight]:
+    """Yield the rights that objects of resources in namespaces require, as `rights_to_apply`."""
+    distinct = dict.fromkeys((namespace, resource.group, resource.plural) for namespace, resource in places)
+    for (namespace, group, plural), verb in product(distinct, _VERBS):
         yield RbacRight(namespace=namespace, groups=(group,), resources=(plural,), verbs=(verb,))
 
 
-def grants_in(targets: Iterable[Target], find_rules: FindRules) -> Iterator[Grant]:
+def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> Iterator[Grant]:
     """Yield what RBAC objects grant."""
-    for target in targets:
-        key, manifest = target.key, target.manifest
+    for manifest in manifests:
+        key = key_of(manifest)
         if key.group == RBAC and key.kind in _PLURALS:
             instead = _right(key.namespace, _PLURALS[key.kind], key.name, "escalate")
-            yield Grant(instead=instead, rights=_rights(manifest.get("rules"), key.namespace))
+            everything = _EVERYTHING if manifest.get("aggregationRule") else ()
+            yield Grant(instead=instead, rights=(*_rights(manifest.get("rules"), key.namespace), *everything))
         elif key.group == RBAC and key.kind in ("RoleBinding", "ClusterRoleBinding"):
-            yield _bound(target, mapping(manifest.get("roleRef")), find_rules)
+            yield _bound(key.namespace, mapping(manifest.get("roleRef")), find_rules)
 
 
-def _bound(target: Target, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
-    kind, name, namespace = str(reference.get("kind", "")), str(reference.get("name", "")), target.key.namespace
+def _bound(namespace: str, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
+    kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
     rules = find_rules(kind, namespace if kind == "Role" else "", name)
     instead = _right(namespace, _PLURALS.get(kind, ""), name, "bind")
     return Grant(instead=instead, rights=_rights(rules, namespace))

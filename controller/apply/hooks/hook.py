@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from api import names
-from controller.apply.ownership import Owner, applied_digest
+from controller.apply.ownership import Owner, applied_digest, with_shard
 from controller.build.revision import Revision
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, key_of
@@ -105,7 +105,7 @@ def make_hook_body(hook: PlannedHook, owner: Owner) -> dict[str, Any]:
     metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: _run_of(hook, owner)}
     body = {**hook.manifest, "metadata": metadata}
     metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
-    return body
+    return with_shard(body, owner)
 
 
 def _run_of(hook: PlannedHook, owner: Owner) -> str:

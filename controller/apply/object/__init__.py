@@ -8,6 +8,7 @@ START HERE: `sender`, in reading order:
     managed_fields  corrects managedFields entries, ours and those of others
     deletion        deletes an object that was judged
     release         releases an object without deleting it
+    labels          changes the shard of objects whose BundleDeployment has moved
     pool            threads that send requests, in fair shares
     concurrency     how many requests may run
 """

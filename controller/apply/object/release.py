@@ -67,7 +67,7 @@ def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[
     entries = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") not in ours]
     patch: dict[str, Any] = {
         "resourceVersion": metadata["resourceVersion"],
-        "labels": {names.OWNER_LABEL: None},
+        "labels": {names.OWNER_LABEL: None, names.OWNER_SHARD: None},
         "annotations": {**dict.fromkeys(_MARKS), **annotations},
         "ownerReferences": _without_ours(metadata, owner),
         # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).

@@ -28,7 +28,7 @@ from controller.apply.object.lookup import ObjectReader
 from controller.apply.object.release import is_shared, make_way, withdraw
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
-from controller.apply.ownership import make_body, needs_mark
+from controller.apply.ownership import make_body, needs_mark, with_shard
 from controller.apply.plan import Action, Task, decide_about
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
@@ -79,7 +79,8 @@ class _ApplyRequest:
         manifest = self.task.target.manifest
         if self.task.target.bare:
             return dict(manifest)
-        return make_body(manifest, self.options.owner, orphan=self.options.orphan)
+        owner = self.options.owner
+        return with_shard(make_body(manifest, owner, orphan=self.options.orphan), owner)
 
 
 class Sender:
@@ -282,7 +283,7 @@ class Sender:
         """
         target, owner = request.task.target, request.options.owner
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
-        self._send_apply(request, body, force=False)
+        self._send_apply(request, with_shard(body, owner), force=False)
 
     def _send_apply(self, request: _ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
         reply = self._limits.of(request.options.user).watch(

@@ -4,6 +4,7 @@ access       reading and changing them on a cluster
 selection    which ones a command line names
 waiting      --wait: progress, success, and why waiting ends early
 changes      pause, resume, reconcile
+approval     approve, deny
 status       status: table.py, description.py, objects.py
 events       events
 logs         logs

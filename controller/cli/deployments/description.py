@@ -10,6 +10,8 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Condition
 from controller.cli.deployments.access import Manifest
 from controller.cli.output import one_line
+from controller.kube.shard import is_unclaimed, wanted_shard
+from controller.status.texts import describe_changes
 
 WIDTH = 100
 _FALSE = ("Unpacked", "Installed", "Healthy")
@@ -50,9 +52,12 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     yield first
     if deployment.problem:
         yield f"Spec:      cannot be read: {deployment.problem}"
+    yield from _shard(deployment)
     yield f"Revision:  {status.installed_revision or 'none installed'}"
     if status.revision != status.installed_revision:
         yield f"Desired:   {status.revision}"
+    if status.pending:
+        yield f"Pending:   {status.pending.revision} ({describe_changes(status.pending.changes)})"
     yield from _sources(deployment)
     yield f"Objects:   {_counts(deployment)}"
     said = [first]
@@ -73,6 +78,13 @@ def _verdict(deployment: BundleDeployment, ready: Condition | None) -> str:
     words += ["stalled"] * bool(deployment.status.condition("Stalled")) + ["paused"] * deployment.spec.paused
     reason = "" if ready.status == "True" else f"{ready.reason}: "
     return f"{', '.join(words)}: {reason}{ready.message}"
+
+
+def _shard(deployment: BundleDeployment) -> Iterator[str]:
+    wanted, recorded = wanted_shard(deployment.metadata.labels), deployment.status.shard
+    if wanted or recorded:
+        moves = "" if wanted == recorded else f", still held by {recorded or 'the default one'}"
+        yield f"Shard:     {wanted or 'the default one'}{'' if is_unclaimed(deployment.status) else moves}"
 
 
 def _sources(deployment: BundleDeployment) -> Iterator[str]:

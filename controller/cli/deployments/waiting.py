@@ -160,6 +160,8 @@ def awaits_ready(deployment: BundleDeployment) -> Awaited:
     if deployment.spec.paused and condition(deployment, "Installed")[1] == Reason.PAUSED_WITH_CHANGES:
         remedy = f'run "rukpak resume {deployment.metadata.name}"'
         return Awaited(f"paused: {message}; {remedy}", is_hopeless=True)
+    if reason == Reason.AWAITING_APPROVAL:
+        return Awaited(text, is_hopeless=True)
     is_stalled = condition(deployment, "Stalled")[0] == "True"
     return Awaited(f"{text} (paused)" if deployment.spec.paused else text, is_hopeless=is_stalled)
 

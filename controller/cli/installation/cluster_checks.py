@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from api import names
+from controller.cli.deployments.shards import is_served
 from controller.cli.installation.findings import Finding, failed, ok, warning
 from controller.cli.installation.release import (
     DEFINITION,
@@ -198,6 +200,19 @@ def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
         yield warning("BundleDeployments", f'stalled: {shown}; "rukpak status NAME" says why')
 
 
+def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
+    if find(client, DEFINITION) is None:
+        return
+    found = client.list(DEPLOYMENTS.path(), metadata=True, label_selector=names.SHARD)
+    counts = Counter(value["metadata"]["labels"][names.SHARD] for value in found)
+    for shard, count in sorted(counts.items()):
+        if is_served(client, namespace, shard):
+            yield ok("shards", f'a controller serves the shard "{shard}" with {count} BundleDeployments')
+        else:
+            remedy = f"start one with --shard, or change the label {names.SHARD}"
+            yield failed("shards", f'no controller serves the shard "{shard}" of {count} BundleDeployments; {remedy}')
+
+
 def _is_stalled(value: Mapping[str, Any]) -> bool:
     conditions: Sequence[Mapping[str, Any]] = (value.get("status") or {}).get("conditions") or []
     return any(each.get("type") == "Stalled" and each.get("status") == "True" for each in conditions)
@@ -215,6 +230,7 @@ def _check_policies(client: Client, _namespace: str) -> Iterator[Finding]:
 CHECKS = (
     Check(subject="API", run=_check_api),
     Check(subject="controller", run=_check_controller),
+    Check(subject="shards", run=_check_shards),
     Check(subject="clock", run=_check_clock),
     Check(subject="permissions", run=_check_rights),
     Check(subject="policies", run=_check_policies),

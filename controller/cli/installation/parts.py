@@ -59,11 +59,20 @@ def find_parts(client: Client, namespace: str) -> list[Part]:
     """
     discovery = Discovery(client)
     labeled = [part for kind in _PARTS for part in _find_kind(client, discovery, kind)]
-    alone = [API, Part(LEASES.path(namespace, names.LEASE), f"lease.{LEASES.group}/{names.LEASE}")]
-    api, lease = ([part] if find(client, part.path) else [] for part in alone)
+    api = [API] if find(client, API.path) else []
+    lease = list(_find_leases(client, namespace))
     home = Part(NAMESPACES.path(name=namespace), f"namespace/{namespace}")
     ours = [home] if home not in labeled and was_created_by_controller(client, home.path) else []
     return [*api, *labeled, *lease, *ours]
+
+
+def _find_leases(client: Client, namespace: str) -> Iterator[Part]:
+    """Yield the Leases of all shards, which have the annotation of a controller's release."""
+    for item in client.list(LEASES.path(namespace), metadata=True):
+        name = item["metadata"]["name"]
+        is_of_shard = names.VERSION in (item["metadata"].get("annotations") or {})
+        if name == names.LEASE or (name.startswith(f"{names.LEASE}-") and is_of_shard):
+            yield Part(LEASES.path(namespace, name), f"lease.{LEASES.group}/{name}")
 
 
 def _find_kind(client: Client, discovery: Discovery, kind: GroupVersionKind) -> Iterator[Part]:

@@ -15,6 +15,7 @@ from controller.kube.client import Client
 from controller.kube.errors import ApiError
 from controller.kube.lease import LEASES
 from controller.kube.replies import Response
+from controller.kube.shard import DEFAULT_SHARD, Shard
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd()['metadata']['name']}"
 MOST_FIELDS = 5
@@ -57,12 +58,12 @@ def find(client: Client, path: str) -> Response | None:
         raise
 
 
-def read_holder(client: Client, namespace: str) -> Holder | None:
-    """Return the controller that holds the Lease in a namespace; None: nobody does.
+def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
+    """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
 
     Raises: ApiError.
     """
-    reply = find(client, LEASES.path(namespace, names.LEASE))
+    reply = find(client, LEASES.path(namespace, shard.lease))
     spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
     if reply is None or not spec.get("holderIdentity"):
         return None

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 
 from api import names
@@ -27,6 +27,7 @@ from controller.cli.question import ask
 from controller.kube.client import Client
 from controller.kube.configuration import find_context
 from controller.kube.errors import ApiError
+from controller.kube.shard import is_shard_name, wanted_shard
 from controller.manager import log
 from controller.manager.manager import make_manager
 from controller.settings import Settings
@@ -118,7 +119,9 @@ def _delete_all(client: Client, options: argparse.Namespace) -> str:
             _request_deletion(deployments, value, keep=not options.delete)
         if not found:
             return ""
-        with _controller(options):
+        with ExitStack() as running:
+            for shard in sorted({_shard_of(value) for value in found}):
+                running.enter_context(_controller(options, shard))
             return _wait(deployments, options.timeout)
     except NoApiError:
         return ""
@@ -133,8 +136,8 @@ def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) 
 
 
 @contextmanager
-def _controller(options: argparse.Namespace) -> Iterator[None]:
-    """Run a controller that acts if no other one holds the Lease."""
+def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
+    """Run a controller for a shard that acts if no other one holds the Lease."""
     log.set_up("text", "error")
     stop = threading.Event()
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
@@ -142,6 +145,7 @@ def _controller(options: argparse.Namespace) -> Iterator[None]:
             kubeconfig=options.kubeconfig,
             context=options.context,
             namespace=options.namespace,
+            shard=shard,
             store=folder,
             metrics_address="off",
             probe_address="off",
@@ -153,6 +157,12 @@ def _controller(options: argparse.Namespace) -> Iterator[None]:
         finally:
             stop.set()
             runner.join(STOP_SECONDS)
+
+
+def _shard_of(value: Manifest) -> str:
+    """Return the shard of a BundleDeployment; the default one if its label cannot be the name of one."""
+    found = wanted_shard(value["metadata"].get("labels") or {})
+    return found if is_shard_name(found) else ""
 
 
 def _wait(deployments: Deployments, seconds: float) -> str:

@@ -47,6 +47,20 @@ def render(parser: Parser) -> None:
     add_options(parser, os.environ, only=RENDERING)
 
 
+def permissions(parser: Parser) -> None:
+    """Add the BundleDeployment, and whether only what is new is shown."""
+    _add_reviewed(parser)
+    parser.add_flag(FLAGS, ("--new",), action="store_true", help="only what the installed revision may not do")
+    _add_review(parser)
+
+
+def rights(parser: Parser) -> None:
+    """Add the BundleDeployment and the account."""
+    _add_reviewed(parser)
+    _add(parser, "--service-account", metavar="NAME", help="overrides spec.serviceAccountName")
+    _add_review(parser)
+
+
 def capabilities(parser: Parser) -> None:
     """Add the output format."""
     _add_output(parser, "yaml", "json", default="yaml")
@@ -71,12 +85,23 @@ def status(parser: Parser) -> None:
     parser.add_flag(FLAGS, ("-w", "--watch"), action="store_true", help="show each change, until Ctrl-C")
     _add_wait(parser, "wait until they are Ready; ends at once if waiting cannot help")
     _add_output(parser, *OBJECTS, "wide", prefix=JSONPATH)
-    _add_cluster(parser)
+    _add_cluster(parser, "namespace")
 
 
 def change(parser: Parser) -> None:
     """Add names of BundleDeployments to change."""
     _add_selection(parser)
+    _add_wait(parser, "wait until the controller is done; ends at once if waiting cannot help")
+    _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser)
+
+
+def decision(parser: Parser) -> None:
+    """Add the name of a BundleDeployment, the revision that is decided about, and whether to ask."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    text = "digest of the revision, abbreviated if it waits for approval [default: the one that waits]"
+    _add(parser, "--revision", metavar="DIGEST", default="", help=text)
+    parser.add_flag(FLAGS, ("-y", "--yes"), action="store_true", help="do not ask for confirmation")
     _add_wait(parser, "wait until the controller is done; ends at once if waiting cannot help")
     _add_output(parser, *OBJECTS, prefix=JSONPATH)
     _add_cluster(parser)
@@ -124,6 +149,24 @@ def uninstall(parser: Parser) -> None:
     parser.add_flag(FLAGS, ("--dry-run",), action="store_true", help="only show what would be deleted")
     _add_timeout(parser)
     _add_cluster(parser, "namespace")
+
+
+def _add_reviewed(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of a BundleDeployment")
+    _add(parser, "-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
+
+
+def _add_review(parser: Parser) -> None:
+    """Add what rendering depends on, and where the revision is read."""
+    text = "read the revision from its Secrets; by default, it is rendered if you may not read them"
+    parser.add_flag(FLAGS, ("--from-cluster",), action="store_true", help=text)
+    text = "use the Secrets that sources name without asking"
+    parser.add_flag(FLAGS, ("--use-secrets",), action="store_true", help=text)
+    text = 'for -f: output of "rukpak capabilities"; default: those of the latest Kubernetes version'
+    _add(parser, "--capabilities", metavar="FILE", help=text)
+    _add_output(parser, "json", "yaml")
+    _add_cluster(parser, "namespace")
+    add_options(parser, os.environ, only=RENDERING)
 
 
 def _add(parser: Parser, *flags: str, **options: Any) -> None:

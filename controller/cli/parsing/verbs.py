@@ -94,6 +94,25 @@ DEPLOYMENTS = {
         arguments=arguments.change,
         entry="deployments.changes:reconcile",
     ),
+    "approve": Verb(
+        summary="approve the revision that waits for approval",
+        description="Show what a revision that waits for approval would change, ask, and approve exactly that.",
+        usage="NAME [flags]",
+        examples={
+            "approve shop --wait": "return when it is Ready",
+            "approve shop --revision 1f2e3d4c5b6a --yes": "do not ask, but approve no other revision than this one",
+        },
+        arguments=arguments.decision,
+        entry="deployments.approval:approve",
+    ),
+    "deny": Verb(
+        summary="deny the revision that waits for approval",
+        description="Show what a revision that waits for approval would change, ask, and deny it.",
+        usage="NAME [flags]",
+        examples={"deny shop": "what is installed is kept, until the sources or the spec lead to another revision"},
+        arguments=arguments.decision,
+        entry="deployments.approval:deny",
+    ),
 }
 
 BUNDLES = {
@@ -109,6 +128,30 @@ BUNDLES = {
         },
         arguments=arguments.render,
         entry="rendering.render:main",
+    ),
+    "permissions": Verb(
+        summary="show what a bundle may do once it runs",
+        description="Show what a bundle may do once it runs, the most dangerous first.",
+        usage="NAME|-f FILE [flags]",
+        examples={
+            "permissions shop": "of the revision that it asks for",
+            "permissions shop --new": "only what is not installed yet",
+            "permissions -f shop.yaml": "of one that is not applied yet",
+        },
+        arguments=arguments.permissions,
+        entry="review.permissions:main",
+    ),
+    "rights": Verb(
+        summary="show what a ServiceAccount needs to install a bundle",
+        description="Show the permissions that the ServiceAccount of a BundleDeployment needs to install, repair "
+        "and delete its revision.",
+        usage="NAME|-f FILE [flags]",
+        examples={
+            "rights shop": "as a list",
+            "rights -f shop.yaml -o yaml | kubectl apply -f -": "grant them",
+        },
+        arguments=arguments.rights,
+        entry="review.rights:main",
     ),
     "capabilities": Verb(
         summary="print the kinds that a cluster serves, for render",

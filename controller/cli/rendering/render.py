@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,19 +55,43 @@ def main(options: argparse.Namespace) -> int:
     """
     _check(options)
     capabilities = _capabilities(options.capabilities)
-    deployment = _read(options) if options.file else None
-    if deployment and not (options.use_secrets or consent.is_given(_uses(options, deployment), options.file)):
-        tell("rukpak render: canceled; no Secret was read")
-        return FAILED
-    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, ContentStore(Path(folder)) as store:
-        if deployment:
-            revision = _render_deployment(options, deployment, store, capabilities)
-        else:
+    if options.file:
+        revision = render_deployment(options, _read(options), capabilities, options.file)
+    else:
+        with _new_store() as store:
             revision = (_render_remote if is_remote(options.source) else _render_local)(options, store, capabilities)
+    if revision is None:
+        return FAILED
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     print(_show(revision, options.output), end="")
     return 0
+
+
+def render_deployment(
+    options: argparse.Namespace, deployment: BundleDeployment, capabilities: Capabilities, origin: str
+) -> Revision | None:
+    """Render a validated BundleDeployment; None if the user does not consent to the use of its Secrets.
+
+    Args:
+        options: those of `render` that rendering depends on.
+        deployment: whose pins are honored.
+        capabilities: of its cluster.
+        origin: of the BundleDeployment, for the question.
+
+    Raises: BundleError, MisuseError, ApiError, ConfigurationError.
+    """
+    if not (options.use_secrets or consent.is_given(_uses(options, deployment), origin)):
+        tell("rukpak: canceled; no Secret was read")
+        return None
+    with _new_store() as store:
+        return _render_deployment(options, deployment, store, capabilities)
+
+
+@contextmanager
+def _new_store() -> Iterator[ContentStore]:
+    with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, ContentStore(Path(folder)) as store:
+        yield store
 
 
 def _check(options: argparse.Namespace) -> None:

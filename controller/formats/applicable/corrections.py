@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_UID, RELEASED_FROM
+from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM
 from controller.formats.objects import Object, group_of
 
 _SERVER_FIELDS = frozenset(
@@ -26,7 +26,7 @@ _SERVER_FIELDS = frozenset(
 _RESERVED_ANNOTATIONS = frozenset(
     {"kubectl.kubernetes.io/last-applied-configuration", OWNER_UID, APPLIED_DIGEST, RELEASED_FROM}
 )
-_RESERVED_LABELS = frozenset({OWNER_LABEL})
+_RESERVED_LABELS = frozenset({OWNER_LABEL, OWNER_SHARD})
 _INJECT_ANNOTATIONS = frozenset(
     {
         "cert-manager.io/inject-apiserver-ca",

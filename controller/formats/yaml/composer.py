@@ -34,6 +34,7 @@ ALIAS_ALLOWANCE = 10_000
 
 _Event: TypeAlias = Any  # the stubs have no common type with the fields of events
 _CACHED_LENGTH = 64
+_CACHED_TEXTS = 4096
 _MISSING: Any = object()
 _MERGE, _MERGE_TAG = "<<", "tag:yaml.org,2002:merge"
 _TOO_DEEP = f"nested more than {LEVELS} levels deep"
@@ -61,15 +62,23 @@ class OverBudgetError(CompositionError):
 
 
 class NodeBudget:
-    """The nodes that may still be read. All files of a bundle may share one budget."""
+    """The nodes that may still be read. All files of a bundle may share one budget, and with it their short texts."""
 
-    __slots__ = ("_nodes", "_remedy", "_repeated", "left")
+    __slots__ = ("_nodes", "_remedy", "_repeated", "_texts", "left")
 
     def __init__(
         self, nodes: int = NODES, remedy: str = "split the bundle", characters: int = Limits().text_bytes
     ) -> None:
         self._nodes = self.left = nodes
         self._remedy, self._repeated = remedy, characters
+        self._texts: dict[str, str] = {}
+
+    def share(self, text: str) -> str:
+        """Return a text as it was first read: thousands of objects in as many files repeat the same words."""
+        known = self._texts.get(text)
+        if known is None and len(text) <= _CACHED_LENGTH and len(self._texts) < _CACHED_TEXTS:
+            self._texts[text] = text
+        return known or text
 
     def charge(self, nodes: int, line: int) -> None:
         """Deduct nodes.
@@ -205,7 +214,7 @@ class Composer:
     def _plain_key(self, event: _Event) -> str:
         text: str = event.value
         if text not in self._keys:
-            self._keys[text] = self._read(event, scalars.read_key, text)
+            self._keys[text] = self._budget.share(self._read(event, scalars.read_key, text))
         return self._keys[text]
 
     def _scalar(self, event: _Event) -> Any:
@@ -215,7 +224,7 @@ class Composer:
         elif event.implicit[0]:
             value = self._plain_scalar(event)
         else:
-            value = event.value
+            value = self._budget.share(event.value)
         self._characters += len(event.value)
         if event.anchor is not None:
             self._anchors[event.anchor] = value, 1, len(event.value)
@@ -226,6 +235,8 @@ class Composer:
         value = self._plain.get(text, _MISSING)
         if value is _MISSING:
             value = self._read(event, scalars.read_plain, text)
+            if isinstance(value, str):
+                value = self._budget.share(value)
             if len(text) <= _CACHED_LENGTH:  # every object repeats the same words
                 self._plain[text] = value
         return value

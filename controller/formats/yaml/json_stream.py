@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from controller.formats.yaml import scalars
@@ -33,7 +33,7 @@ def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int,
     if not _BEGINS_LIKE_JSON(text) or not _is_within(text, budget.left):
         return None
     try:
-        documents = list(_Stream(text, strict=strict).documents())
+        documents = list(_Stream(text, strict=strict, share=budget.share).documents())
     except (json.JSONDecodeError, RecursionError):
         return None
     for line, value in documents:
@@ -54,11 +54,11 @@ def _most_nodes(text: str) -> int:
 class _Stream:
     """Decodes the values of a text in one pass."""
 
-    __slots__ = ("_line", "_strict", "_text")
+    __slots__ = ("_line", "_share", "_strict", "_text")
 
-    def __init__(self, text: str, *, strict: bool) -> None:
+    def __init__(self, text: str, *, strict: bool, share: Callable[[str], str]) -> None:
         self._text = text
-        self._strict = strict
+        self._strict, self._share = strict, share
         self._line = 1
 
     def documents(self) -> Iterator[tuple[int, Any]]:
@@ -82,7 +82,8 @@ class _Stream:
             end, position = position, _skip_gap(text, after)
 
     def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
+        share = self._share
+        result = {share(key): share(value) if value.__class__ is str else value for key, value in pairs}
         if self._strict and len(result) != len(pairs):
             duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise CompositionError(self._line, f'duplicate key "{duplicate}"; remove one')

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
 from api.errors import BundleError
+from api.v1alpha2.types import BundleDeployment
 from controller.build.builder import Builder
 from controller.build.context import BuildSettings
 from controller.build.programs import find_programs
@@ -27,6 +28,7 @@ from controller.revisions.large import LargeRevisions
 from controller.revisions.making import Maker
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
+from controller.revisions.secrets import RevisionSecrets
 from controller.revisions.source_access import SourceAccess
 from controller.revisions.store import RevisionStore
 from controller.settings import Settings
@@ -55,7 +57,8 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
     dispatcher, note = cluster.dispatcher, cluster.client.supervisor.note
     builder = _make_builder(settings, resources, observer)
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, observer)
-    revisions = RevisionStore(cluster.client, settings.namespace, settings.revision_mebibytes << 20)
+    secrets = _make_secrets(settings, cluster)
+    revisions = RevisionStore(cluster.client, secrets, settings.revision_mebibytes << 20)
     access = _make_assistant(settings, resources, cluster)
     large = LargeRevisions(resources.admission, resources.limits, dispatcher.ended)
     kept = KeptRevisions(revisions, large)
@@ -98,6 +101,26 @@ def _log_programs(settings: Settings, resources: Resources, note: Callable[[Base
         for name, program in found.items():
             if isinstance(program, BundleError):
                 log.info("format not available", extra={"format": name, "problem": program.message})
+
+
+def _make_secrets(settings: Settings, cluster: Cluster) -> RevisionSecrets:
+    """Create the watch of the revision store; a pass runs for each BundleDeployment that needs a damaged revision."""
+
+    def _reconcile_damaged(deployments: Iterable[BundleDeployment]) -> None:
+        for each in deployments:
+            name, status = each.metadata.name, each.status
+            if any(digest and secrets.is_lost(name, digest) for digest in (status.revision, status.installed_revision)):
+                cluster.dispatcher.deployment_changed(name)
+
+    def _damaged(name: str) -> None:
+        found = cluster.watches.outline(name)
+        _reconcile_damaged([found] if found else [])
+
+    secrets = RevisionSecrets(
+        cluster.client, settings.namespace, _damaged, lambda: _reconcile_damaged(cluster.watches.outlines())
+    )
+    cluster.watches.include(secrets.reflector)
+    return secrets
 
 
 def _make_builder(settings: Settings, resources: Resources, observer: Observer) -> Builder:

@@ -39,12 +39,17 @@ class Cluster:
     now: Callable[[], datetime]
     """The current time in whole seconds, as written to status."""
 
+    def start_over(self) -> None:
+        """Forget everything that is known of the cluster: etcd was restored from a backup."""
+        self.follower.drop()
+        self.dispatcher.cluster_restored()
+
 
 def make_cluster(settings: Settings, client: Client, metrics: Metrics) -> Cluster:
     """Create the watches, not started, and the queue that they fill through the dispatcher."""
     queue = _make_queue(settings, metrics, lambda name: watches.outline(name))  # noqa: PLW0108 - created below
     discovery, dispatcher = Discovery(client), Dispatcher(queue)
-    watches = Watches(client, discovery, dispatcher)
+    watches = Watches(client, discovery, dispatcher, settings.served_shard())
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     return Cluster(
         queue=queue,

@@ -35,6 +35,10 @@ class Connections:
         """Supervise threads created from now on; see Supervisor for the arguments."""
         self.client.supervisor = self.unfenced.supervisor = Supervisor(on_death, end)
 
+    def report_restored(self, handler: Callable[[], None]) -> None:
+        """Call a handler when any reply shows that etcd was restored from a backup."""
+        self.client.on_restored = self.unfenced.on_restored = handler
+
 
 def connect(settings: Settings, metrics: Metrics, activity: Activity) -> Connections:
     """Create the clients, without sending a request.
@@ -59,6 +63,6 @@ def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Clien
         kubeconfig=settings.kubeconfig or None,
         context=settings.context or None,
         pool=pool,
-        user_agent=f"rukpak/{version('rukpak')}",
+        user_agent=f"rukpak/{version('rukpak')}{f' shard/{settings.shard}' if settings.shard else ''}",
         fence=fence,
     )

@@ -42,6 +42,9 @@ def make_process_state(
         preparations=building.background.counts,
         version=version("rukpak"),
         confinement=Mechanisms.found().counted(),
+        only_problems=settings.condition_metrics == "problems",
+        shard=settings.served_shard(),
+        unserved=leadership.survey.unserved,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.kube.takeovers import Takeovers
 from controller.manager.metrics import Metrics
 from controller.manager.wiring.applying import Applying
 from controller.manager.wiring.building import Building
@@ -25,7 +26,9 @@ def make_workers(settings: Settings, cluster: Cluster, reconciler: Reconciler, m
     )
 
 
-def make_reconciler(cluster: Cluster, building: Building, applying: Applying, observer: Observer) -> Reconciler:
+def make_reconciler(
+    cluster: Cluster, building: Building, applying: Applying, observer: Observer, takeovers: Takeovers | None
+) -> Reconciler:
     """Create the reconciler, which runs one pass over one BundleDeployment."""
     return wiring.make_reconciler(
         wiring.Parts(
@@ -44,6 +47,7 @@ def make_reconciler(cluster: Cluster, building: Building, applying: Applying, ob
             writer=cluster.writer,
             retries=cluster.retries,
             observer=observer,
+            takeovers=takeovers,
             abandoned=building.sweeper.request,
             now=cluster.now,
         )

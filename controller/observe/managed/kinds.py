@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 
-from api import names
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
+from controller.kube.shard import DEFAULT_SHARD
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition
 from controller.observe.deployments import HealthCheck
@@ -38,7 +38,9 @@ class ManagedKinds:
         served: ServedKinds,
         projection: Projection,
         listener: Listener,
+        selector: str = DEFAULT_SHARD.objects_selector,
     ) -> None:
+        self._selector = selector
         self._client, self._registry, self._objects = client, registry, objects
         self._served, self._projection, self._listener = served, projection, listener
 
@@ -106,13 +108,12 @@ class ManagedKinds:
         reflector = Reflector[Record](
             self._client,
             resource.path(),
-            label_selector=names.OWNER_LABEL,
+            label_selector=self._selector,
             metadata=not full,
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
             on_change=self._objects.changed,
             on_synced=lambda: self._listed(watch),
             on_failed=lambda: self.notify_requiring(watch.group_kind),
-            on_restored=self._listener.cluster_restored,
         )
         watch = KindWatch(kind=kind, resource=resource, full=full, reflector=reflector)
         return watch

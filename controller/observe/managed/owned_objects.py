@@ -55,6 +55,11 @@ class OwnedObjects:
             self._by_owner[owner].journal.add(key)
         return known
 
+    def clear(self) -> None:
+        """Remove all objects."""
+        for key in list(self._owners):
+            self.put(key, None)
+
     def drop_kind(self, group_kind: GroupKind) -> None:
         """Remove all objects of a kind."""
         for key in self.of_kind(group_kind):

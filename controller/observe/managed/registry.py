@@ -74,6 +74,13 @@ class Registry:
             self._watches[watch.group_kind] = watch
             return before
 
+    def drop_objects(self) -> None:
+        """Forget all objects, and list them again: those of another cluster must not be used, not even until then."""
+        with self._lock:
+            for reflector in self.reflectors():
+                reflector.drop()
+            self._owned.clear()
+
     # requirements
 
     def require(self, name: str, kinds: Collection[GroupKind]) -> set[GroupKind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from controller.observe.managed.kind_watch import GroupKind
@@ -12,6 +13,8 @@ class RequiredKinds:
 
     def __init__(self) -> None:
         self._by_name: dict[str, frozenset[GroupKind]] = {}
+        self._counts: Counter[frozenset[GroupKind]] = Counter()
+        """How many BundleDeployments require each of these sets: thousands may require the same few."""
         self._decided: set[str] = set()
         """BundleDeployments whose kinds a pass has decided; those of the others are what their status says."""
         self._unwatched: set[GroupKind] = set()
@@ -26,12 +29,25 @@ class RequiredKinds:
 
     def replace(self, name: str, kinds: Iterable[GroupKind]) -> None:
         """Set the kinds that a BundleDeployment requires."""
-        self._by_name[name] = frozenset(kinds)
+        self._set(name, frozenset(kinds))
         self._decided.add(name)
 
     def prepare(self, name: str, kinds: Iterable[GroupKind]) -> None:
         """Set the kinds that the status of a BundleDeployment names, until a pass decides."""
-        self._by_name[name] = frozenset(kinds)
+        self._set(name, frozenset(kinds))
+
+    def _set(self, name: str, kinds: frozenset[GroupKind]) -> None:
+        self._remove(name)
+        self._counts[kinds] += 1
+        self._by_name[name] = kinds
+
+    def _remove(self, name: str) -> None:
+        kinds = self._by_name.pop(name, None)
+        if kinds is None:
+            return
+        self._counts[kinds] -= 1
+        if not self._counts[kinds]:
+            del self._counts[kinds]
 
     def is_decided(self, name: str) -> bool:
         """Return whether a pass has decided what a BundleDeployment requires."""
@@ -39,7 +55,7 @@ class RequiredKinds:
 
     def drop(self, name: str) -> None:
         """Remove a BundleDeployment."""
-        self._by_name.pop(name, None)
+        self._remove(name)
         self._decided.discard(name)
 
     def find_names(self, condition: Callable[[GroupKind], bool]) -> list[str]:
@@ -48,7 +64,7 @@ class RequiredKinds:
 
     def find_unrequired(self, kinds: Iterable[GroupKind]) -> list[GroupKind]:
         """Return which of these kinds are not required, and forget unwatched kinds that are not."""
-        required: frozenset[GroupKind] = frozenset().union(*self._by_name.values())
+        required: frozenset[GroupKind] = frozenset().union(*self._counts)
         self._unwatched &= required
         return [kind for kind in kinds if kind not in required]
 

@@ -56,12 +56,13 @@ class Deleter:
             return NEVER
         context.state.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
         context.state.orphaned |= self._watches.was_orphaned(context.name, context.metadata.uid)
-        if self._watches.require(context.name, context.recorded_kinds):
+        kinds = sorted({*context.recorded_kinds, *self._holdings.kinds(context)})
+        if self._watches.require(context.name, kinds):
             return UNLISTED
-        return self._delete(context)
+        return self._delete(context, kinds)
 
-    def _delete(self, context: Context) -> Requeue:
-        if unknown := self._watches.find_unknown(context.name, self._kinds_with_objects(context)):
+    def _delete(self, context: Context, kinds: list[GroupVersionKind]) -> Requeue:
+        if unknown := self._watches.find_unknown(context.name, self._kinds_with_objects(context, kinds)):
             message = f"{', '.join(unknown)}: cannot be listed; check the APIService of the API group"
             return self._fail(context, BundleError(Reason.API_UNAVAILABLE, message))
         mandate = self._mandates.of(context)
@@ -81,17 +82,17 @@ class Deleter:
             return self._finish(context)
         return self._remove(self._announce(context, teardown), teardown, mandate, error)
 
-    def _kinds_with_objects(self, context: Context) -> list[GroupVersionKind]:
-        """Return the recorded kinds without those that only its own APIService could serve, and never did.
+    def _kinds_with_objects(self, context: Context, kinds: list[GroupVersionKind]) -> list[GroupVersionKind]:
+        """Return these kinds without those that only its own APIService could serve, and never did.
 
         These have no objects, and cannot be listed before their APIService is deleted.
         """
         records = context.own_records(self._watches.managed(context.name))
         own = {served_group(record.key) for record in records} - {""}
-        if not any(kind.group in own for kind in context.recorded_kinds):
-            return context.recorded_kinds
+        if not any(kind.group in own for kind in kinds):
+            return kinds
         installed = self._holdings.installed_kinds(context)
-        return [kind for kind in context.recorded_kinds if kind.group not in own or kind in installed]
+        return [kind for kind in kinds if kind.group not in own or kind in installed]
 
     def _remove(
         self, context: Context, teardown: Teardown, mandate: Mandate, unreadable: BundleError | None

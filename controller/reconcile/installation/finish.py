@@ -90,7 +90,7 @@ class Finisher:
         )
         if not is_over:
             return report
-        context.state.rest(() if work.wanted.current else (options.wanted.revision, work.wanted.pending))
+        context.state.rest(_still_needed(work))
         return replace(report, managed_kinds=tuple(sorted(map(str, kinds))))
 
     def _evaluate(self, work: Work, outcomes: list[Outcome]) -> _Result:
@@ -107,7 +107,7 @@ class Finisher:
             and not any(outcome.spared for outcome in outcomes)
             and _is_as_left(work.options, look)
             # Remaining objects of a kind that is no longer wanted would be forgotten.
-            and not self._watches.find_unknown(work.context.name, work.context.recorded_kinds)
+            and not self._watches.find_unknown(work.context.name, work.earlier_kinds)
         )
 
     def _warnings(self, work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
@@ -127,12 +127,20 @@ class Finisher:
         context.state.ledger.expect_all(records)
         if not wanted.pending:
             # If another revision is wanted, status names it: it is kept until it can be applied.
-            kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision])]
-            drops = context.status.installed_revision not in ("", kept[0]) or len(context.state.digests) > 1
+            proposed = [wanted.held.revision] if wanted.held else []
+            kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision]), *proposed]
             left = {key: named for key, named in options.older.items() if key in context.state.older}
-            self._holdings.keep_only(context, kept, left, drops=drops)
+            self._holdings.keep_only(context, kept, left)
             self._watches.require_only(context.name, kinds)
         return context.state.ledger.managed_state
+
+
+def _still_needed(work: Work) -> tuple[str, ...]:
+    """Return the revisions that every pass needs until the one that the spec asks for is installed."""
+    wanted, applied = work.wanted, work.options.wanted.revision
+    if wanted.held:
+        return (applied, wanted.held.revision)
+    return () if wanted.current else (applied, wanted.pending)
 
 
 def _unsettled(context: Context, waiting: Collection[Record]) -> str:
@@ -156,9 +164,9 @@ def _kinds_to_watch(
 ) -> set[GroupVersionKind]:
     """Return the kinds that may have objects: those of the revision, and those of kept and skipped objects."""
     skipped = [observed[target.key] for target in work.options.wanted.skipped if target.key in observed]
-    return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work.context)}
+    return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work)}
 
 
-def _kinds_of(records: Iterable[Record], context: Context) -> list[GroupVersionKind]:
+def _kinds_of(records: Iterable[Record], work: Work) -> list[GroupVersionKind]:
     wanted = {(record.key.group, record.key.kind) for record in records}
-    return [kind for kind in context.recorded_kinds if (kind.group, kind.kind) in wanted]
+    return [kind for kind in work.earlier_kinds if (kind.group, kind.kind) in wanted]

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
+from controller.apply.differences import Differences, find_differences
 from controller.apply.options import ApplyOptions
 from controller.apply.plan import Plan, make_plan
 from controller.apply.targets import Target, TargetSet, find_dropped_replicas, leave_out_missing, make_targets
 from controller.build.revision import Revision, Terms
+from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
@@ -47,6 +49,12 @@ class Work:
     lack: BundleError | None = None
     """The rights that a new account lacks."""
 
+    @property
+    def earlier_kinds(self) -> list[GroupVersionKind]:
+        """The kinds that objects of earlier passes may have: by status, and by older revisions in the store."""
+        named = (each.kind for each in self.options.older.values())
+        return list(dict.fromkeys((*self.context.recorded_kinds, *named)))
+
     def report(self) -> Report:
         """Return what is known before anything is compared."""
         return replace(self.wanted.report(self.context), revision=self.options.wanted.revision)
@@ -78,22 +86,24 @@ class Planner:
         if revision is None:
             return wanted.report(context)
         targets, leftovers, warnings = self._targets(context, revision)
-        kinds = {*targets.kinds, *(target.kind for target in leftovers), *context.recorded_kinds}
-        if unknown := self._watches.require(context.name, kinds):
-            return replace(wanted.report(context), unknown=tuple(unknown))
         options = replace(
             self._options(context, revision.terms, targets),
             warnings=warnings,
             older=self._holdings.older(context, revision),
             gate=self._hooks.before_install(context, revision, targets),
         )
-        plan = make_plan(options, leftovers, self._watches.managed(context.name))
         account = account_of(revision.terms)
         is_new = _is_new(context, account)
-        work = Work(context=context, wanted=wanted, options=options, plan=plan, account=account, is_new_account=is_new)
+        work = Work(
+            context=context, wanted=wanted, options=options, plan=Plan(), account=account, is_new_account=is_new
+        )
+        kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
+        if unknown := self._watches.require(context.name, kinds):
+            return replace(wanted.report(context), unknown=tuple(unknown))
+        work = replace(work, plan=make_plan(options, leftovers, self._watches.managed(context.name)))
         if context.spec.paused or not self._accounts.policy.allows(revision.terms):
             return replace(work, only_compare=True)
-        return self._with_hindrance(work, revision.terms) if plan.writes or is_new else work
+        return self._with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
 
     def plan_repair(
         self, context: Context, terms: Terms, targets: TargetSet, observed: Mapping[ObjectKey, Record]
@@ -113,6 +123,24 @@ class Planner:
         if plan.upgrades or not self._accounts.policy.allows(terms) or self._hindrance(context, terms):
             return None
         return plan, options
+
+    def preview(
+        self, context: Context, revision: Revision, target: Revision | None
+    ) -> tuple[ApplyOptions, Differences, BundleError | None]:
+        """Return what a revision that waits would change.
+
+        Args:
+            context: of the pass.
+            revision: that waits.
+            target: the one on the cluster; None before the first.
+
+        Returns: the options to apply it, what it changes, and why its account may not act.
+        Raises: ApiError.
+        """
+        after = leave_out_missing(self._target_set(context, revision), self._watches.is_missing)
+        before = leave_out_missing(self._target_set(context, target), self._watches.is_missing) if target else None
+        differences = find_differences(before, after, prunes=context.spec.prune != "Never")
+        return self._options(context, revision.terms, after), differences, self._hindrance(context, revision.terms)
 
     def _hindrance(self, context: Context, terms: Terms) -> BundleError | None:
         return self._accounts.hindrance(context.deployment, account_of(terms), [terms])
@@ -168,7 +196,7 @@ class Planner:
             ledger=context.state.ledger,
             exists=self._watches.exists,
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
-            proceed=lambda: context.is_same_spec(self._watches.outline(context.name)),
+            proceed=lambda: self._watches.synced and context.is_same_spec(self._watches.outline(context.name)),
         )
 
 

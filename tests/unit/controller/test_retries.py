@@ -126,6 +126,12 @@ def test_a_bundle_deployment_that_is_gone_leaves_nothing(book: Retries) -> None:
     assert book.last("shop", "key", "v1") is None
 
 
+def test_when_everything_starts_over_no_failure_is_left(book: Retries) -> None:
+    book.failed("shop", "key", "v1", error(Reason.IMMUTABLE))
+    book.clear()
+    assert book.last("shop", "key", "v1") is None
+
+
 def test_the_earliest_of_all_keys_comes_next(book: Retries) -> None:
     book.failed("shop", "slow", "v1", error(Reason.REFUSED))
     book.failed("shop", "soon", "v1", error(Reason.UNREACHABLE))

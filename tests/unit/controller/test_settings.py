@@ -111,3 +111,16 @@ def test_no_source_is_the_api_server_of_a_pod(
 def test_an_interval_of_lists_that_is_too_short_is_refused() -> None:
     assert Settings(relist_interval=10).problem() == ""
     assert Settings(relist_interval=9).problem() == "--relist-interval: 9 is less than 10"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        pytest.param(Settings(shard="blue"), "", id="a name"),
+        pytest.param(Settings(shard="Blue"), '--shard: "Blue" is not lowercase', id="no name"),
+        pytest.param(Settings(shard="blue", leader_elect=False), "--shard: requires leader election", id="no Lease"),
+    ],
+)
+def test_which_shards_can_be_served(settings: Settings, problem: str) -> None:
+    assert settings.problem().startswith(problem)
+    assert bool(settings.problem()) is bool(problem)

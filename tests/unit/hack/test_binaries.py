@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hack.control_plane.binaries import Binaries, MissingError
-from hack.control_plane.builds import BUILDS, BuildError
+from hack.control_plane.builds import BUILDS
+from hack.control_plane.go import BuildError, Report
 from hack.control_plane.settings import Settings
 from tests.support.file_server import FileServer
 from tests.unit.hack.test_installed import install
@@ -30,11 +33,11 @@ def publish(server: FileServer, name: str, *, digest: str = "") -> None:
     server.files[f"{PATH}/{name}.sha256"] = (digest or hashlib.sha256(PROGRAM).hexdigest()).encode()
 
 
-def refuse(_folder: Path, _settings: Settings) -> None:
+def refuse(_folder: Path, _settings: Settings, _report: Report) -> None:
     raise BuildError("Go is not installed")
 
 
-def make_all(folder: Path, _settings: Settings) -> None:
+def make_all(folder: Path, _settings: Settings, _report: Report) -> None:
     for name in ("kubectl", "kube-apiserver", "etcd"):
         (folder / name).touch()
 
@@ -70,7 +73,8 @@ def test_what_cannot_be_downloaded_is_built_and_it_is_said_that_it_takes_minutes
     assert all(path.exists() for path in found.values())
     assert told[1:] == [
         f"kubectl could not be downloaded: {file_server.address}{PATH}/kubectl.sha256: 404 Not Found",
-        "building kubectl, kube-apiserver from Go modules: takes about 5 minutes, once",
+        "building kubectl, kube-apiserver from Go modules, once: takes about 5 min 30 s",
+        "built control-plane in 0 s",
     ]
     assert len(file_server.requested) == 1, "once one program of a part is missing, the others are not asked for"
 
@@ -110,3 +114,20 @@ def test_what_cannot_be_had_at_all_is_told_with_the_ways_to_get_it(
     monkeypatch.setitem(BUILDS, "registry", refuse)
     with pytest.raises(MissingError, match=r"^registry: not on PATH .* \(Go is not installed\); install Go or"):
         Binaries(settings(tmp_path, file_server), told.append).obtain(["registry"])
+
+
+def test_builds_run_in_the_order_in_which_they_share_most_and_say_what_follows(
+    tmp_path: Path, file_server: FileServer, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+
+    def build(part: str, _folder: Path, _settings: Settings, _report: Report) -> None:
+        built.append(part)
+
+    for part in ("control-plane", "registry", "kwok"):
+        monkeypatch.setitem(BUILDS, part, partial(build, part))
+    given = replace(settings(tmp_path, file_server), kwok_releases=file_server.address)
+    Binaries(given, told.append).obtain(["kwok", "registry", "etcd"])
+    assert built == ["control-plane", "registry", "kwok"]
+    begun = [line.split("; ")[-1] for line in told if line.startswith("building ")]
+    assert begun[:2] == ["then registry, kwok (about 1 min 5 s)", "then kwok (about 20 s)"]

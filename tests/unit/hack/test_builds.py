@@ -4,15 +4,21 @@ from pathlib import Path
 
 import pytest
 
+from controller.processes.memory_limit import MemoryLimit
+from hack.control_plane import builds
 from hack.control_plane.builds import (
-    BuildError,
+    BUILDS,
+    SECONDS,
     build_control_plane,
     build_helm,
+    build_kwok,
     build_registry,
     make_go_mod,
+    make_kwok_go_mod,
     make_prometheus_go_mod,
 )
-from hack.control_plane.programs import CONTROL_PLANE
+from hack.control_plane.go import COMPILER_BYTES, BuildError, count_compilers
+from hack.control_plane.programs import CONTROL_PLANE, PROGRAMS
 from hack.control_plane.settings import Settings
 from tests.unit.hack.test_installed import install
 
@@ -39,15 +45,30 @@ require go.etcd.io/etcd/server/v3 v3.6.8
 replace k8s.io/api => k8s.io/api v0.36.3
 replace k8s.io/kubectl => k8s.io/kubectl v0.36.3
 """
+KWOK = """\
+module sigs.k8s.io/kwok
+
+go 1.26.0
+
+require k8s.io/client-go v0.36.1
+"""
 # Stands for Go: it writes down how it is called, and makes what it is asked for.
 GO = """\
 echo "$@" >> {folder}/calls
-case "$1 $2" in
-"mod download") echo '{{"GoMod": "{folder}/kubernetes.mod"}}' ;;
-"build -trimpath") cp go.mod {folder}/used.mod; for last; do out=$previous; previous=$last; done; touch "$out" ;;
-"install "*) echo "$CGO_ENABLED" >> {folder}/cgo; touch "$GOBIN/registry" ;;
+case "$1" in
+mod) echo "{{\\"GoMod\\": \\"{folder}/$(echo "$4" | tr -c 'a-z0-9\\n' _).mod\\"}}" ;;
+list) echo fmt; echo k8s.io/api ;;
+build)
+  cp go.mod {folder}/used.mod; ls > {folder}/sources; echo "$CGO_ENABLED" > {folder}/cgo
+  echo go: downloading >&2; echo fmt >&2; echo k8s.io/api >&2
+  for last; do output=$previous; previous=$last; done
+  touch "$output/$(sed -n 's/^module //p' go.mod)" ;;
 esac
 """
+
+
+def ignore(_done: int, _total: int) -> None:
+    """Report nothing."""
 
 
 @pytest.fixture
@@ -55,7 +76,10 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a Go of ours, which comes first in PATH."""
     folder = tmp_path / "go"
     install(folder, "go", GO.format(folder=folder))
-    (folder / "kubernetes.mod").write_text(KUBERNETES)
+    for module, text in {"k8s_io_kubernetes_v1_36_3": KUBERNETES, "sigs_k8s_io_kwok_v0_8_0": KWOK}.items():
+        (folder / f"{module}.mod").write_text(text)
+    for module in ("github_com_distribution_distribution_v3_v3_1_2", "helm_sh_helm_v4_v4_3_1"):
+        (folder / f"{module}.mod").write_text("go 1.26.0\n")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
 
@@ -72,7 +96,10 @@ def test_a_go_mod_of_something_else_is_refused() -> None:
 def test_one_binary_goes_by_the_names_of_all_components(go: Path, tmp_path: Path) -> None:
     folder = tmp_path / "built"
     folder.mkdir()
-    build_control_plane(folder, Settings(cache=tmp_path))
+    reported: list[tuple[int, int]] = []
+    build_control_plane(folder, Settings(cache=tmp_path), lambda done, total: reported.append((done, total)))
+    assert reported == [(1, 2), (2, 2)], "packages, not downloads"
+    assert (go / "sources").read_text().split() == ["go.mod", "main.go"]
     assert (go / "used.mod").read_text() == EXPECTED
     assert {path.name for path in folder.iterdir()} == {"controlplane", *CONTROL_PLANE}
     assert (folder / "etcd").resolve() == folder / "controlplane"
@@ -107,27 +134,85 @@ def test_what_is_no_go_mod_is_refused() -> None:
         make_prometheus_go_mod("", "v0.315.0")
 
 
-def test_the_registry_is_installed_in_the_wanted_version(go: Path, tmp_path: Path) -> None:
-    build_registry(tmp_path, Settings(cache=tmp_path, registry_version="3.1.2"))
+def test_the_registry_is_built_without_storage_in_clouds(go: Path, tmp_path: Path) -> None:
+    build_registry(tmp_path, Settings(cache=tmp_path, registry_version="3.1.2"), ignore)
     assert (tmp_path / "registry").exists()
-    assert (go / "calls").read_text() == "install github.com/distribution/distribution/v3/cmd/registry@v3.1.2\n"
+    required = "require github.com/distribution/distribution/v3 v3.1.2"
+    assert (go / "used.mod").read_text().splitlines() == ["module registry", "go 1.26.0", required]
+    main = (Path(builds.__file__).parent / "small_registry" / "main.go").read_text()
+    assert "driver/filesystem" in main
+    assert "driver/s3-aws" not in main
 
 
-def test_helm_reports_its_version_and_is_built_without_cgo(go: Path, tmp_path: Path) -> None:
-    build_helm(tmp_path, Settings(cache=tmp_path, helm_version="4.3.1"))
-    flags = "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
-    assert (go / "calls").read_text() == f"install -trimpath -ldflags {flags} helm.sh/helm/v4/cmd/helm@v4.3.1\n"
+def test_kwok_is_built_from_the_packages_of_the_control_plane(go: Path, tmp_path: Path) -> None:
+    build_kwok(tmp_path, Settings(cache=tmp_path), ignore)
+    assert (go / "used.mod").read_text().splitlines() == [
+        "module kwok",
+        "go 1.26.0",
+        "require sigs.k8s.io/kwok v0.8.0",
+        "replace go.etcd.io/etcd/client/v3 => go.etcd.io/etcd/client/v3 v3.6.8",
+        "replace k8s.io/api => k8s.io/api v0.36.3",
+        "replace k8s.io/kubectl => k8s.io/kubectl v0.36.3",
+    ]
+
+
+def test_kwok_keeps_its_modules_beside_another_minor_version_of_kubernetes() -> None:
+    ours = make_kwok_go_mod(KWOK, "v0.8.0", KUBERNETES, "1.35.2")
+    assert ours.splitlines() == ["module kwok", "go 1.26.0", "require sigs.k8s.io/kwok v0.8.0"]
+
+
+def test_helm_reports_its_version(go: Path, tmp_path: Path) -> None:
+    build_helm(tmp_path, Settings(cache=tmp_path, helm_version="4.3.1"), ignore)
+    assert "-X helm.sh/helm/v4/internal/version.version=v4.3.1 -o" in (go / "calls").read_text()
+
+
+def test_programs_share_compiled_packages_because_their_flags_are_the_same(go: Path, tmp_path: Path) -> None:
+    build_registry(tmp_path, Settings(cache=tmp_path), ignore)
+    build_helm(tmp_path, Settings(cache=tmp_path), ignore)
+    calls = [line for line in (go / "calls").read_text().splitlines() if line.startswith("build ")]
+    assert len({line.split(" -ldflags ")[0] for line in calls}) == 1
+    assert " -gcflags=all=-dwarf=false " in calls[0]
+    assert "-trimpath" not in calls[0], "replaced modules would be compiled for each program"
     assert (go / "cgo").read_text() == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "processors", "compilers"),
+    [
+        pytest.param(8, 2, 2, id="two processors are busy within 8 GiB"),
+        pytest.param(8, 16, 4, id="of many processors, 8 GiB are enough for four"),
+        pytest.param(64, 16, 16, id="with enough memory, all are busy"),
+        pytest.param(1, 4, 1, id="one compiler always runs"),
+    ],
+)
+def test_compilers_are_as_many_as_memory_allows(
+    gibibytes: int, processors: int, compilers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = MemoryLimit(bytes=gibibytes * COMPILER_BYTES, origin="a test")
+    monkeypatch.setattr("hack.control_plane.go.find_limit", lambda _: limit)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
+    assert count_compilers() == compilers
+
+
+def test_every_build_has_an_expected_duration() -> None:
+    assert BUILDS.keys() == SECONDS.keys() == {program.part for program in PROGRAMS.values()}
 
 
 def test_the_last_line_of_a_failing_build_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "go", "go", "echo first >&2; echo module not found >&2; exit 1")
     monkeypatch.setenv("PATH", str(tmp_path / "go"))
-    with pytest.raises(BuildError, match=r"^go install failed: module not found$"):
-        build_registry(tmp_path, Settings(cache=tmp_path))
+    with pytest.raises(BuildError, match=r"^go mod failed: module not found$"):
+        build_registry(tmp_path, Settings(cache=tmp_path), ignore)
+
+
+def test_the_last_line_of_a_failing_compiler_is_told(go: Path, tmp_path: Path) -> None:
+    program = go / "go"
+    program.write_text(program.read_text().replace("build)", "build) echo undefined: x >&2; exit 1 ;; never)"))
+    with pytest.raises(BuildError, match=r"^go build failed: undefined: x$"):
+        build_registry(tmp_path, Settings(cache=tmp_path), ignore)
 
 
 def test_a_machine_without_go_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=r"^Go is not installed$"):
-        build_registry(tmp_path, Settings(cache=tmp_path))
+        build_registry(tmp_path, Settings(cache=tmp_path), ignore)

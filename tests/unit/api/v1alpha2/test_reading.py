@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from api.v1alpha2.reading import read
+from api.v1alpha2.types import Status
 from tests.support.deployments import manifest
 
 BAD_URL = [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:9/a"}}]
@@ -46,14 +47,35 @@ def test_one_that_can_be_read_has_no_problem() -> None:
     [
         {"spec": {"serviceAccountName": "A B"}},
         {"spec": {"installNamespace": "A B"}},
-        {"status": {"managedKinds": 3}},
         {"metadata": {"finalizers": 3}},
     ],
     ids=str,
 )
-def test_without_account_or_status_nothing_can_be_done(parts: dict[str, Any]) -> None:
+def test_without_metadata_or_account_nothing_can_be_done(parts: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         read(manifest(**parts))
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        ({"managedKinds": 3, "revision": "sha256:1"}, "status.managedKinds: "),
+        ({"conditions": [{"type": "Ready"}], "revision": "sha256:1"}, "status.conditions[0].status: "),
+        ({"account": {"serviceAccountName": 3}, "revision": "sha256:1"}, "status.account.serviceAccountName: "),
+    ],
+    ids=str,
+)
+def test_a_field_of_the_status_that_cannot_be_read_counts_as_unknown(status: dict[str, Any], problem: str) -> None:
+    found = read(manifest(status=status))
+    assert found.status_problem.startswith(problem)
+    assert not found.problem
+    assert found.status == Status(revision="sha256:1")
+
+
+def test_what_is_no_status_at_all_counts_as_unknown() -> None:
+    found = read({**manifest(), "status": "none"})
+    assert found.status_problem
+    assert found.status == Status()
 
 
 def test_what_is_no_spec_at_all_cannot_be_read() -> None:

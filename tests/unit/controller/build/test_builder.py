@@ -29,7 +29,7 @@ from controller.build import fetcher, pins, rendering, resolver
 from controller.build import request as request_module
 from controller.build.builder import Builder
 from controller.build.context import BuildContext, BuildSettings
-from controller.build.pins import spec_digest
+from controller.build.pins import recall_pins, spec_digest
 from controller.build.plugins import source_of
 from controller.build.request import Request
 from controller.build.revision import PackedRevision, Revision
@@ -204,7 +204,7 @@ def test_a_revision_contains_what_its_repair_needs(builder: Builder) -> None:
     ]
     assert revision.digest == revision_digest(revision.objects)
     assert revision.terms.install_namespace == "shop"
-    assert revision.terms.pins == ({"resolved": "x", "digest": DIGEST},) * 2
+    assert [pin.resolved for pin in recall_pins(revision.terms.pins)] == ["x", "x"]
     assert revision.terms.inputs.startswith("sha256:")
 
 

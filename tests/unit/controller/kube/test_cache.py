@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.kube.cache import Cache, Change, key_of, parse_version
+from controller.kube.cache import Cache, Change, Continuity, key_of, parse_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +276,60 @@ def test_an_older_version_of_the_collection_requires_another_list(version: str, 
     cache = known(Thing(5))
     assert (cache.went_back(version), cache.complete) == (went_back, not went_back)
     assert not cache.went_back(version)
+
+
+SAME, UNKNOWN, OLDER = Continuity.SAME, Continuity.UNKNOWN, Continuity.OLDER
+LAST_CHANGES = [
+    ("it is as it was", 12, False, Thing(12), SAME),
+    ("it has an older version", 12, False, Thing(11), OLDER),
+    ("it has changed again", 12, False, Thing(13), UNKNOWN),
+    ("it is gone", 12, False, None, UNKNOWN),
+    ("it was created again", 12, False, Thing(13, uid="v"), UNKNOWN),
+    ("it is still gone", 12, True, None, SAME),
+    ("what was deleted is there", 12, True, Thing(11), OLDER),
+    ("what lost its label is there", 12, True, Thing(12), SAME),
+    ("what lost its label has changed", 12, True, Thing(13), UNKNOWN),
+    ("what was deleted was created again", 12, True, Thing(13, uid="v"), UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_removal", "found", "continuity"),
+    [each[1:] for each in LAST_CHANGES],
+    ids=[each[0] for each in LAST_CHANGES],
+)
+def test_how_a_state_follows_the_known_one(
+    version: int, is_removal: bool, found: Thing | None, continuity: Continuity
+) -> None:
+    cache = known(Thing(5), Thing(6, "b"))
+    (cache.remove if is_removal else cache.put)(Thing(version))
+    assert (cache.last_key, cache.compare_last(found)) == (KEY, continuity)
+
+
+def test_the_newest_object_of_a_list_is_its_last_change() -> None:
+    cache = known(Thing(5), Thing(6, "b"))
+    assert (cache.last_key, cache.compare_last(Thing(5, "b"))) == (("ns", "b"), OLDER)
+
+
+def test_without_objects_nothing_can_be_compared() -> None:
+    assert (known().last_key, known().compare_last(None)) == (None, SAME)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "is_newer"), [(Thing(4), True), (Thing(5), False), (Thing(6), False), (Thing(4, uid="v"), False)]
+)
+def test_an_object_of_a_list_is_never_older_than_known(fresh: Thing, is_newer: bool) -> None:
+    assert known(Thing(5)).is_newer_than({KEY: fresh}) is is_newer
+
+
+def test_what_is_dropped_is_not_told_and_hides_nothing_older() -> None:
+    cache = known(Thing(5))
+    cache.learn(Thing(20))
+    cache.drop()
+    assert (cache.records(), cache.complete, cache.last_key) == ([], False, None)
+    cache.begin_listing()
+    assert cache.replace({KEY: Thing(4)}, "6") == [Change(None, Thing(4))]
+    assert cache.records() == [Thing(4)]
 
 
 def known(*things: Thing) -> Cache[Thing]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -171,6 +172,12 @@ def test_capabilities_name_version_and_scopes(discovery: Discovery) -> None:
     capabilities = discovery.capabilities()
     assert capabilities.kubernetes_version == "v1.36.3"
     assert dict(capabilities.kinds) == {("", "v1", "ConfigMap"): True, ("apps", "v1", "Deployment"): True}
+
+
+def test_many_that_ask_at_once_read_the_version_once(api: FakeApi, discovery: Discovery) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: discovery.version(), range(8))) == {"v1.36.3"}
+    assert [request.path for request in api.received].count("/version") == 1
 
 
 def test_capabilities_are_not_old_and_many_share_them(api: FakeApi, discovery: Discovery, now: list[float]) -> None:

@@ -31,6 +31,8 @@ class Candidate:
         self.elected, self.lost = threading.Event(), threading.Event()
         self.fence = Fence()
         client = api.client()
+        self.restored = threading.Event()
+        client.on_restored = self.restored.set
         client.supervisor = Supervisor(end=end, sleep=lambda _: None)
         self.election = Election(
             client=client,
@@ -324,3 +326,17 @@ CASES = [
 def test_times_that_go_together(case: Case) -> None:
     assert case.times.problem().startswith(case.expect)
     assert bool(case.times.problem()) == bool(case.expect)
+
+
+def test_a_lease_that_is_older_than_known_tells_that_the_cluster_was_restored(api: FakeApi) -> None:
+    candidate = Candidate(api, "a")
+    assert candidate.elected.wait(5)
+    wait_for(lambda: api.version > 5, 5, lambda: "it is renewed")
+    assert not candidate.restored.is_set()
+    with api._changed:
+        lease = api.objects[PATH]["rukpak"]
+        api.objects[PATH]["rukpak"] = {**lease, "metadata": {**lease["metadata"], "resourceVersion": "2"}}
+        api.version += 200
+    assert candidate.restored.wait(5)
+    wait_for(lambda: api.objects[PATH]["rukpak"]["metadata"]["resourceVersion"] != "2", 5, lambda: "it is renewed")
+    assert candidate.is_writing()

@@ -58,6 +58,8 @@ class Followed:
         settings: dict[str, Any] = {"project": project, "on_change": self._tell, "on_synced": self._sync, **options}
         client = self.api.client()
         client.relist_seconds = relist_seconds
+        self.restored: list[None] = []
+        client.on_restored = lambda: self.restored.append(None)
         self.reflector: Reflector[Thing] = Reflector(client, FOOS, pace=pace, **settings)
         stack.callback(self.reflector.stop)
 
@@ -372,32 +374,102 @@ def interrupt(followed: Followed) -> None:
 
 
 def test_after_an_interruption_an_older_cluster_is_listed_again_immediately(stack: ExitStack) -> None:
-    restored: list[None] = []
-    followed = Followed(stack, FakeApi(FOOS), on_restored=lambda: restored.append(None)).start("a", "b")
+    followed = Followed(stack, FakeApi(FOOS)).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     interrupt(followed)
     wait(lambda: followed.names() == ["b", "c"])
-    assert len(restored) == 1
+    assert len(followed.restored) == 1
     followed.api.put(FOOS, "d")
     wait(lambda: followed.names() == ["b", "c", "d"])
 
 
 def test_after_an_interruption_of_the_same_cluster_the_watch_continues(stack: ExitStack) -> None:
-    restored: list[None] = []
-    followed = Followed(stack, FakeApi(FOOS), on_restored=lambda: restored.append(None)).start("a")
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
     interrupt(followed)
     followed.api.put(FOOS, "b")
     wait(lambda: followed.names() == ["a", "b"])
-    assert (followed.api.lists(FOOS), restored) == (1, [])
+    assert (followed.api.lists(FOOS), followed.restored) == (1, [])
+
+
+def cut_off(followed: Followed) -> None:
+    """Interrupt it, and let it reach no one until `watch_faults` ends."""
+    followed.api.watch_faults = [Fault(503)] * 1000
+    followed.api.end_watches = True
+    wait(lambda: followed.reflector.last_error is not None)
+    followed.api.faults, followed.api.watch_faults = [Fault(503)] * 1000, []
+    followed.api.end_watches = False
+
+
+def test_a_restored_cluster_is_noticed_although_it_has_had_more_writes_than_known(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
+    uid = followed.api.put(FOOS, "a")["metadata"]["uid"]
+    wait(lambda: followed.told[-1] == ("changed", "a"))
+    cut_off(followed)
+    followed.api.restore(FOOS, "b")
+    followed.api.put(FOOS, "a", uid=uid)
+    followed.api.version += 200
+    followed.api.faults = []
+    wait(lambda: followed.names() == ["a", "b"])
+    assert len(followed.restored) == 1
+
+
+LAST_CHANGES: list[tuple[str, Callable[[FakeApi], object], Callable[[FakeApi], object]]] = [
+    ("the object was deleted", lambda api: api.put(FOOS, "a"), lambda api: api.delete(FOOS, "a")),
+    ("the object has changed again", lambda api: api.put(FOOS, "a"), lambda api: api.put(FOOS, "a")),
+    ("the deleted object exists again", lambda api: api.delete(FOOS, "a"), lambda api: api.put(FOOS, "a")),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "meanwhile"), [each[1:] for each in LAST_CHANGES], ids=[each[0] for each in LAST_CHANGES]
+)
+def test_when_the_last_change_tells_nothing_the_collection_is_listed_again(
+    stack: ExitStack, change: Callable[[FakeApi], object], meanwhile: Callable[[FakeApi], object]
+) -> None:
+    followed = Followed(stack, FakeApi(FOOS)).start("a", "b")
+    count = len(followed.told)
+    change(followed.api)
+    wait(lambda: len(followed.told) > count)
+    cut_off(followed)
+    meanwhile(followed.api)
+    followed.api.faults = []
+    wait(lambda: followed.api.lists(FOOS) == 2 and followed.names() == sorted(followed.api.objects[FOOS]))
+    assert followed.restored == []
+
+
+def test_an_api_that_selects_no_object_by_name_is_listed_again(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
+    cut_off(followed)
+    followed.api.faults = [Fault(400)]
+    wait(lambda: followed.api.lists(FOOS) == 2 and followed.reflector.synced)
+
+
+def test_what_is_dropped_is_unknown_until_it_is_listed_again(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS)).start("a")
+    followed.told.clear()
+    followed.api.frozen.set()
+    followed.reflector.drop()
+    assert (followed.names(), followed.told, followed.reflector.settled) == ([], [], False)
+    followed.api.frozen.clear()
+    wait(lambda: followed.told == [("added", "a")] and followed.reflector.synced)
 
 
 def test_a_list_that_is_older_than_known_tells_that_the_cluster_was_restored(stack: ExitStack) -> None:
-    restored: list[None] = []
-    api = FakeApi(FOOS)
-    followed = Followed(stack, api, relist_seconds=1, on_restored=lambda: restored.append(None)).start("a", "b")
+    followed = Followed(stack, FakeApi(FOOS), relist_seconds=1).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     wait(lambda: followed.names() == ["b", "c"])
-    wait(lambda: len(restored) == 1 and followed.reflector.synced)
+    wait(lambda: len(followed.restored) == 1 and followed.reflector.synced)
+
+
+def test_a_list_with_an_older_object_tells_that_the_cluster_was_restored(stack: ExitStack) -> None:
+    followed = Followed(stack, FakeApi(FOOS), relist_seconds=1).start("a", "b")
+    uid = followed.api.put(FOOS, "a")["metadata"]["uid"]
+    wait(lambda: followed.told[-1] == ("changed", "a"))
+    followed.api.restore(FOOS)
+    followed.api.put(FOOS, "a", uid=uid)
+    followed.api.version += 200
+    wait(lambda: followed.names() == ["a"])
+    wait(lambda: len(followed.restored) == 1 and followed.reflector.synced)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
-from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.types import BundleDeployment, Pending
+from controller.kube.shard import Shard
 from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
 from controller.manager.metrics import Metrics, ProcessState
 from controller.manager.queue import WorkQueue
@@ -37,7 +39,12 @@ def deployment(name: str, *conditions: tuple[str, str, str], paused: bool = Fals
 
 
 def serve(
-    metrics: Metrics, *deployments: BundleDeployment, leading: bool = True, queue: WorkQueue | None = None
+    metrics: Metrics,
+    *deployments: BundleDeployment,
+    leading: bool = True,
+    queue: WorkQueue | None = None,
+    only_problems: bool = False,
+    shard: str = "",
 ) -> None:
     state = ProcessState(
         queue=(queue or WorkQueue()).stats,
@@ -48,6 +55,9 @@ def serve(
         preparations=lambda: Counts(waiting=7, active=2),
         version="1.2.3",
         confinement={"landlock": 7, "seccomp": 1, "network_namespace": 0},
+        only_problems=only_problems,
+        shard=Shard(shard),
+        unserved=lambda: {"b": 3},
     )
     metrics.serve(state)
 
@@ -161,6 +171,35 @@ def test_what_is_told_of_bundle_deployments() -> None:
     assert [found[f'rukpak_managed_objects{{state="{state}"}}'] for state in states] == [2, 1, 1, 0]
 
 
+def test_with_only_problems_those_that_are_just_ready_have_no_series_of_their_own() -> None:
+    metrics, ready = Metrics(), ("Ready", "True", "Ready")
+    serve(
+        metrics,
+        deployment("fine", ready, ("Healthy", "True", "Healthy")),
+        deployment("broken", ("Ready", "False", "Unreachable")),
+        deployment("new"),
+        deployment("paused", ready, ("Paused", "True", "Paused"), paused=True),
+        deployment("drifted", ready, ("Drifted", "True", "DriftConflict")),
+        deployment("stalled", ready, ("Stalled", "True", "NotFound")),
+        only_problems=True,
+    )
+    found = samples(metrics)
+    named = {name.split('"')[1] for name in found if name.startswith("rukpak_bundledeployment_condition")}
+    assert named == {"broken", "paused", "drifted", "stalled"}
+    assert (found["rukpak_bundledeployments"], found["rukpak_bundledeployments_paused"]) == (6, 1)
+
+
+def test_since_when_revisions_wait_for_approval() -> None:
+    metrics = Metrics()
+    pending = Pending(revision="sha256:1", since=datetime(2026, 1, 1, tzinfo=UTC))
+    waiting = deployment("a", ("Ready", "False", "AwaitingApproval"))
+    status = waiting.status.model_copy(update={"pending": pending})
+    serve(metrics, waiting.model_copy(update={"status": status}), deployment("b", ("Ready", "True", "Ready")))
+    name = "rukpak_bundledeployment_pending_timestamp_seconds"
+    found = {sample: value for sample, value in samples(metrics).items() if sample.startswith(name)}
+    assert found == {f'{name}{{name="a"}}': datetime(2026, 1, 1, tzinfo=UTC).timestamp()}
+
+
 def test_a_standby_tells_nothing_of_bundle_deployments() -> None:
     metrics = Metrics()
     serve(metrics, deployment("a", ("Ready", "True", "Ready")), leading=False)
@@ -202,3 +241,19 @@ def test_how_much_work_on_sources_waits_and_goes_on() -> None:
     serve(metrics)
     told = samples(metrics)
     assert [told[f'rukpak_preparations{{state="{state}"}}'] for state in ("waiting", "active")] == [7, 2]
+
+
+def test_all_samples_of_a_named_shard_have_its_name() -> None:
+    metrics = Metrics()
+    serve(metrics, deployment("a", ("Ready", "True", "Ready")), shard="blue")
+    told = [line for line in metrics.scrape().decode().splitlines() if not line.startswith("#")]
+    assert [line for line in told if 'shard="blue"' not in line] == []
+    assert 'leader_election_master_status{name="rukpak-blue",shard="blue"} 1.0' in told
+
+
+def test_the_default_shard_counts_what_no_controller_serves() -> None:
+    metrics = Metrics()
+    serve(metrics)
+    assert samples(metrics)['rukpak_bundledeployments_unserved{shard="b"}'] == 3
+    serve(standby := Metrics(), leading=False)
+    assert "unserved" not in str(samples(standby))

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from api import names
-from api.v1alpha2.types import BundleDeployment
+from api.v1alpha2.types import BundleDeployment, Status
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.observe.deployments import SeenDeployment, make_seen
-from tests.support.deployments import manifest
-from tests.support.watching import DEPLOYMENTS, World
+from controller.kube.shard import Shard
+from controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
+from tests.support.deployments import DIGEST, manifest
+from tests.support.fake_api import FakeApi
+from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World
 
 
 class Change(NamedTuple):
@@ -31,9 +33,11 @@ CHANGES = [
     ),
     Change("so does a finalizer", {"metadata": {"finalizers": ["orphan"]}}, needs_pass=True),
     Change("so does a deletion", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, needs_pass=True),
-    Change("so does one that can no longer be read", {"status": {"managedKinds": 3}}, needs_pass=True),
+    Change("so does one that can no longer be read", {"spec": {"installNamespace": "A B"}}, needs_pass=True),
     Change("our own status does not", {"status": {"revision": "sha256:" + "a" * 64}}, needs_pass=False),
     Change("another annotation does not", {"metadata": {"annotations": {"example.com/a": "b"}}}, needs_pass=False),
+    Change("so does the label of another shard", {"metadata": {"labels": {names.SHARD: "b"}}}, needs_pass=True),
+    Change("so does the record of another shard", {"status": {"shard": "b"}}, needs_pass=True),
     Change("a label does not", {"metadata": {"labels": {"a": "b"}}}, needs_pass=False),
 ]
 
@@ -47,6 +51,64 @@ def test_what_of_a_bundle_deployment_asks_for_a_pass(case: Change, world: World)
     world.deployment("marker")
     heard = world.hear("deployment marker")
     assert ("deployment shop" in heard) is case.needs_pass
+
+
+def test_one_without_finalizer_asks_for_a_pass_whatever_changes(world: World) -> None:
+    """Another client may have removed the one that was just set, and the watch may have shown neither."""
+    world.deployment(metadata={"finalizers": []})
+    world.start()
+    world.hear("deployment shop")
+    world.deployment(metadata={"finalizers": [], "labels": {"a": "b"}})
+    world.hear("deployment shop")
+
+
+FOREIGN = [
+    Change("one that was wiped does", {}, needs_pass=True),
+    Change("one that was edited does", {"status": {"revision": "x", "installedRevision": "y"}}, needs_pass=True),
+    Change("one that cannot be read does", {"status": {"revision": "x", "managedKinds": 3}}, needs_pass=True),
+    Change("the one that was left does not", {"status": {"revision": "x"}}, needs_pass=False),
+    Change("nor does the one that is being written", {"status": {"revision": "sent"}}, needs_pass=False),
+]
+
+
+@pytest.mark.parametrize("case", FOREIGN, ids=attrgetter("name"))
+def test_once_a_pass_has_seen_a_status_which_ones_ask_for_a_pass(case: Change, world: World) -> None:
+    world.deployment(status={"revision": "x"})
+    world.start()
+    world.hear("deployment shop")
+    found = world.watches.deployment("shop")
+    assert found is not None
+    world.watches.statuses.send(found, Status(revision="sent"))
+    world.deployment(**case.parts)
+    world.deployment("marker")
+    assert ("deployment shop" in world.hear("deployment marker")) is case.needs_pass
+
+
+@pytest.mark.parametrize("case", FOREIGN[:3], ids=attrgetter("name"))
+def test_a_pass_continues_with_the_status_as_it_was_left(case: Change, world: World) -> None:
+    world.deployment(status={"revision": DIGEST})
+    world.start()
+    found = world.watches.deployment("shop")
+    world.hear("deployment shop")
+    world.deployment(**case.parts)
+    world.hear("deployment shop")
+    again = world.watches.deployment("shop")
+    assert found
+    assert again
+    assert again.status == found.status == Status(revision=DIGEST)
+    world.watches.forget("shop")
+    forgotten = world.watches.deployment("shop")
+    assert forgotten
+    assert forgotten.status == Status()
+
+
+def test_a_garbled_kind_in_status_hides_no_change(world: World) -> None:
+    world.deployment(status={"managedKinds": ["nonsense", "v1/ConfigMap"]})
+    world.start()
+    world.hear("deployment shop")
+    assert world.watches.require("shop", [CONFIG_MAP]) in ([], ["ConfigMap"])
+    world.deployment(status={"managedKinds": ["a/b/c/d"]}, metadata={"generation": 2})
+    world.hear("deployment shop")
 
 
 def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
@@ -78,7 +140,7 @@ def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
 
 def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
     world.deployment("odd", spec={"sources": "none"})
-    world.deployment("odder", status={"managedKinds": "none"})
+    world.deployment("odder", spec={"installNamespace": "A B"})
     world.deployment("good")
     world.start()
     odd, good = world.watches.deployment("odd"), world.watches.deployment("good")
@@ -192,3 +254,40 @@ def test_another_large_config_asks_for_a_pass(world: World) -> None:
     found = world.watches.deployment("shop")
     assert found is not None
     assert len(found.spec.config["values"]["a"]) == 50_000
+
+
+class Shards(NamedTuple):
+    name: str
+    label: str
+    recorded: str
+    knows: bool
+
+
+SHARDS = [
+    Shards("one of the shard is known", "a", "a", knows=True),
+    Shards("so is one that waits for another", "a", "b", knows=True),
+    Shards("and one that has moved and is still held", "b", "a", knows=True),
+    Shards("one that was handed over is forgotten", "b", "b", knows=False),
+]
+
+
+@pytest.mark.parametrize("case", SHARDS, ids=attrgetter("name"))
+def test_what_the_reply_to_a_write_says_about_shards(case: Shards) -> None:
+    with FakeApi(DEPLOYMENTS) as api:
+        seen = SeenDeployments(api.client(), lambda _old, _new: None, lambda: None, Shard("a"))
+        before, labels = {"labels": {names.SHARD: "a"}, "resourceVersion": "7"}, {names.SHARD: case.label}
+        seen.learn(manifest(metadata=before, status={"shard": "a"}))
+        now = {"labels": labels, "resourceVersion": "8"}
+        seen.learn(manifest(metadata=now, status={"shard": case.recorded}))
+        found = seen.get("shop")
+        assert (found is not None) is case.knows
+        assert found is None or found.resource_version == "8"
+
+
+def test_whether_one_of_another_shard_exists_is_asked_of_the_api_server() -> None:
+    with FakeApi(DEPLOYMENTS) as api:
+        seen = SeenDeployments(api.client(), lambda _old, _new: None, lambda: None, Shard("a"))
+        api.documents = {f"{DEPLOYMENTS}/shop": (manifest(), "")}
+        assert seen.exists("shop", "uid-shop")
+        assert not seen.exists("shop", "another")
+        assert not seen.exists("bar", "uid-bar")

@@ -154,3 +154,17 @@ def test_what_cannot_be_asked_for_is_asked_again_in_time(room: Room) -> None:
     room.api.faults = [Fault(503), Fault(403), Fault(500)]
     room.follow(ObjectFollower(room.api.client(), watches=0, pace=FAST), "login")
     assert room.wait_told() == ("login", True)
+
+
+@pytest.mark.parametrize("watches", [0, 2], ids=["polled", "watched"])
+def test_what_is_dropped_is_unknown_until_it_is_read_again(room: Room, watches: int) -> None:
+    follower = ObjectFollower(room.api.client(), watches=watches, pace=FAST)
+    room.put("login")
+    followed = room.follow(follower, "login")
+    assert room.synced.get(timeout=SECONDS) == "login"
+    room.api.frozen.set()
+    follower.drop()
+    assert followed.get(("ns", "login")) is None
+    room.api.frozen.clear()
+    wait_for(lambda: followed.get(("ns", "login")), SECONDS, lambda: "it is read again")
+    assert room.synced.get(timeout=SECONDS) == "login"

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
+from controller.kube.cache import make_trace
+from controller.kube.watch import Reflector
 from tests.support.fake_api import Fault
 from tests.support.watching import CONFIG_MAP, SERVICES, WIDGET, WIDGETS, World, define
 
@@ -55,3 +59,22 @@ def test_a_namespace_is_lacking_only_once_all_are_known(world: World) -> None:
     world.start()
     world.wait(lambda: world.watches.lacks_namespace("gone"), "all are known")
     assert not world.watches.lacks_namespace("shop")
+
+
+STORE = "/api/v1/namespaces/rukpak-system/secrets"
+
+
+def test_a_watch_that_is_included_is_started_checked_and_listed_again_with_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.api.objects[STORE] = {}
+    included = Reflector(world.api.client(), STORE, metadata=True, project=make_trace)
+    world.watches.include(included)
+    world.start()
+    world.wait(lambda: included.synced and STORE not in " ".join(world.watches.unsynced()), "it is listed")
+    lists = world.api.lists(STORE)
+    world.watches.refresh()
+    world.wait(lambda: world.api.lists(STORE) > lists and included.synced, "it is listed again")
+    assert world.watches.stuck() == []
+    monkeypatch.setattr(Reflector, "stuck", property(lambda found: found is included))
+    assert world.watches.stuck() == [STORE]

@@ -9,12 +9,15 @@ import pytest
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment
 from controller.apply.possession import MORE
 from controller.apply.teardown import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
 from controller.bugs import InternalError, reconcile_id
 from controller.kube.client import Response
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
+from controller.reconcile.context import Context
+from controller.reconcile.installation.work import Work
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
 from controller.status.texts import short
@@ -130,7 +133,7 @@ def configured(world: World) -> None:
     world.wish("v1", prune="AfterApply")
 
 
-STATUS = "MERGE BundleDeployment/status"
+STATUS = "PATCH BundleDeployment/status"
 READ = "GET revision"
 INSTALL = [
     "MERGE BundleDeployment",
@@ -169,7 +172,7 @@ ROWS = [
         {**READY, "Healthy": "False Progressing", "Ready": "False Progressing", "Reconciling": "True PrunePending"},
     ),
     Row("what another spec does not change is not sent", configured, [READ, STATUS], READY),
-    Row("a source that fails leaves what is installed", fails, [STATUS, READ, STATUS],
+    Row("a source that fails leaves what is installed", fails, [READ, STATUS],
          {"Unpacked": "False NotFound", "Installed": "False NotFound", "Healthy": "True Healthy",
          "Ready": "False NotFound", "Stalled": "True NotFound"}),
     Row("while it is paused it is looked at and not touched", lambda world: paused(world, edit=True),
@@ -522,7 +525,9 @@ def test_deletion_takes_away_what_was_installed_and_then_lets_go(world: World) -
     world.delete()
     assert world.reconcile().after is not None
     # The revision is read since it may have hooks.
-    assert world.requests() == ["GET revision", STATUS, "DELETE configmaps/old", "DELETE configmaps/a"]
+    read, status, *deletions = world.requests()
+    assert (read, status) == ("GET revision", STATUS)
+    assert sorted(deletions) == ["DELETE configmaps/a", "DELETE configmaps/old"]  # sent at the same time
     assert world.reconcile() is NEVER
     assert world.requests() == ["LIST revision", "DELETE revision", "MERGE BundleDeployment"]
     assert set(world.cluster.objects) == {NAMESPACE}
@@ -864,7 +869,7 @@ def _requests_of(world: World) -> list[str]:
 
 def test_a_server_that_is_not_there_ends_the_pass_and_says_nothing(world: World) -> None:
     world.wish("v1")
-    world.cluster.faults[f"MERGE {PATH}/status"] = [ApiError(503, "ServiceUnavailable", "no")]
+    world.cluster.faults[f"PATCH {PATH}/status"] = [ApiError(503, "ServiceUnavailable", "no")]
     with pytest.raises(ApiError):
         world.reconcile()
     world.settle()
@@ -1127,14 +1132,14 @@ def test_a_spec_that_changes_while_pins_are_recorded_is_not_taken_for_the_one_th
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply to that write brings the newer spec; with the older pins it would be called installed for ever."""
-    merge_patch = world.cluster.merge_patch
+    json_patch = world.cluster.json_patch
 
-    def change_meanwhile(path: str, body: Json, **options: Any) -> Response:
-        if world.deployment.metadata.generation == 1 and "sources" in body.get("status", {}):
+    def change_meanwhile(path: str, operations: list[Json], **options: Any) -> Response:
+        if world.deployment.metadata.generation == 1 and "sources" in operations[-1]["value"]:
             world.wish("v2")
-        return merge_patch(path, body, **options)
+        return json_patch(path, operations, **options)
 
-    monkeypatch.setattr(world.cluster, "merge_patch", change_meanwhile)
+    monkeypatch.setattr(world.cluster, "json_patch", change_meanwhile)
     world.wish("v1")
     world.settle()
     assert [pin.resolved.partition("@")[0] for pin in world.deployment.status.sources] == ["v2"]
@@ -1820,6 +1825,43 @@ def test_until_bundle_deployments_are_known_again_nothing_is_done_with_them(worl
     world.watches.synced = True
     world.settle()
     assert world.deployment.status.installed_revision == world.deployment.status.revision
+
+
+def test_a_pass_that_began_before_writes_nothing_and_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(world)
+    world.wish("v2")
+    contexts, begin = world.reconciler._contexts, world.reconciler._contexts.begin
+
+    def restore_and_begin(deployment: BundleDeployment) -> Context:
+        world.reconciler.start_over()
+        return begin(deployment)
+
+    monkeypatch.setattr(contexts, "begin", restore_and_begin)
+    world.cluster.taken()
+    assert (world.reconcile(), world.requests(), contexts.states._states) == (UNSYNCED, [], {})
+
+
+def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(world)
+    world.wish("v2")
+    steps = world.reconciler._steps
+    announce = steps.installer.announce
+
+    def announce_and_restore(work: Work) -> Work:
+        announced = announce(work)
+        world.reconciler.start_over()
+        world.cluster.taken()
+        return announced
+
+    monkeypatch.setattr(steps.installer, "announce", announce_and_restore)
+    with pytest.raises(ApiError, match="listed again"):
+        world.reconcile()
+    assert world.requests() == []
+    assert world.cluster.objects[A]["data"] == {"a": "1"}
 
 
 def test_what_is_remembered_of_the_newer_state_does_not_count(world: World) -> None:

@@ -28,7 +28,7 @@ from tests.support.reconciling import NAME, PATH, World
 
 NAMESPACE = "/api/v1/namespaces/shop"
 COUNT = 12
-LEFT_OUT = ("uid", "resourceVersion", "creationTimestamp", "warnings")
+LEFT_OUT = ("uid", "resourceVersion", "creationTimestamp", "warnings", "f:warnings")
 """What differs with the order of concurrent writes, and warnings of a pass that has also failed."""
 
 
@@ -356,5 +356,5 @@ def test_a_restart_after_the_upgrade_writes_nothing_and_the_next_repair_writes_t
     for number in (5, 6):
         world.cluster.edit(path(number), data={"a": "edited"})
         world.reconcile()
-    assert [request for request in world.requests() if request.startswith("MERGE")] == ["MERGE BundleDeployment/status"]
+    assert [request for request in world.requests() if request.startswith("PATCH")] == ["PATCH BundleDeployment/status"]
     assert world.deployment.status.managed_state == state.ledger.managed_state

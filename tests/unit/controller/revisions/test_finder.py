@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from controller.revisions.state import requested_at
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
+from tests.support.revisions import make_store
 
 UNREACHABLE = BundleError(Reason.UNREACHABLE, "spec.sources[0]: no answer")
 OLDEST, OLDER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -68,7 +70,7 @@ class Search(World):
 
     @property
     def revisions(self) -> revisions.RevisionStore:
-        return revisions.RevisionStore(self.cluster.client, names.DEFAULT_NAMESPACE)
+        return make_store(self.cluster.client, names.DEFAULT_NAMESPACE)
 
 
 @pytest.fixture
@@ -109,6 +111,21 @@ def test_what_was_resolved_is_not_asked_for_again_before_status_has_it(search: S
     first, second = (finder.find(search.context(search.state)) for _ in range(2))
     assert first.sources == second.sources
     assert search.shelf.calls == ["resolve v1", "build v1"]
+
+
+def test_the_validators_of_what_was_resolved_are_not_lost_before_status_has_them(search: Search) -> None:
+    search.wish("v1")
+    finder = search.finder
+    first = finder.find(search.context(search.state))
+    assert first.revision
+    search.state.kept = (first.revision.digest,)  # as a pass leaves it
+    assert search.state.resolved
+    version, sources = search.state.resolved
+    pins = tuple(pin.model_copy(update={"validator": '"1"'}) for pin in sources.pins)
+    search.state.resolved = (version, replace(sources, pins=pins))
+    found = finder.find(search.context(search.state))
+    assert found.sources
+    assert found.sources.pins == pins
 
 
 def test_what_waits_for_its_turn_is_said_to_wait_and_not_to_be_fetched(search: Search) -> None:
@@ -155,7 +172,8 @@ def test_what_the_spec_says_about_the_same_objects_is_kept_with_them(search: Sea
     report = {"mode": "Report", "ignore": []}
     search.wish("v1", serviceAccountName="deployer", optional=[{"group": "g", "kind": "K"}], drift=report)
     found = search.find()
-    assert search.requests() == ["GET revision", "LIST revision", "APPLY revision"]  # what the namespace keeps
+    # Whether it is still needed, and what the namespace keeps.
+    assert search.requests() == ["GET revision", "GET BundleDeployment", "LIST revision", "APPLY revision"]
     assert found.revision is not None
     assert found.revision.digest == digest
     assert found.revision == search.revisions.read(NAME, digest)
@@ -399,12 +417,12 @@ def test_whose_objects_may_be_left_beside_the_wanted_ones(case: Before, search: 
     assert asked == ([f"revision.{NAME}.{case.expect[7:23]}.0"] if case.expect else [])
 
 
-def test_it_is_looked_for_once(search: Search) -> None:
+def test_it_is_known_without_a_request(search: Search) -> None:
     search.wish("v1")
     search.status(installedRevision=WANTED)
     for _ in range(3):
         search.kept.revision_before(search.context(search.state), WANTED)
-    assert search.requests() == ["LIST revision"]
+    assert search.requests() == []
 
 
 # the annotation

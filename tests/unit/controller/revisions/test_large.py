@@ -7,10 +7,10 @@ import pytest
 from api import names
 from controller.build.revision import PackedRevision
 from controller.revisions import store as revisions
-from controller.revisions.store import RevisionStore
 from controller.sharing.admission import Admission
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World
+from tests.support.revisions import make_store
 
 MAP = "/api/v1/namespaces/shop/configmaps/a"
 
@@ -95,6 +95,6 @@ def test_what_is_packed_is_what_was_made(world: World) -> None:
     world.wish("v1")
     world.settle()
     digest = world.cluster.objects[PATH]["status"]["installedRevision"]
-    packed = RevisionStore(world.cluster.client, names.DEFAULT_NAMESPACE).read_packed(NAME, digest)
+    packed = make_store(world.cluster.client, names.DEFAULT_NAMESPACE).read_packed(NAME, digest)
     assert isinstance(packed, PackedRevision)
     assert packed.unpacked().objects[0]["data"] == great("1")["data"]

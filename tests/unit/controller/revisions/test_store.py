@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +13,10 @@ from controller.formats.applicable.applicable import revision_digest
 from controller.kube.errors import ApiError
 from controller.kube.resources import SECRETS
 from controller.revisions.store import CHUNK_BYTES, RevisionStore
+from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster
+from tests.support.reconciling import SeenSecrets
+from tests.support.revisions import make_store
 
 NAMESPACE = "rukpak-system"
 
@@ -36,7 +40,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def store(cluster: FakeCluster) -> RevisionStore:
-    return RevisionStore(cluster.client, NAMESPACE)
+    return make_store(cluster.client, NAMESPACE)
 
 
 LARGE = revision(size=2 * CHUNK_BYTES + 1)
@@ -59,7 +63,7 @@ def exchange(cluster: FakeCluster, made: Revision) -> None:
 
 
 def change_terms(cluster: FakeCluster, made: Revision) -> None:
-    other = RevisionStore(FakeCluster().client, NAMESPACE)
+    other = make_store(FakeCluster().client, NAMESPACE)
     other.write("shop", revision(account="installer"))
     changed: Any = other._client
     terms = changed.objects[path_of(revision(), 0)]["data"]["terms"]
@@ -76,7 +80,7 @@ def test_a_revision_that_is_not_as_it_was_written_is_none(
 
 
 def test_what_a_tenant_keeps_is_bounded_and_the_same_again_is_no_more(cluster: FakeCluster) -> None:
-    store = RevisionStore(cluster.client, NAMESPACE, tenant_bytes=3000)
+    store = make_store(cluster.client, NAMESPACE, tenant_bytes=3000)
     first, second = revision(1, 1500, "installer"), revision(2, 1500, "installer")
     store.write("shop", first)
     store.write("shop", first)
@@ -87,10 +91,68 @@ def test_what_a_tenant_keeps_is_bounded_and_the_same_again_is_no_more(cluster: F
 
 
 def test_what_could_not_be_written_takes_no_room(cluster: FakeCluster) -> None:
-    store = RevisionStore(cluster.client, NAMESPACE, tenant_bytes=3000)
+    store = make_store(cluster.client, NAMESPACE, tenant_bytes=3000)
     made = revision(1, 1500, "installer")
     cluster.faults[f"APPLY {path_of(made, 0)}"] = [ApiError(503, "ServiceUnavailable", "no")]
     with pytest.raises(ApiError):
         store.write("shop", made)
     store.write("shop", made)
     assert store.read("shop", made.digest) == made
+
+
+class Owner(NamedTuple):
+    name: str
+    metadata: dict[str, Any] | None
+    """None: it does not exist."""
+    keeps: bool
+
+
+OWNERS = [
+    Owner("of one that exists", {}, keeps=True),
+    Owner("not of one that is being deleted", {"deletionTimestamp": "2026-01-01T00:00:00Z"}, keeps=False),
+    Owner("not of one that is gone", None, keeps=False),
+    Owner("not of one that was recreated", {"uid": "another"}, keeps=False),
+]
+
+
+@pytest.mark.parametrize("case", OWNERS, ids=attrgetter("name"))
+def test_whose_lost_revision_is_stored_again(case: Owner, cluster: FakeCluster, store: RevisionStore) -> None:
+    if case.metadata is not None:
+        cluster.put(manifest(metadata=case.metadata))
+    store.restore("shop", LARGE, "uid-shop")
+    assert (store.read("shop", LARGE.digest) is not None) is case.keeps
+
+
+@pytest.mark.parametrize("case", OWNERS, ids=attrgetter("name"))
+def test_whose_known_revision_is_written_with_other_terms(case: Owner, cluster: FakeCluster) -> None:
+    """Another process may have deleted the Secrets of one that is gone, and the watch may not have shown it yet."""
+    store = RevisionStore(cluster.client, SeenSecrets(cluster, NAMESPACE))
+    store.write("shop", revision(), "uid-shop")
+    if case.metadata is not None:
+        cluster.put(manifest(metadata=case.metadata))
+    store.write("shop", revision(account="installer"), "uid-shop")
+    kept = store.read("shop", revision().digest)
+    assert kept
+    assert bool(kept.terms.service_account_name) is case.keeps
+
+
+def test_whether_a_bundle_deployment_exists_must_be_known(cluster: FakeCluster, store: RevisionStore) -> None:
+    cluster.faults["GET /apis/core.rukpak.io/v1alpha2/bundledeployments/shop"] = [ApiError(503, "Unavailable", "no")]
+    with pytest.raises(ApiError):
+        store.restore("shop", LARGE, "uid-shop")
+    assert store.read("shop", LARGE.digest) is None
+
+
+def test_a_superseded_revision_that_could_not_be_deleted_is_not_forgotten(
+    cluster: FakeCluster, store: RevisionStore
+) -> None:
+    old, new = revision(1), revision(2)
+    store.write("shop", old)
+    store.write("shop", new)
+    cluster.faults[f"DELETE {path_of(old, 0)}"] = [ApiError(409, "Conflict", "try again")]
+    with pytest.raises(ApiError):
+        store.keep_only("shop", [new.digest])
+    assert store.has_others("shop", [new.digest])
+
+    store.keep_only("shop", [new.digest])
+    assert store.digests("shop") == [new.digest]

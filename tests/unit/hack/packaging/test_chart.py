@@ -50,6 +50,7 @@ def of_config(*folders: str) -> dict[Key, Manifest]:
         (["policies=true"], ["default", "policy"]),
         (["restricted=true"], ["restricted"]),
         (["restricted=true", "policies=true"], ["restricted"]),
+        (["finalizerPolicy=true"], ["default", "finalizer"]),
         (["strictPolicies=true", "prometheus=true"], ["default", "policy/strict", "prometheus"]),
     ],
     ids=lambda value: ", ".join(value) or "no values",

@@ -15,6 +15,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.cli import main
 from controller.cli.deployments import access, changes, description, events, status, table, waiting
 from controller.kube.errors import ApiError, ConfigurationError
+from controller.kube.lease import LEASES
 from controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_cluster import FakeCluster
@@ -351,7 +352,7 @@ BAD_URL = {"sources": [{"kind": "http", "http": {"url": "http://127.0.0.1\u0085:
 def odd(cluster: FakeCluster) -> FakeCluster:
     """The same cluster with one whose spec, and one whose status cannot be read."""
     cluster.put(manifest("odd", spec=BAD_URL))
-    cluster.put(manifest("odder", status={"managedKinds": 3}))
+    cluster.put(manifest("odder", spec={"installNamespace": "A B"}))
     return cluster
 
 
@@ -364,7 +365,7 @@ def test_one_that_cannot_be_read_is_listed_with_the_others(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "odd", "odder", "shop"]
     assert "cannot be read: spec.sources[0].http.url: " in lines[1]
-    assert "cannot be read: status.managedKinds: " in lines[2]
+    assert "cannot be read: spec.installNamespace: " in lines[2]
 
 
 @pytest.mark.parametrize("name", ["odd", "odder"])
@@ -375,7 +376,7 @@ def test_one_that_cannot_be_read_is_described(name: str, odd: FakeCluster, capsy
 
 def test_one_that_cannot_be_read_is_not_waited_for(odd: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "odder", "--wait"]) == 1
-    assert "odder: waiting cannot help: cannot be read: status.managedKinds: " in capsys.readouterr().err
+    assert "odder: waiting cannot help: cannot be read: spec.installNamespace: " in capsys.readouterr().err
 
 
 # control characters
@@ -393,3 +394,41 @@ def test_no_control_character_reaches_the_terminal(
     out, err = capsys.readouterr()
     assert WRITTEN_OUT in out
     assert not set("\x1b\x07\u009b\u202e") & set(out + err)
+
+
+def put_in_shard(cluster: FakeCluster, shard: str) -> None:
+    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"labels": {"core.rukpak.io/shard": shard}}})
+
+
+def test_one_whose_shard_no_controller_serves_is_named(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_in_shard(cluster, "blue")
+    assert main(["status"]) == 0
+    assert capsys.readouterr().err == (
+        'rukpak status: shop: no controller serves the shard "blue"; start one with "--shard blue", or change the '
+        "label core.rukpak.io/shard\n"
+    )
+    put_in_shard(cluster, "No_Name")
+    main(["status"])
+    assert '"No_Name"; that cannot be the name of one' in capsys.readouterr().err
+
+
+def test_one_whose_shard_is_served_is_not_named(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    put_in_shard(cluster, "blue")
+    spec = {"holderIdentity": "pod_1", "renewTime": datetime.now(UTC).isoformat(), "leaseDurationSeconds": 30}
+    path = LEASES.path("rukpak-system", "rukpak-blue")
+    cluster.objects[path] = {"metadata": {"name": "rukpak-blue", "namespace": "rukpak-system"}, "spec": spec}
+    assert main(["status", "shop"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "Shard:     blue, still held by the default one\n" in captured.out
+
+
+def test_without_the_right_to_read_leases_nothing_is_said(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_in_shard(cluster, "blue")
+    cluster.faults[f"GET {LEASES.path('rukpak-system', 'rukpak-blue')}"] = [ApiError(403, "Forbidden", "no")]
+    assert main(["status"]) == 0
+    assert capsys.readouterr().err == ""

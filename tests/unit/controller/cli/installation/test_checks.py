@@ -38,7 +38,7 @@ def older() -> dict[str, Any]:
 
 def lease(*, seconds: float = 0, release: str = OWN) -> dict[str, Any]:
     renewed = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    spec = {"holderIdentity": "node-1_abc", "leaseDurationSeconds": 30, "renewTime": renewed}
+    spec = {"holderIdentity": "node-1_abc", "leaseDurationSeconds": 3600, "renewTime": renewed}
     return {"metadata": {"annotations": {"core.rukpak.io/version": release}}, "spec": spec}
 
 
@@ -63,7 +63,7 @@ CASES = [
     Case("an API that is not established", "API", {DEFINITION: crd()}, "failed", "not established"),
     Case("no controller", "controller", {}, "failed", 'Lease "rukpak-system/rukpak": no controller holds it; run'),
     Case("a controller", "controller", {LEASE: lease()}, "ok", f'release {OWN} on "node-1"'),
-    Case("a controller that stopped", "controller", {LEASE: lease(seconds=300)}, "failed",
+    Case("a controller that stopped", "controller", {LEASE: lease(seconds=36000)}, "failed",
          '"node-1" stopped renewing it'),
     Case("an older controller", "controller", {LEASE: lease(release="0.0.9")}, "warning",
          f"release 0.0.9, but this program is {OWN}"),

@@ -11,7 +11,7 @@ from controller.kube.resources import NAMESPACES, GroupVersionKind
 from tests.support.fake_cluster import FakeCluster
 
 CONFIG = Path(__file__).parents[5] / "config"
-INSTALLED = ("manager", "rbac", "default", "restricted", "finalizer", "policy", "prometheus")
+INSTALLED = ("manager", "rbac", "default", "restricted", "finalizer", "policy", "prometheus", "shards")
 PATH = NAMESPACES.path(name="rukpak-system")
 OURS, OTHERS = {"manager": "rukpak-revisions"}, {"manager": "kubectl-create"}
 DELETING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -90,4 +90,5 @@ def test_a_switch_is_listed_with_its_opposite() -> None:
 
 def test_completion_knows_which_verbs_take_names() -> None:
     found = {verb for verb in VERBS if takes_names(verb)}
-    assert found == {"status", "events", "logs", "pause", "resume", "reconcile"}
+    changes = {"pause", "resume", "reconcile", "approve", "deny"}
+    assert found == {"status", "events", "logs", "permissions", "rights", *changes}

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from api.errors import BundleError
@@ -93,6 +93,7 @@ def test_any_stderr_becomes_one_line_without_values(pieces: list[str], status: i
 @PATIENT
 @given(st.text(st.characters(categories=["L", "N", "P"]), min_size=4, max_size=20))
 def test_no_complaint_shows_a_text_that_was_given(secret: str) -> None:
+    assume(secret not in "c/templates/a.yaml:1:3:")  # a part of the path is hidden there, too
     result = RunResult(status=1, output=b"", stderr=f"Error: execution error at (c/templates/a.yaml:1:3): x {secret} y")
     assert explain(result, "c", [{"a": [{"b": secret}]}]).message == '"c": c/templates/a.yaml:1:3: x … y'
 

@@ -356,3 +356,22 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_json_is_read_as_it_was_written(value: Any) -> None:
     assert read(json.dumps(value)) == [value]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"kind": "ConfigMap"}', "kind: ConfigMap", 'kind: "ConfigMap"'], ids=["JSON", "plain", "quoted"]
+)
+def test_files_of_a_bundle_share_their_words(text: str) -> None:
+    budget = NodeBudget()
+    first, second = (next(iter(read(text, budget=budget)[0].items())) for _ in range(2))
+    assert (first[0] is second[0], first[1] is second[1]) == (True, True)
+
+
+def test_only_so_many_short_words_are_kept_to_be_shared() -> None:
+    budget = NodeBudget()
+    long, many = "x" * 100, [f"word-{number}" for number in range(5000)]
+    first = read(json.dumps({"a": long, "b": {word: word for word in many}}), budget=budget)[0]
+    second = read(json.dumps({"a": long, "b": {word: word for word in many}}), budget=budget)[0]
+    assert first == second
+    assert first["a"] is not second["a"]
+    assert 0 < sum(first["b"][word] is second["b"][word] for word in many) < len(many)

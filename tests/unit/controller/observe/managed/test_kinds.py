@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from api import names
 from controller.kube.resources import GroupVersionKind
 from tests.support.fake_api import Fault
 from tests.support.watching import (
@@ -156,7 +157,7 @@ def test_who_takes_over_does_not_know_the_objects_of_a_kind_whose_watch_is_cut(w
     world.know(CONFIG_MAP)
     assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
     world.api.watch_faults = [Fault(500)] * 1000
-    world.watches.catch_up()
+    world.watches.refresh()
     assert world.watches.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
     world.managed()
     world.api.watch_faults = []
@@ -168,7 +169,7 @@ def test_after_a_takeover_passes_wait_for_the_list_of_each_kind(world: World) ->
     world.start()
     world.know(CONFIG_MAP)
     world.api.frozen.set()
-    threading.Thread(target=world.watches.catch_up).start()
+    threading.Thread(target=world.watches.refresh).start()
     world.wait(lambda: world.watches.require("shop", [CONFIG_MAP]) == ["ConfigMap"], "it is listed again")
     world.api.frozen.clear()
     world.hear("objects shop")
@@ -185,8 +186,13 @@ def test_a_restored_cluster_is_reported_and_all_is_listed_again(world: World) ->
     world.hear("restored")
     world.api.end_watches = False
     lists = {path: world.api.lists(path) for path in (DEPLOYMENTS, MAPS, *OTHERS)}
+    world.api.put(MAPS, "stale", about={"namespace": "shop", "labels": {names.OWNER_LABEL: "shop"}})
+    world.wait(lambda: world.watches.managed("shop"), "an object")
+    world.api.frozen.set()
     world.watches.refresh()
-    assert not world.watches.synced
+    assert (world.watches.synced, world.watches.managed("shop")) == (False, {})
+    world.api.restore(MAPS)
+    world.api.frozen.clear()
     world.wait(lambda: world.watches.synced and not world.watches.unsynced(), "all is known")
     assert all(world.api.lists(path) > before for path, before in lists.items())
     assert world.watches.managed("shop") == {}

@@ -54,3 +54,14 @@ def test_a_kind_that_is_not_required_is_not_unwatched_when_it_is_required_again(
     required.find_unrequired([])
     required.add("shop", [WIDGET])
     assert not required.has_unwatched("shop")
+
+
+def test_a_set_of_kinds_is_required_until_the_last_that_requires_it_changes() -> None:
+    required = RequiredKinds()
+    for name in ("shop", "other"):
+        required.prepare(name, [MAP])
+        required.prepare(name, [MAP])
+    required.replace("shop", [WIDGET])
+    assert required.find_unrequired([MAP, WIDGET]) == []
+    required.replace("other", [WIDGET])
+    assert required.find_unrequired([MAP, WIDGET]) == [MAP]

@@ -1,0 +1,103 @@
+"""Finds the shards that no controller serves, for the metric of the default shard.
+
+While BundleDeployments of other shards exist, the Leases of these are read now and then. As in leader election, a Lease
+counts from when this process saw it change: clocks are not compared.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from api.bounds import clamp
+from controller.kube.client import ApiError, Client
+from controller.kube.lease import LEASES, LONGEST_DURATION
+from controller.kube.shard import Shard, is_shard_name
+
+log = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A Lease that is held."""
+
+    renewed: str
+    seconds: float
+    """How long it lasts."""
+    at: float
+    """When this process first saw it so, in monotonic seconds."""
+
+
+class ShardSurvey:
+    """Thread-safe.
+
+    Args:
+        client: for the Leases.
+        namespace: of the Leases.
+        count: returns the number of BundleDeployments of each other shard.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        count: Callable[[], Mapping[str, int]],
+        *,
+        period: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._namespace, self._count = client, namespace, count
+        self._period, self._clock = period, clock
+        self._seen: dict[str, _Seen] = {}
+        self._served: frozenset[str] = frozenset()
+        self._stopped = threading.Event()
+        self._denied = ""
+
+    def run(self) -> None:
+        """Read Leases until `stop`."""
+        while not self._stopped.is_set():
+            self.look()
+            self._stopped.wait(self._period)
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Read the Leases of the shards of BundleDeployments; no request without such."""
+        self._served = frozenset(shard for shard in self._count() if self._is_served(shard))
+
+    def unserved(self) -> dict[str, int]:
+        """Return the number of BundleDeployments of each shard that no controller serves."""
+        served = self._served
+        return {shard: number for shard, number in self._count().items() if shard not in served}
+
+    def _is_served(self, shard: str) -> bool:
+        if not is_shard_name(shard):  # no controller accepts it
+            return False
+        try:
+            spec = self._client.get(LEASES.path(self._namespace, Shard(shard).lease)).value.get("spec") or {}
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            self._note(error)
+            return True  # not known: no alert about what an administrator cannot fix there
+        if not spec.get("holderIdentity"):
+            return False
+        renewed, now = f"{spec['holderIdentity']} {spec.get('renewTime')}", self._clock()
+        known = self._seen.get(shard)
+        if known is None or known.renewed != renewed:
+            seconds = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
+            known = self._seen[shard] = _Seen(renewed, seconds, now)
+        return now - known.at <= known.seconds + self._period
+
+    def _note(self, error: ApiError) -> None:
+        if str(error) != self._denied:
+            self._denied = str(error)
+            log.warning("Lease of a shard cannot be read; apply config/shards", extra={"error": str(error)})

@@ -1,0 +1,210 @@
+"""What the roles and bindings of a bundle grant: one statement for each holder, scope, resource and verb.
+
+A role that no binding of the bundle binds is stated for whoever is bound to it: others may bind it. Rules are split, so
+that it makes no difference how rights are distributed over rules, roles and bindings. If that gives too many
+statements, none is split, and a digest of all roles and bindings stands for the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.content.digests import digest_of_json
+from controller.formats.objects import as_mapping
+from controller.permissions.dangers import ADMIN, judge
+from controller.permissions.roles import RBAC, Role, RoleName, aggregate, count_rights, read_roles, rights_in
+from controller.permissions.statement import (
+    EVERYWHERE,
+    WHERE_BOUND,
+    Severity,
+    Statement,
+    Topic,
+    is_kind,
+    mappings,
+    name_object,
+    name_of,
+)
+
+MAX_RIGHTS = 50_000
+"""Statements about rights in one bundle; the largest known operators have a few thousand."""
+Objects = Iterable[Mapping[str, Any]]
+
+_GROUPS = {
+    "system:authenticated": "every user and ServiceAccount",
+    "system:unauthenticated": "anyone, without logging in",
+    "system:serviceaccounts": "every ServiceAccount",
+    "system:masters": "administrators of the cluster",
+}
+_ACCOUNTS_OF = "system:serviceaccounts:"
+_ACCOUNT = "system:serviceaccount:"
+_ANONYMOUS = "system:anonymous"
+# Built-in roles; the rules of each include those of the ones before.
+_BUILT_IN = ("view", "edit", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """A role that a holder has in a scope."""
+
+    who: str
+    where: str
+    role: RoleName
+    is_public: bool = False
+
+
+def find_grants(objects: Objects) -> Iterator[Statement]:
+    """Yield what roles and bindings grant, each statement possibly several times."""
+    items = [item for item in objects if is_kind(item, RBAC, *_KINDS)]
+    roles = read_roles(items)
+    bound = [grant for item in items for grant in _bound(item)]
+    named = {grant.role for grant in bound}
+    grants = [*bound, *(grant for role in roles.values() for grant in _open(role, is_bound=role.name in named))]
+    rights = _count(grants, roles)
+    digest = "" if rights <= MAX_RIGHTS else digest_of_json(sorted(map(digest_of_json, map(_content, items))))
+    for grant in grants:
+        role = roles.get(grant.role)
+        if role is None:
+            yield _unknown(grant)
+        elif digest:
+            yield _unsplit(grant, digest)
+        else:
+            yield from _split(grant, role, roles)
+
+
+_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+
+
+def _content(item: Mapping[str, Any]) -> list[Any]:
+    labels = as_mapping(item.get("metadata")).get("labels")
+    return [
+        name_object(item),
+        labels,
+        *(item.get(field) for field in ("rules", "aggregationRule", "roleRef", "subjects")),
+    ]
+
+
+def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
+    """Yield what a binding grants."""
+    if not is_kind(item, RBAC, "RoleBinding", "ClusterRoleBinding"):
+        return
+    namespace = "" if item["kind"] == "ClusterRoleBinding" else str(as_mapping(item["metadata"]).get("namespace") or "")
+    reference = as_mapping(item.get("roleRef"))
+    kind = str(reference.get("kind"))
+    role = RoleName(kind, namespace if kind == "Role" else "", str(reference.get("name")))
+    for subject in mappings(item.get("subjects")):
+        # Without a namespace, the authorizer takes that of the RoleBinding.
+        who, is_public = _holder({**subject, "namespace": subject.get("namespace") or namespace})
+        yield _Grant(who, f"in namespace {namespace}" if namespace else EVERYWHERE, role, is_public)
+
+
+def _holder(subject: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return a subject as messages have it, and whether that is nearly everyone."""
+    kind, name, namespace = (str(subject.get(field) or "") for field in ("kind", "name", "namespace"))
+    if kind == "User" and name.startswith(_ACCOUNT) and name.count(":") == _ACCOUNT.count(":") + 1:
+        namespace, _, name = name.removeprefix(_ACCOUNT).partition(":")
+        kind = "ServiceAccount"
+    meaning = _GROUPS.get(name, "") if kind == "Group" else ""
+    if kind == "Group" and name.startswith(_ACCOUNTS_OF):
+        meaning = f"every ServiceAccount in namespace {name.removeprefix(_ACCOUNTS_OF)}"
+    if kind == "User" and name == _ANONYMOUS:
+        meaning = _GROUPS["system:unauthenticated"]
+    who = name_of(kind, namespace if kind == "ServiceAccount" else "", name)
+    return (f"{who} ({meaning})" if meaning else who), bool(meaning)
+
+
+def _open(role: Role, *, is_bound: bool) -> Iterator[_Grant]:
+    """Yield what a role grants to holders that the bundle does not name."""
+    kind, namespace, name = role.name
+    where = f"in namespace {namespace}" if kind == "Role" else WHERE_BOUND
+    for other in role.aggregated_to if kind == "ClusterRole" else ():
+        higher = _BUILT_IN[_BUILT_IN.index(other) :] if other in _BUILT_IN else (other,)
+        yield _Grant(f"whoever is bound to ClusterRole {_list(higher)}", where, role.name)
+    if not (is_bound or role.aggregated_to):
+        yield _Grant(f"whoever is bound to {name_of(kind, namespace, name)}", where, role.name)
+
+
+def _list(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _count(grants: Iterable[_Grant], roles: Mapping[RoleName, Role]) -> int:
+    """Return how many statements splitting all rules would give, or a larger number if counting takes too long."""
+    aggregating = sum(len(role.selectors) for role in roles.values())
+    if aggregating * len(roles) > MAX_RIGHTS:
+        return MAX_RIGHTS + 1
+    counts = {role.name: sum(count_rights(rule) for rule in aggregate(role, roles)) for role in roles.values()}
+    return sum(counts.get(grant.role, 1) for grant in grants)
+
+
+def _split(grant: _Grant, role: Role, roles: Mapping[RoleName, Role]) -> Iterator[Statement]:
+    for rule in aggregate(role, roles):
+        for right, verb in rights_in(rule, everywhere=grant.where != f"in namespace {role.name.namespace}"):
+            yield make_right(grant.who, verb, right, grant.where, is_public=grant.is_public)
+    for selector in role.selectors:
+        yield Statement(
+            topic=Topic.ACCESS,
+            who=grant.who,
+            what=f"what ClusterRoles of others allow that {name_of(*role.name)} selects",
+            where=grant.where,
+            right=("aggregated", digest_of_json(selector), "", ""),
+            severity=Severity.HIGH,
+        )
+
+
+def make_right(who: str, verb: str, right: tuple[str, ...], where: str, *, is_public: bool = False) -> Statement:
+    """Return the statement about a right, as group, resource and name, or as a path."""
+    mark, severity = judge(right, verb, where)
+    return Statement(
+        topic=Topic.ACCESS,
+        who=who,
+        verb=verb,
+        what=_describe(right),
+        where="" if len(right) == 1 else where,
+        right=right,
+        mark=mark,
+        severity=max(severity, Severity.HIGH) if is_public else severity,
+    )
+
+
+def _describe(right: tuple[str, ...]) -> str:
+    """Return the resource of a right as kubectl writes it: `deployments.apps/scale`."""
+    if len(right) == 1:
+        return f"path {right[0]}"
+    group, resource, name = right
+    plural, slash, subresource = resource.partition("/")
+    text = f"{plural}{group and f'.{group}'}{slash}{subresource}"
+    if resource == "*" and not group:
+        text = "* of the core API group"
+    return f'{text} "{name}"' if name else text
+
+
+def _unsplit(grant: _Grant, digest: str) -> Statement:
+    return Statement(
+        topic=Topic.ACCESS,
+        who=grant.who,
+        what=f"the rules of {name_of(*grant.role)}, too many to list ({digest[:19]})",
+        where=grant.where,
+        right=("unsplit", digest, "", ""),
+        severity=Severity.HIGH,
+    )
+
+
+def _unknown(grant: _Grant) -> Statement:
+    """Return the statement about a role that the bundle does not bring."""
+    kind, namespace, name = grant.role
+    is_everywhere = grant.where == EVERYWHERE
+    is_admin = kind == "ClusterRole" and (
+        (name == "cluster-admin" and (is_everywhere or grant.where.endswith(" kube-system")))
+        or (name in ("admin", "edit") and is_everywhere)
+    )
+    return Statement(
+        topic=Topic.ACCESS,
+        who=grant.who,
+        what=f"all that {name_of(kind, namespace, name)} allows",
+        where=grant.where,
+        right=("role", kind, namespace, name),
+        mark=ADMIN if is_admin else "",
+        severity=Severity.ADMIN if is_admin else Severity.HIGH if grant.is_public else Severity.NORMAL,
+    )

@@ -1,0 +1,71 @@
+"""Whether a revision may be applied, or waits for a person to approve it. Pure.
+
+What is approved is one revision, by its digest, applied by one account. The revision store records which revisions wait
+(`Terms.held`), because users who may write a status must not be able to approve anything: a revision that is held there
+is neither applied nor repaired nor deletes anything, whatever status says. Not here: what is done meanwhile
+(reconcile/approval.py).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from api.v1alpha2.types import Spec
+from controller.build.revision import Revision, Terms
+
+NEW = "New"
+"""Of a revision that has never been applied: nothing on the cluster is its."""
+REPLACED = "Replaced"
+"""Of a revision that was applied, until another one was: it names objects that may still exist."""
+
+
+class Decision(Enum):
+    """What is done with the revision that a spec asks for."""
+
+    GO_AHEAD = "go ahead"
+    AWAIT = "await approval"
+    AWAIT_ACCOUNT = "await approval of the account"
+    """The revision is the one on the cluster; another account would apply it."""
+    DENY = "deny"
+
+
+def decide(spec: Spec, wanted: Revision, target: Revision | None, *, adds_permissions: bool = True) -> Decision:
+    """Decide whether a revision may be applied.
+
+    Args:
+        spec: completed with the default account.
+        wanted: what the spec asks for. Its terms name the account that may apply it if it was approved before.
+        target: the revision that the cluster is to have, and may have in part; None before the first.
+        adds_permissions: whether the wanted one may do more than the target, once they run.
+    """
+    is_target = target is not None and target.digest == wanted.digest
+    if wanted.digest == spec.denied_revision and not is_target:
+        return Decision.DENY
+    if not spec.requires_approval:
+        return Decision.GO_AHEAD
+    if target is None or not is_target:
+        is_let = _needs_none(spec, target, adds_permissions=adds_permissions)
+        return Decision.GO_AHEAD if is_let or _is_approved(spec, wanted) else Decision.AWAIT
+    is_same = wanted.terms.service_account_name == spec.service_account_name
+    return Decision.GO_AHEAD if is_same or _is_approved(spec, wanted) else Decision.AWAIT_ACCOUNT
+
+
+def keeps_account(spec: Spec, kept: Terms) -> bool:
+    """Whether a kept revision stays with its account until another one is approved."""
+    return spec.requires_approval and kept.held != NEW
+
+
+def _needs_none(spec: Spec, target: Revision | None, *, adds_permissions: bool) -> bool:
+    """Whether an upgrade needs no approval: nothing is new but what the same account may apply."""
+    if spec.approval != "NewPermissions" or target is None or adds_permissions:
+        return False
+    return target.terms.service_account_name == spec.service_account_name
+
+
+def _is_approved(spec: Spec, wanted: Revision) -> bool:
+    if spec.approved_revision != wanted.digest:
+        return False
+    if spec.approved_service_account_name is not None:
+        return spec.approved_service_account_name == spec.service_account_name
+    # An approval counts for the account that it was first seen with.
+    return wanted.terms.held == NEW or wanted.terms.service_account_name == spec.service_account_name

@@ -1,0 +1,206 @@
+"""10,000 BundleDeployments of one object, and 100 of 100 objects beside them.
+
+`hack/bench/run` measures it after everything else; `python -m hack.bench.crowd` measures only this, or fewer. They are
+not installed: `copies` writes to etcd what installations leave. Nothing else runs on the control plane but the API
+server, so that only the controller is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hack.bench import copies
+from hack.bench.machine import describe_machine
+from hack.bench.rows import Row, as_markdown, publish, tell
+from hack.bench.scenarios import time_install, time_repair
+from hack.bench.table import insert_table
+from hack.bench.testbed import Testbed, make_testbed
+from hack.bench.workloads import Bundle, Manifest, make_bundle
+from hack.control_plane.ports import free_ports
+from hack.control_plane.waiting import wait_for
+
+BEGIN = "<!-- crowd: written by hack/bench/run -->"
+SMALL, LARGE, OBJECTS = 10_000, 100, 100
+EDITS = 9
+SCRAPES = 9
+IDLE_SECONDS = 60.0
+START_SECONDS = 600.0
+IDLE_CPU = 0.03
+"""CPU of a second in which nothing is done."""
+IDLE_CHECKS = 3
+"""So many such seconds in a row: other processes may get all of the CPU for one."""
+PASSES = 'controller_runtime_reconcile_total{controller="bundledeployment",result="success"}'
+DEPTH = 'workqueue_depth{controller="bundledeployment",name="bundledeployment"}'
+WORKING = 'controller_runtime_active_workers{controller="bundledeployment"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """The BundleDeployments, and the controller that manages them."""
+
+    testbed: Testbed
+    bundle: Bundle
+    """What each of the small ones installs."""
+    names: Sequence[str]
+    """Of the small ones."""
+    count: int
+    """Of all."""
+    metrics: str
+    """Host and port."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hack.bench.crowd", description="Measure many BundleDeployments.")
+    parser.add_argument("--small", type=int, default=SMALL, help="BundleDeployments of one object [%(default)s]")
+    parser.add_argument("--large", type=int, default=LARGE, help=f"of {OBJECTS} objects [%(default)s]")
+    parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds to observe it idle [%(default)s]")
+    options = parser.parse_args(arguments)
+    with make_testbed() as testbed:
+        return publish(measure(gather(testbed, options.small, options.large), options.idle))
+
+
+def run(output: Path | None) -> None:
+    """Measure all of them, on a control plane of their own, and write the table: to a folder, or else to the README."""
+    with make_testbed() as testbed:
+        rows = tell(measure(gather(testbed, SMALL, LARGE), IDLE_SECONDS))
+    table = f"One run; {', '.join(describe_machine().values())}.\n\n{as_markdown(rows)}\n"
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "crowd.md").write_text(table, encoding="utf-8")
+    else:
+        insert_table(Path(__file__).parent / "README.md", table, BEGIN)
+
+
+def gather(testbed: Testbed, small: int, large: int) -> Crowd:
+    """Install one BundleDeployment of either kind, and copy what that leaves."""
+    bundles = [make_bundle("single", 1), make_bundle("hundred", OBJECTS)]
+    bodies = [_named(body, f"original-{body['metadata']['name']}") for body in testbed.push(bundles)]
+    testbed.start_controller()
+    try:
+        time_install(testbed.api, bodies)
+        testbed.wait_until_quiet(0)
+    finally:
+        testbed.stop_controller()
+    testbed.stop_workloads()
+    names = [f"small-{number:05}" for number in range(small)]
+    wanted = (names, [f"large-{number:05}" for number in range(large)])
+    originals = [
+        copies.read_original(testbed.api, body["metadata"]["name"], bundle.objects)
+        for body, bundle in zip(bodies, bundles, strict=True)
+    ]
+    made = (
+        pair
+        for original, each in zip(originals, wanted, strict=True)
+        for name in each
+        for pair in copies.copy(original, name)
+    )
+    written = copies.write(testbed.cluster.etcd, made)
+    print(f"{small} and {large} copies: {written} values in etcd", file=sys.stderr, flush=True)
+    testbed.restart_api_server()
+    [port] = free_ports(1)
+    return Crowd(
+        testbed=testbed, bundle=bundles[0], names=names, count=small + large + len(bundles), metrics=f"127.0.0.1:{port}"
+    )
+
+
+def _named(body: Manifest, name: str) -> Manifest:
+    """Return a BundleDeployment under another name, in a namespace of that name, with the same sources."""
+    return {**body, "metadata": {"name": name}, "spec": {**body["spec"], "installNamespace": name}}
+
+
+def measure(crowd: Crowd, idle_seconds: float) -> Iterator[Row]:
+    """Start the controller, let it rest, and disturb it; yield the rows."""
+    testbed = crowd.testbed
+    since, started = testbed.position(), time.monotonic()
+    testbed.launch_controller({"RUKPAK_METRICS_ADDRESS": crowd.metrics})
+    try:
+        wait_for(lambda: _has_seen_all(crowd), START_SECONDS, "a pass over each BundleDeployment")
+        elapsed = time.monotonic() - started - IDLE_CHECKS
+        yield Row(title="start until all are known, s", value=elapsed, at_most=20, digits=1)
+        yield Row(title="CPU of the start, s", value=testbed.usage().cpu, at_most=20, digits=1)
+        testbed.wait_until_quiet(since)
+        requests = testbed.requests(since)
+        yield Row(title="writes at start", value=len(requests.writes), at_most=0, digits=0)
+        yield from _rest(testbed, idle_seconds)
+        yield Row(title="repair of one edit, s", value=_time_edits(crowd), at_most=0.3, digits=3)
+        yield Row(title="installation of one more, s", value=_time_one_more(testbed), at_most=1.0)
+        yield from _scrape(crowd)
+        yield Row(title="peak resident memory, MiB", value=testbed.usage().peak, at_most=400, digits=0)
+    finally:
+        testbed.stop_controller()
+
+
+def _has_seen_all(crowd: Crowd) -> bool:
+    _wait_until_idle(crowd.testbed)  # before the metrics are read, which costs CPU, too
+    try:
+        values = _values(_get_metrics(crowd.metrics))
+    except OSError:  # not served yet
+        return False
+    return values.get(PASSES, 0) >= crowd.count and not values.get(DEPTH) and not values.get(WORKING)
+
+
+def _get_metrics(address: str) -> str:
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def _values(text: str) -> Mapping[str, float]:
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def _rest(testbed: Testbed, seconds: float) -> Iterator[Row]:
+    _wait_until_idle(testbed)
+    since, cpu = testbed.position(), testbed.usage().cpu
+    time.sleep(seconds)
+    usage, scale = testbed.usage(), 60 / seconds
+    yield Row(title="CPU per minute when idle, s", value=(usage.cpu - cpu) * scale, at_most=0.1)
+    requests = testbed.requests(since).without_watches()
+    yield Row(title="requests per minute when idle", value=requests.total * scale, at_most=0, digits=0)
+    yield Row(title="resident memory when idle, MiB", value=usage.resident, at_most=400, digits=0)
+
+
+def _wait_until_idle(testbed: Testbed) -> None:
+    """Wait until the controller has used no CPU to speak of for some seconds."""
+    used, checks = testbed.usage().cpu, 0
+    while checks < IDLE_CHECKS:
+        time.sleep(1)
+        before, used = used, testbed.usage().cpu
+        checks = checks + 1 if used - before < IDLE_CPU else 0
+
+
+def _time_edits(crowd: Crowd) -> float:
+    """Edit an object of some BundleDeployments; returns the median of the seconds until a watch shows its old value."""
+    chosen = crowd.names[:: max(len(crowd.names) // EDITS, 1)][:EDITS]
+    return statistics.median(time_repair(crowd.testbed.api, replace(crowd.bundle, name=each)) for each in chosen)
+
+
+def _time_one_more(testbed: Testbed) -> float:
+    return time_install(testbed.api, testbed.push([make_bundle("newcomer", 1)]))
+
+
+def _scrape(crowd: Crowd) -> Iterator[Row]:
+    cpu, times = crowd.testbed.usage().cpu, []
+    for _ in range(SCRAPES):
+        started = time.perf_counter()
+        _get_metrics(crowd.metrics)
+        times.append(time.perf_counter() - started)
+    used = (crowd.testbed.usage().cpu - cpu) / SCRAPES
+    yield Row(title="/metrics, s", value=statistics.median(times), at_most=0.15, digits=3)
+    yield Row(title="CPU of /metrics, s", value=used, at_most=0.15, digits=3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

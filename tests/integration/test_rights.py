@@ -1,0 +1,268 @@
+"""`rukpak rights`: what it grants suffices to install, upgrade, repair and delete a bundle."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import names
+from controller.apply.failures.missing_rights import RbacRight
+from controller.apply.rights import find_rights, make_roles
+from controller.build.capabilities import shipped
+from controller.build.revision import Revision, Terms
+from controller.cli.review.resources import Resources
+from controller.kube.client import User
+from controller.kube.discovery import Discovery
+from controller.kube.resources import GroupVersionKind
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.settings import Settings
+from tests.support.accounts import ACCOUNT, make_account, make_namespace
+from tests.support.bundles import Manifest, World, config_map, definition, image, new_name, new_world
+from tests.support.commands import command
+from tests.support.golden_permissions import BUNDLES, read_bundle
+from tests.support.installations import kubeconfig_of
+from tests.support.objects import claim, secret
+from tests.support.registry import LocalRegistry
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+RBAC = "rbac.authorization.k8s.io"
+ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+@pytest.fixture(scope="module")
+def world(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    with new_world(fresh_cluster, registry, settings.running, "--workers=2") as made:
+        yield made
+
+
+def _rbac(kind: str, name: str, **fields: Any) -> Manifest:
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def _rule(resource: str, *verbs: str, group: str = "", **fields: Any) -> Manifest:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **fields}
+
+
+def _varied(name: str) -> list[Manifest]:
+    """Return a bundle with every kind of demand; its cluster-scoped objects are named after its namespace."""
+    account = [{"kind": "ServiceAccount", "name": "app", "namespace": name}]
+
+    def bind(kind: str, role: str, to: str) -> Manifest:
+        return _rbac(kind, role, roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": to}, subjects=account)
+
+    return [
+        config_map("first"),
+        config_map("second"),
+        secret("own", key="value"),
+        claim("data"),
+        definition(f"{name}.example.com", "Widget"),
+        {"apiVersion": f"{name}.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}},
+        _rbac("Role", "app", rules=[_rule("configmaps", "list"), _rule("secrets", "update", resourceNames=["own"])]),
+        # This one includes a right that its own Secret requires, too.
+        _rbac("ClusterRole", name, rules=[_rule("secrets", "get"), {"nonResourceURLs": ["/x"], "verbs": ["get"]}]),
+        _rbac(
+            "ClusterRole",
+            f"{name}-all",
+            aggregationRule={"clusterRoleSelectors": [{"matchLabels": {name: "true"}}]},
+            rules=[],
+        ),
+        bind("ClusterRoleBinding", name, name),
+        bind("RoleBinding", "views", "view"),
+    ]
+
+
+def _rights(world: World, name: str, objects: list[Manifest], *, is_served: bool = True) -> list[RbacRight]:
+    terms = Terms(inputs="", install_namespace=name, service_account_name=ACCOUNT)
+    placed = [_place(item, name) for item in objects]
+    revision = Revision(digest="", objects=tuple(placed), terms=terms)
+    served = Discovery(world.client).resource if is_served else None
+    return find_rights(revision, Resources(revision, shipped(), served).find)
+
+
+def _place(item: Manifest, namespace: str) -> Manifest:
+    """Return an object as rendering places it."""
+    if item["kind"] in ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"):
+        return item
+    # Custom resources are placed only when their kind is known.
+    is_built_in = item["apiVersion"] == "v1" or item["apiVersion"].startswith(RBAC)
+    return {**item, "metadata": {**({"namespace": namespace} if is_built_in else {}), **item["metadata"]}}
+
+
+def _grant(world: World, namespace: str, rights: list[RbacRight], name: str, account: str = ACCOUNT) -> None:
+    roles = make_roles(rights, name=f"rukpak-{name}", account=(namespace, account))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": roles})
+    world.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+
+
+def _refused(world: World, since: int) -> dict[str, set[str]]:
+    """Return the requests that were refused for lack of rights, by account."""
+    found: dict[str, set[str]] = {}
+    for event in world._control_plane().audit_requests(since):
+        user = (event.get("impersonatedUser") or {}).get("username", "")
+        # A list is an attempt to save requests, which falls back to single objects.
+        if (event.get("responseStatus") or {}).get("code") == 403 and event["verb"] != "list":
+            found.setdefault(user, set()).add(f"{event['verb']} {event['requestURI']}")
+    return found
+
+
+def _tenant(world: World, name: str, account: str = ACCOUNT) -> None:
+    make_namespace(world, name)
+    make_account(world, name, account)
+
+
+# they suffice
+
+
+def _installable(objects: list[Manifest]) -> list[Manifest]:
+    """Return the objects of a reduced bundle with what the API server requires, and without power over other tests."""
+    made = copy.deepcopy(objects)
+    for item in made:
+        if item["kind"] == "CustomResourceDefinition":
+            item["spec"].pop("conversion", None)
+            for version in item["spec"]["versions"]:
+                version["schema"] = {"openAPIV3Schema": ANY}
+                version.pop("selectableFields", None)  # these must be in the schema
+        for webhook in item.get("webhooks", ()):
+            webhook["failurePolicy"] = "Ignore"
+    return [item for item in made if item["kind"] != "APIService"]  # it would break discovery for the others
+
+
+def _upgraded(objects: list[Manifest]) -> tuple[list[Manifest], Manifest]:
+    """Return another version: an object has another label, and an ordinary one is gone, which is returned, too."""
+    kept = ("CustomResourceDefinition", "Namespace", "ServiceAccount")
+    index = next(index for index in reversed(range(len(objects))) if objects[index]["kind"] not in kept)
+    rest = copy.deepcopy([*objects[:index], *objects[index + 1 :]])
+    rest[0]["metadata"].setdefault("labels", {})["version"] = "2"
+    return rest, objects[index]
+
+
+def _exists(world: World, item: Manifest, namespace: str) -> bool:
+    kind = f"{item['kind']}.{item['apiVersion'].rpartition('/')[0]}".rstrip(".")
+    place = [f"--namespace={item['metadata'].get('namespace', namespace)}"]
+    return bool(world.cluster.kubectl("get", kind, item["metadata"]["name"], *place, "--ignore-not-found", "-o=name"))
+
+
+def _install_upgrade_repair_delete(world: World, name: str, user: User, objects: list[Manifest]) -> None:
+    *_, namespace, account = user.name.split(":")
+    deployed = world.deploy(
+        *objects, name=name, installNamespace=namespace, serviceAccountName=account, prune="AfterApply"
+    )
+    deployed.wait_for("Installed")
+    after, dropped = _upgraded(objects)
+    world.push(name, *after, tag="v2")
+    deployed.change(sources=[image(deployed.ref.replace(":v1", ":v2"))])
+    deployed.wait(lambda: not _exists(world, dropped, namespace), f"{name}: prune")
+    deployed.wait_for("Installed")
+    repaired = next(item for item in after if item["kind"] not in ("CustomResourceDefinition", "Namespace"))
+    place = f"--namespace={repaired['metadata'].get('namespace', namespace)}"
+    world.cluster.kubectl("delete", repaired["kind"], repaired["metadata"]["name"], place, "--wait=false")
+    deployed.wait(lambda: _exists(world, repaired, namespace), f"{name}: repair")
+    deployed.delete()
+    deployed.wait_gone()
+    deployed.wait(lambda: not _exists(world, repaired, namespace), f"{name}: deletion")
+
+
+def test_they_suffice_for_a_bundle_with_every_kind_of_demand(world: World) -> None:
+    name = new_name()
+    _tenant(world, name)
+    objects = _varied(name)
+    _grant(world, name, _rights(world, name, objects, is_served=False), name)
+    since = world.position()
+    user = User.service_account(name, ACCOUNT)
+    _install_upgrade_repair_delete(world, name, user, objects)
+    assert _refused(world, since).get(user.name, set()) == set()
+
+
+@pytest.mark.parametrize("folder", BUNDLES, ids=attrgetter("name"))
+def test_they_suffice_for_a_real_bundle(world: World, folder: Path) -> None:
+    bundle = read_bundle(folder)
+    objects, namespace, name = _installable(bundle["objects"]), bundle["installNamespace"], folder.name
+    account = f"installer-of-{name}"  # some bundles share a namespace, but not their rights
+    _tenant(world, namespace, account)
+    _grant(world, namespace, _rights(world, namespace, objects), name, account)
+    since = world.position()
+    user = User.service_account(namespace, account)
+    _install_upgrade_repair_delete(world, name, user, objects)
+    assert _refused(world, since).get(user.name, set()) == set()
+
+
+# the command, and what it knows without a cluster
+
+
+def test_the_command_prints_what_kubectl_applies(world: World) -> None:
+    name = new_name()
+    _tenant(world, name)
+    deployed = world.deploy(config_map("a"), name=name, serviceAccountName=ACCOUNT)
+    deployed.wait_for("Installed", "False", "Forbidden")
+    rukpak = command(world.cluster.kubeconfig)
+    assert rukpak("rights", name).stdout == f'create,delete,get,patch configmaps in namespace "{name}"\n'
+    world.cluster.kubectl("apply", "-f", "-", input=rukpak("rights", name, "-o", "yaml").stdout)
+    deployed.wait_ready()
+    text = json.dumps({**deployed.read(), "status": {}})
+    # The account might have imagePullSecrets, whose use needs consent.
+    assert (
+        rukpak("rights", "-f", "-", "--use-secrets", stdin=text).stdout
+        == rukpak("rights", name, "--from-cluster").stdout
+    )
+
+
+def test_the_command_shows_what_a_bundle_may_do_and_what_is_new(world: World) -> None:
+    name = new_name()
+    objects = [config_map("a"), _rbac("Role", "app", rules=[_rule("pods", "get")])]
+    deployed = world.deploy(*objects, name=name)
+    deployed.wait_ready()
+    rukpak = command(world.cluster.kubeconfig)
+    line = f"whoever is bound to Role {name}/app: get pods in namespace {name}"
+    assert line in rukpak("permissions", name).stdout
+    assert line in rukpak("permissions", "-f", "-", stdin=json.dumps(deployed.read())).stdout
+    assert "nothing beyond the installed revision" in rukpak("permissions", name, "--new").stdout
+    deployed.change(paused=True)
+    objects[1]["rules"][0]["verbs"].append("list")
+    views = _rbac(
+        "RoleBinding",
+        "views",
+        roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": "system:node-problem-detector"},
+        subjects=[{"kind": "ServiceAccount", "name": "app"}],
+    )
+    world.push(name, *objects, views, tag="v2")
+    deployed.change(sources=[image(deployed.ref.replace(":v1", ":v2"))])
+    deployed.wait(lambda: deployed.status()["revision"] != deployed.status()["installedRevision"], "a new revision")
+    told = rukpak("permissions", name, "--new").stdout
+    assert f"whoever is bound to Role {name}/app: list pods in namespace {name}" in told
+    assert (
+        f"ServiceAccount {name}/app: get nodes in namespace {name} (by ClusterRole system:node-problem-detector)"
+        in told
+    )
+    assert line not in told
+
+
+def test_whoever_may_not_read_the_store_renders_the_same_revision(world: World, tmp_path: Path) -> None:
+    name = new_name()
+    deployed = world.deploy(config_map("a"), name=name)
+    revision = deployed.wait_ready()["installedRevision"]
+    make_account(world, name, "viewer")
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{name}-viewer"}
+    viewer = {"kind": "ServiceAccount", "name": "viewer", "namespace": name}
+    may_read = _rbac("ClusterRole", f"{name}-viewer", rules=[_rule(names.PLURAL, "get", group=names.GROUP)])
+    binding = _rbac("ClusterRoleBinding", f"{name}-viewer", roleRef=reference, subjects=[viewer])
+    for each in (may_read, binding):
+        world.cluster.kubectl("apply", "-f", "-", input=json.dumps(each))
+    rukpak = command(kubeconfig_of(world._control_plane(), tmp_path, name, "viewer"))
+    assert rukpak("permissions", name).stdout.startswith(f"{name}: revision {revision}\n")
+    assert "secrets" in rukpak("permissions", name, "--from-cluster", status=None).stderr
+
+
+def test_plurals_are_those_of_the_api_server(world: World) -> None:
+    guess = Resources(Revision(digest="", objects=(), terms=Terms(inputs="", install_namespace="")), shipped())
+    served = Discovery(world.client)
+    for kind in map(GroupVersionKind._make, shipped().kinds):
+        resource = served.resource(kind)
+        if resource:
+            found = guess.find(kind)
+            assert (found.plural, found.namespaced) == (resource.plural, resource.namespaced)

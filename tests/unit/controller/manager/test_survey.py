@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from controller.kube.errors import ApiError
+from controller.kube.lease import LEASES
+from controller.manager.survey import ShardSurvey
+from tests.support.fake_cluster import FakeCluster
+
+DURATION, PERIOD = 30.0, 15.0
+
+
+class World:
+    """The Leases of one namespace, and BundleDeployments of the shard `a`."""
+
+    def __init__(self) -> None:
+        self.cluster, self.seconds, self.counts = FakeCluster(), 0.0, Counter({"a": 2})
+        self.survey = ShardSurvey(
+            self.cluster.client, "system", lambda: self.counts, period=PERIOD, clock=lambda: self.seconds
+        )
+
+    def renew(self, holder: str = "pod_1") -> None:
+        about = {"name": "rukpak-a", "namespace": "system", "resourceVersion": "1"}
+        spec = {"holderIdentity": holder, "renewTime": f"{self.seconds}", "leaseDurationSeconds": DURATION}
+        self.cluster.objects[LEASES.path("system", "rukpak-a")] = {"metadata": about, "spec": spec}
+
+    def look(self, after: float = 0.0) -> dict[str, int]:
+        self.seconds += after
+        self.survey.look()
+        return self.survey.unserved()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_without_other_shards_no_lease_is_read(world: World) -> None:
+    world.counts.clear()
+    assert world.look() == {}
+    assert world.cluster.requests == []
+
+
+def test_a_shard_without_lease_is_not_served(world: World) -> None:
+    assert world.look() == {"a": 2}
+
+
+def test_a_shard_is_served_while_its_lease_is_renewed(world: World) -> None:
+    for _ in range(10):
+        world.renew()
+        assert world.look(PERIOD) == {}
+
+
+def test_a_shard_is_not_served_once_its_lease_has_expired_by_our_own_clock(world: World) -> None:
+    world.renew()
+    world.look()
+    assert world.look(DURATION + PERIOD) == {}
+    assert world.look(1) == {"a": 2}
+
+
+def test_a_released_lease_serves_nobody(world: World) -> None:
+    world.renew("")
+    assert world.look() == {"a": 2}
+
+
+def test_a_lease_that_cannot_be_read_raises_no_alert(world: World) -> None:
+    world.cluster.faults[f"GET {LEASES.path('system', 'rukpak-a')}"] = [ApiError(403, "Forbidden", "no")]
+    assert world.look() == {}
+
+
+def test_what_cannot_be_the_name_of_a_shard_is_not_served(world: World) -> None:
+    world.counts = Counter({"No_Name": 1})
+    assert world.look() == {"No_Name": 1}
+    assert world.cluster.requests == []
