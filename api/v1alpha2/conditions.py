@@ -132,6 +132,8 @@ class Reason(str, Enum):
     INTERNAL_ERROR = "InternalError", Retry.TRANSIENT, "a bug of the controller ended a pass, or a fetch or rendering for it; the other conditions may be older", "find the traceback in the log of the controller by the reconcileID in the message, and report it"
     API_UNAVAILABLE = "APIUnavailable", Retry.TRANSIENT, "the API server, or one of its API groups, is unavailable or returns errors", "if this persists, check the API server; it is retried automatically"
     PAUSED_WITH_CHANGES = "PausedWithChanges", Retry.WAIT, "another revision will be applied when spec.paused is false", "set spec.paused to false"
+    DEPENDENCY_NOT_READY = "DependencyNotReady", Retry.WAIT, "a BundleDeployment that spec.dependsOn names is not Ready; what is installed is kept and repaired", "check the one that the message names; when it is Ready, the revision is applied automatically"
+    DEPENDENCY_CYCLE = "DependencyCycle", Retry.PERMANENT, "BundleDeployments depend on each other in a cycle, so that none of them may be applied first", "remove one of the dependencies that the message names from spec.dependsOn"
     AWAITING_APPROVAL = "AwaitingApproval", Retry.WAIT, "a revision, or another ServiceAccount, waits for approval; what is installed is kept and repaired", "look at status.pending, then run kubectl rukpak approve or kubectl rukpak deny"
     DENIED = "Denied", Retry.PERMANENT, "spec.deniedRevision names the revision that the sources and the spec lead to; what is installed is kept and repaired", "change the sources or the spec; to allow the revision after all, remove spec.deniedRevision"
 

@@ -27,6 +27,7 @@ from api.v1alpha2.fields import (
     rules,
 )
 from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule
+from api.v1alpha2.references import DeploymentReference
 from api.v1alpha2.sources import SecretReference, Source
 from api.v1alpha2.status import (
     Changes,
@@ -46,6 +47,7 @@ __all__ = [
     "Changes",
     "Condition",
     "CrdUpgradeSafety",
+    "DeploymentReference",
     "Display",
     "Drift",
     "HealthCheck",
@@ -181,10 +183,22 @@ class Spec(Api):
     """A revision that is not applied, whatever approval and approvedRevision say. It has no effect on one that is
     installed or being installed."""
 
+    depends_on: Annotated[
+        tuple[DeploymentReference, ...], Field(max_length=32, json_schema_extra=list_of("map", "name"))
+    ] = ()
+    """BundleDeployments that must be Ready before a new revision is applied, such as the one that installs the
+    CustomResourceDefinitions or the database that this bundle uses. Meanwhile the new revision is fetched and rendered,
+    and what is installed is repaired. Deleting one of them is not prevented, and changes nothing here."""
+
     @property
     def requires_approval(self) -> bool:
         """Whether a new revision waits for approval."""
         return self.approval not in (None, "Automatic")
+
+    @property
+    def may_hold_revisions(self) -> bool:
+        """Whether a new revision may have to wait in the revision store, for approval or other BundleDeployments."""
+        return self.requires_approval or bool(self.depends_on)
 
     @property
     def progress_deadline_seconds(self) -> float:

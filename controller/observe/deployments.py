@@ -86,6 +86,7 @@ class SeenDeployments:
     Args:
         changed: gets the old and the new state of one, on the thread of a watch.
         synced: called on such a thread once all are known, or known again.
+        changed_elsewhere: called on the default shard with the name of one of another shard that appeared or is gone.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class SeenDeployments:
         changed: Callable[[SeenDeployment | None, SeenDeployment | None], None],
         synced: Callable[[], None],
         shard: Shard = DEFAULT_SHARD,
+        changed_elsewhere: Callable[[str], None] = lambda _name: None,
     ) -> None:
         self._client, self._changed, self._synced, self._shard = client, changed, synced, shard
         self._orphaned: dict[str, str] = {}
@@ -102,7 +104,7 @@ class SeenDeployments:
         """Of those with the label of the shard."""
         self.held = self._watch(shard.others_selector, shard.held_selector, self._note_unselectable)
         """Of those with another label that record the shard."""
-        self.foreign = None if shard.name else _watch_names(client, shard)
+        self.foreign = None if shard.name else _watch_names(client, shard, changed_elsewhere)
 
     def _watch(self, labels: str, fields: str, failed: Callable[[], None]) -> Reflector[SeenDeployment]:
         return Reflector[SeenDeployment](
@@ -186,6 +188,22 @@ class SeenDeployments:
             raise
         return bool(value["metadata"]["uid"] == uid)
 
+    def may_be_elsewhere(self, name: str) -> bool:
+        """Whether another shard may have a BundleDeployment that this one does not know; sends no request."""
+        return not (self.foreign and self.foreign.synced) or self.foreign.get(("", name)) is not None
+
+    def read_elsewhere(self, name: str) -> SeenDeployment | None:
+        """Read a BundleDeployment of another shard; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        try:
+            return make_seen(self._client.get(DEPLOYMENTS.path(name=name)).value)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
     def count_foreign(self) -> Counter[str]:
         """Return the number of BundleDeployments of each other shard; empty on any but the default shard."""
         return Counter(each.shard for each in self.foreign.records()) if self.foreign else Counter()
@@ -229,13 +247,18 @@ class SeenDeployments:
             reflector.forget(("", name), uid)
 
 
-def _watch_names(client: Client, shard: Shard) -> Reflector[ForeignDeployment]:
+def _watch_names(client: Client, shard: Shard, changed: Callable[[str], None]) -> Reflector[ForeignDeployment]:
+    def _note(old: ForeignDeployment | None, new: ForeignDeployment | None) -> None:
+        if only := (new or old if old is None or new is None else None):
+            changed(only.name)
+
     return Reflector[ForeignDeployment](
         client,
         DEPLOYMENTS.path(),
         label_selector=shard.others_selector,
         metadata=True,
         project=_make_foreign,
+        on_change=_note,
     )
 
 

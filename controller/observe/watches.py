@@ -25,6 +25,7 @@ from controller.kube.resources import BUILT_IN_GROUPS, NAMESPACES, GroupVersionK
 from controller.kube.shard import DEFAULT_SHARD, Shard
 from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
+from controller.observe.dependencies import Dependency, Dependents, dependency_of
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
 from controller.observe.journal import Look
 from controller.observe.listener import Listener
@@ -49,7 +50,10 @@ class Watches:
         self.statuses = OwnStatuses()
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
-        self._deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
+        self._dependents = Dependents()
+        self._deployments = SeenDeployments(
+            client, self._deployment_changed, self._deployments_synced, shard, self._notify_dependents
+        )
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
@@ -148,6 +152,31 @@ class Watches:
         Raises: ApiError.
         """
         return self._deployments.exists(name, uid)
+
+    def dependency(self, name: str) -> Dependency | None:
+        """Return what others need to know of a BundleDeployment of the shard; None if it is not known."""
+        seen = self._deployments.get(name)
+        if seen is None:
+            return None
+        if seen.outline is None:
+            return Dependency((), "cannot be read")
+        return dependency_of(self.statuses.restore(seen.outline, seen.writers))
+
+    def may_be_elsewhere(self, name: str) -> bool:
+        """Return whether another shard may have a BundleDeployment that this one does not know; sends no request."""
+        return self._deployments.may_be_elsewhere(name)
+
+    def read_elsewhere(self, name: str) -> SeenDeployment | None:
+        """Read a BundleDeployment of another shard; None if it does not exist.
+
+        Raises: ApiError.
+        """
+        return self._deployments.read_elsewhere(name)
+
+    def dependents(self, name: str) -> list[str]:
+        """Return the names of the BundleDeployments of the shard that depend on one and stay, in order."""
+        known = {each: self.outline(each) for each in self._dependents.of(name)}
+        return [each for each, found in known.items() if not (found and found.metadata.deletion_timestamp)]
 
     def count_foreign(self) -> Counter[str]:
         """Return the number of BundleDeployments of each other shard, as far as this one knows them."""
@@ -297,11 +326,24 @@ class Watches:
         if new and new.outline:
             self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
+        concerned = self._learn_dependency(seen.name) if (seen := new or old) else set()
         if new and not self.synced:
             return  # it gets a pass with all others, once they are known
-        seen = new or old
+        for name in concerned:
+            self._listener.deployment_changed(name)
         if seen and (needs_pass(old, new) or self._is_damaged(seen.name)):
             self._listener.deployment_changed(seen.name)
+
+    def _learn_dependency(self, name: str) -> set[str]:
+        """Learn what others depend on; returns the names of those that this concerns."""
+        seen = self._deployments.get(name)  # one that moves between shards is reported twice
+        outline = seen.outline if seen else None
+        unreadable = Dependency((), "cannot be read") if seen else None
+        return self._dependents.learn(name, dependency_of(outline) if outline else unreadable)
+
+    def _notify_dependents(self, name: str) -> None:
+        for each in self._dependents.of(name):
+            self._listener.deployment_changed(each)
 
     def _prepare(self, outline: BundleDeployment) -> None:
         """Watch the kinds that status names until a pass requires some, which a standby does not run."""

@@ -15,7 +15,8 @@ is reported.
     settled        recognizes that there is nothing to do, or only objects to repair
     repair         repairs objects of the installed revision
     installed_targets  the compressed targets that it needs
-    approval       keeps the revision on the cluster while another one waits for approval
+    approval       keeps the revision on the cluster while another one waits
+    dependencies   whether the BundleDeployments of spec.dependsOn are ready
     installation   work on one revision: plan, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
     hooks          when the hooks of a chart run

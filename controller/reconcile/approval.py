@@ -1,7 +1,8 @@
-"""Lets a revision pass that may be applied, and keeps the one on the cluster while another one waits for approval.
+"""Lets a revision pass that may be applied, and keeps the one on the cluster while another one waits.
 
-A revision that waits is judged as far as reading allows, so that people know what they approve. Not here: the rules
-(revisions/approval.py).
+It waits for approval, and then for the BundleDeployments that it depends on. One that waits for approval is judged as
+far as reading allows, so that people know what they approve. Not here: the rules (revisions/approval.py), and whether
+dependencies are ready (dependencies.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from controller.build.revision import Revision
 from controller.content.limits import visible
 from controller.permissions.permissions import added, digest_of, permissions_of, summarize
 from controller.reconcile.context import Context
+from controller.reconcile.dependencies import Dependencies
 from controller.reconcile.installation.work import Planner, Work
 from controller.reconcile.state import Preview
 from controller.retries import SLOW_SECONDS
@@ -48,8 +50,17 @@ class _Proposal:
 class Approvals:
     """Thread-safe; one pass at a time for each BundleDeployment."""
 
-    def __init__(self, *, kept: KeptRevisions, planner: Planner, applier: Applier, writer: StatusWriter) -> None:
-        self._kept, self._planner, self._applier, self._writer = kept, planner, applier, writer
+    def __init__(
+        self,
+        *,
+        kept: KeptRevisions,
+        dependencies: Dependencies,
+        planner: Planner,
+        applier: Applier,
+        writer: StatusWriter,
+    ) -> None:
+        self._kept, self._dependencies = kept, dependencies
+        self._planner, self._applier, self._writer = planner, applier, writer
 
     def admit(self, context: Context, wanted: Wanted) -> Wanted:
         """Return the wanted revision if it may be applied; else the one on the cluster, and why the wanted one waits.
@@ -59,13 +70,13 @@ class Approvals:
         spec, revision = context.spec, wanted.revision
         if not wanted.current or revision is None:
             return wanted
-        if not (spec.requires_approval or revision.terms.held or spec.denied_revision == revision.digest):
+        if not (spec.may_hold_revisions or revision.terms.held or spec.denied_revision == revision.digest):
             return wanted
         target = self._kept.last_good(context)
         try:
             match decide(spec, revision, target, adds_permissions=self._adds_permissions(context, revision, target)):
                 case Decision.GO_AHEAD:
-                    return replace(wanted, revision=self._let_pass(context, revision))
+                    return self._go_ahead(context, wanted, revision, target)
                 case Decision.DENY:
                     self._hold(context, revision)
                     held = Held(revision=revision.digest, error=_denied(revision))
@@ -79,6 +90,24 @@ class Approvals:
         except BundleError as error:
             return replace(wanted, revision=target, current=False, failure=error)
         return replace(wanted, revision=target, current=target is not None, held=held)
+
+    def _go_ahead(self, context: Context, wanted: Wanted, revision: Revision, target: Revision | None) -> Wanted:
+        """Return the wanted revision if what it depends on is ready; else the one on the cluster, and why it waits."""
+        if target is not None and target.digest == revision.digest:  # from its first write on it is repaired
+            return replace(
+                wanted, revision=self._let_pass(context, revision), failure=self._dependencies.cycle(context)
+            )
+        error = self._dependencies.hindrance(context)
+        if error is None:
+            return replace(wanted, revision=self._let_pass(context, revision))
+        revision = self._hold(context, revision)
+        if context.spec.paused:
+            return replace(wanted, revision=revision)
+        return replace(wanted, revision=target, current=False, failure=error, pending=revision.digest)
+
+    def forget(self, name: str) -> None:
+        """Wait for nothing any more."""
+        self._dependencies.forget(name)
 
     def _adds_permissions(self, context: Context, revision: Revision, target: Revision | None) -> bool:
         """Whether a revision may do more than the one on the cluster; without that policy it makes no difference."""

@@ -181,6 +181,7 @@ class Reconciler:
     def _forget(self, name: str) -> Requeue:
         self._steps.custody.end_wait(name)
         self._steps.search.forget(name)
+        self._steps.approvals.forget(name)
         self._large.leave(name)
         self._steps.reporter.forget(name)
         self._watches.forget(name)

@@ -17,6 +17,7 @@ from controller.observe.journal import Look
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
+from controller.reconcile.dependencies import Dependencies
 from controller.reconcile.health import Assessor
 from controller.reconcile.repair import Repairer
 from controller.reconcile.strays import notes_on_strays
@@ -31,17 +32,24 @@ class Settled:
     """Thread-safe; one pass at a time for each BundleDeployment."""
 
     def __init__(
-        self, *, watches: Watches, kept: KeptRevisions, repairer: Repairer, assessor: Assessor, writer: StatusWriter
+        self,
+        *,
+        watches: Watches,
+        kept: KeptRevisions,
+        dependencies: Dependencies,
+        repairer: Repairer,
+        assessor: Assessor,
+        writer: StatusWriter,
     ) -> None:
-        self._watches, self._kept, self._repairer = watches, kept, repairer
-        self._assessor, self._writer = assessor, writer
+        self._watches, self._kept, self._dependencies = watches, kept, dependencies
+        self._repairer, self._assessor, self._writer = repairer, assessor, writer
 
     def report(self, context: Context) -> Report | None:
         """Return a report if everything is installed, and unchanged or repaired; None if there is more to do.
 
         Raises: ApiError.
         """
-        if not context.is_current:
+        if not context.is_current or self._dependencies.cycle(context):
             return None
         look = self._look(context)
         outcomes = self._repair(context, look)

@@ -13,6 +13,7 @@ from controller.kube.discovery import Discovery
 from controller.kube.takeovers import Takeovers
 from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
+from controller.observe.named import NamedWatches
 from controller.observe.watches import Watches
 from controller.reconcile.adoption import Adoption
 from controller.reconcile.approval import Approvals
@@ -22,6 +23,7 @@ from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.deletion.mandate import Mandates
 from controller.reconcile.deletion.removing import TeardownRemover
 from controller.reconcile.deletion.reporting import DeletionReporter
+from controller.reconcile.dependencies import Dependencies
 from controller.reconcile.health import Assessor
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
@@ -64,6 +66,8 @@ class Parts:
     hook_runner: HookRunner
     contested: ContestedWatches
     explainer: Explainer
+    elsewhere: NamedWatches
+    """Of BundleDeployments of other shards."""
     writer: StatusWriter
     retries: Retries
     installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
@@ -122,6 +126,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         executor=executor,
         writer=parts.writer,
     )
+    dependencies = Dependencies(parts.watches, parts.elsewhere)
     adoption = Adoption(
         watches=parts.watches,
         kept=parts.kept,
@@ -145,9 +150,16 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             retries=parts.retries,
         ),
         settled=Settled(
-            watches=parts.watches, kept=parts.kept, repairer=repairer, assessor=assessor, writer=parts.writer
+            watches=parts.watches,
+            kept=parts.kept,
+            dependencies=dependencies,
+            repairer=repairer,
+            assessor=assessor,
+            writer=parts.writer,
         ),
-        approvals=Approvals(kept=parts.kept, planner=planner, applier=parts.applier, writer=parts.writer),
+        approvals=Approvals(
+            kept=parts.kept, dependencies=dependencies, planner=planner, applier=parts.applier, writer=parts.writer
+        ),
         hooks=hooks,
         planner=planner,
         installer=Installer(

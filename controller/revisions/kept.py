@@ -134,7 +134,7 @@ class KeptRevisions:
         return self._write_terms(context, kept, terms)
 
     def hold(self, context: RevisionContext, kept: Revision, why: str) -> Revision:
-        """Record that a revision must not be applied without approval, or with `why` empty that it may be.
+        """Record that a revision must not be applied until it is admitted, or with `why` empty that it may be.
 
         Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
         """
@@ -174,30 +174,30 @@ class KeptRevisions:
     def write(self, context: RevisionContext, made: Revision | PackedRevision) -> Revision | PackedRevision:
         """Keep a new revision. If one with the same objects is kept already, its account and leftovers remain.
 
-        Where revisions need approval, it waits for it, and replaces those that were waiting.
+        Where revisions may have to wait, it does until it is admitted, and replaces those that were waiting.
 
         Returns: the revision with these terms.
         Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
         """
-        status, needs_approval = context.status, context.spec.requires_approval
+        status, is_held = context.status, context.spec.may_hold_revisions
         is_midway = status.managed_kinds and not status.managed_state  # it may be one of several kept revisions
         same: Revision | PackedRevision | None = context.state.revisions.get(made.digest)
-        if same is None and (is_midway or needs_approval):
+        if same is None and (is_midway or is_held):
             same = self._store.read_packed(context.name, made.digest)
         account = account_to_keep(context.deployment, same.terms if same else None)
         terms = replace(made.terms, account=account, left=same.terms.left if same else ())
-        if same or needs_approval:
+        if same or is_held:
             terms = replace(terms, held=same.terms.held if same else NEW)
         if same and keeps_account(context.spec, same.terms):
             terms = _with_account_of(terms, same.terms)
         made = replace(made, terms=terms)
         self._store.write(context.name, made, context.metadata.uid)
-        if needs_approval:
+        if is_held:
             self._drop_proposals(context, made.digest)
         return made
 
     def _drop_proposals(self, context: RevisionContext, proposed: str) -> None:
-        """Delete the revisions that waited for approval before this one: nothing else would before an installation."""
+        """Delete the revisions that waited before this one: nothing else would before an installation."""
         needed = {proposed, context.status.revision, context.status.installed_revision}
         for digest in self._store.digests(context.name, context.metadata.uid):
             packed = None if digest in needed else self._store.read_packed(context.name, digest)

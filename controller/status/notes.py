@@ -23,7 +23,13 @@ from controller.status.texts import describe_changes, list_some, short
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
 # Normal steps of an installation, an upgrade or a deletion.
-_EXPECTED = (Reason.WAITING_FOR_HOOK, Reason.WAITING_FOR_CRD, Reason.DELETING, Reason.PAUSED_WITH_CHANGES)
+_EXPECTED = (
+    Reason.WAITING_FOR_HOOK,
+    Reason.WAITING_FOR_CRD,
+    Reason.DELETING,
+    Reason.PAUSED_WITH_CHANGES,
+    Reason.DEPENDENCY_NOT_READY,
+)
 
 
 def notes(before: Status, after: Status) -> list[Note]:
@@ -104,6 +110,13 @@ def note_on_approval(revision: str) -> Note:
     """Return the Event for a revision that had to wait and may be applied now."""
     text = f"revision {short(revision)} is approved"
     return Note(type="Normal", reason="Approved", action="Approve", text=text)
+
+
+def note_on_dependents(names: Iterable[str]) -> Note:
+    """Return the Event for a deletion of what others depend on: it is carried out."""
+    listed = list_some((quote(name) for name in names), NAMED)
+    text = f"deleted although other BundleDeployments depend on it, and wait before their next upgrade: {listed}"
+    return Note(type="Warning", reason="StillRequired", action="Delete", text=text)
 
 
 def describe_failing(groups: Iterable[str]) -> list[str]:

@@ -109,18 +109,20 @@ def test_a_sample_becomes_ready(world: World, addresses: dict[str, str], tmp_pat
     for written, real in addresses.items():
         text = text.replace(written, real)
     (tmp_path / name).write_text(text, encoding="utf-8")
-    [sample] = [each for each in objects_of(text) if each["kind"] == "BundleDeployment"]
-    namespace = sample["spec"]["installNamespace"]
+    samples = [each for each in objects_of(text) if each["kind"] == "BundleDeployment"]
 
     world.cluster.kubectl("apply", "-f", str(tmp_path / name))
-    deployed = Deployed(client=world.client, name=sample["metadata"]["name"], ref="", wait=world.wait)
-    deployed.wait_ready()
+    for sample in samples:
+        deployed = Deployed(client=world.client, name=sample["metadata"]["name"], ref="", wait=world.wait)
+        deployed.wait_ready()
 
     if name == "helm.yaml":
+        namespace = samples[0]["spec"]["installNamespace"]
         found = world.client.get(f"/api/v1/namespaces/{namespace}/configmaps/settings").value
         assert found["data"] == {"color": "green", "size": "large"}
-    world.cluster.kubectl("delete", "bd", sample["metadata"]["name"])
-    world.cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    for sample in samples:
+        world.cluster.kubectl("delete", "bd", sample["metadata"]["name"])
+        world.cluster.kubectl("delete", "namespace", sample["spec"]["installNamespace"], "--wait=false")
 
 
 def test_the_samples_show_every_source_format_and_feature() -> None:

@@ -299,3 +299,16 @@ def test_three_shards_share_many_bundles(world: World, a: Controller, b: Control
 def is_ready(value: Manifest) -> bool:
     conditions = (value.get("status") or {}).get("conditions") or []
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def test_one_waits_for_those_of_other_shards(world: World, a: Controller) -> None:
+    database = new_name()
+    depends_on = [{"name": database}]
+    here = world.deploy(config_map("one"), dependsOn=depends_on)
+    there = world.deploy(config_map("one"), labels={names.SHARD: "a"}, dependsOn=[{"name": here.name}])
+    here.wait_for("Installed", "False", "DependencyNotReady", saying=f'"{database}" (does not exist)')
+    there.wait_for("Installed", "False", "DependencyNotReady", saying=f'"{here.name}" (DependencyNotReady)')
+
+    world.deploy(config_map("one"), name=database, labels={names.SHARD: "a"})
+    wait_settled(here, "")
+    wait_settled(there, "a")

@@ -25,6 +25,8 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import BUILT_IN_GROUPS, DEPLOYMENTS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
+from controller.observe.dependencies import Dependency, dependency_of
+from controller.observe.deployments import SeenDeployment, make_seen
 from controller.observe.health.rules import assess, needs_full_object
 from controller.observe.health.subject import Context
 from controller.observe.journal import UNREAD, Look
@@ -342,6 +344,8 @@ class FakeWatches:
         """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """The outdated record that is still seen of an object."""
+        self.elsewhere: set[str] = set()
+        """Names of BundleDeployments that belong to another shard, if they exist."""
         self.orphaned: set[str] = set()
         """The UIDs of BundleDeployments whose finalizer `orphan` was seen."""
         self.late_namespaces: set[str] = set()
@@ -379,6 +383,21 @@ class FakeWatches:
     def exists(self, name: str, uid: str) -> bool:
         deployment = self.outline(name)
         return deployment is not None and deployment.metadata.uid == uid
+
+    def dependency(self, name: str) -> Dependency | None:
+        found = self.deployment(name) if name not in self.elsewhere else None
+        return dependency_of(found) if found else None
+
+    def may_be_elsewhere(self, name: str) -> bool:
+        return name in self.elsewhere
+
+    def read_elsewhere(self, name: str) -> SeenDeployment | None:
+        value = self._cluster.objects.get(DEPLOYMENTS.path(name=name))
+        return make_seen(value) if value else None
+
+    def dependents(self, name: str) -> list[str]:
+        found = [self.outline(each) for each in sorted(self.deployment_names())]
+        return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.depends_on}]
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned

@@ -173,10 +173,13 @@ class Unaided:
 
 
 class Unwatched:
-    """Stands for NamedWatches: nothing changes."""
+    """Stands for NamedWatches: keeps what is watched, and nothing changes."""
+
+    def __init__(self) -> None:
+        self.objects: dict[WatchedObject, str] = {}
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
-        pass
+        self.objects = dict(objects)
 
 
 class Grants:
@@ -278,7 +281,7 @@ class World:
         """Start a controller that remembers nothing."""
         client, discovery = self.cluster.client, self.cluster.discovery
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
-        self.access = Unaided()
+        self.access, self.followed = Unaided(), Unwatched()
         self.watches.statuses = OwnStatuses()
         self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
         self.revision_store = RevisionStore(client, self.secrets)
@@ -322,6 +325,7 @@ class World:
                 hook_runner=HookRunner(client, discovery, watches, self.retries),
                 contested=cast("ContestedWatches", self.contested),
                 explainer=Explainer(client, lambda _name: None),
+                elsewhere=cast("NamedWatches", self.followed),
                 writer=writer,
                 retries=self.retries,
                 installed=self.installed,

@@ -26,6 +26,7 @@ class Applying:
     accounts: Accounts
     contested: ContestedWatches
     explainer: Explainer
+    elsewhere: NamedWatches
 
 
 def make_applying(settings: Settings, cluster: Cluster) -> Applying:
@@ -42,4 +43,5 @@ def make_applying(settings: Settings, cluster: Cluster) -> Applying:
         accounts=accounts,
         contested=ContestedWatches(cluster.follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
+        elsewhere=NamedWatches(cluster.follower, dispatcher.deployment_changed),
     )

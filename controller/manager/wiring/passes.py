@@ -44,6 +44,7 @@ def make_reconciler(
             hook_runner=applying.hook_runner,
             contested=applying.contested,
             explainer=applying.explainer,
+            elsewhere=applying.elsewhere,
             writer=cluster.writer,
             retries=cluster.retries,
             observer=observer,

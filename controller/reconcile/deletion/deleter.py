@@ -24,7 +24,7 @@ from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.reconcile.strays import notes_on_strays
-from controller.status.notes import note_on_hindrance, notes_on_removals, notes_on_teardown
+from controller.status.notes import note_on_dependents, note_on_hindrance, notes_on_removals, notes_on_teardown
 from controller.status.report import Deletion
 
 RECHECK_SECONDS = 1.0
@@ -54,12 +54,19 @@ class Deleter:
         """
         if names.FINALIZER not in context.metadata.finalizers:
             return NEVER
+        self._report_dependents(context)
         context.state.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
         context.state.orphaned |= self._watches.was_orphaned(context.name, context.metadata.uid)
         kinds = sorted({*context.recorded_kinds, *self._holdings.kinds(context)})
         if self._watches.require(context.name, kinds):
             return UNLISTED
         return self._delete(context, kinds)
+
+    def _report_dependents(self, context: Context) -> None:
+        """Report, until status says that it is being deleted, which BundleDeployments depend on it."""
+        is_announced = context.status.observed_generation == context.metadata.generation
+        if not is_announced and (dependents := self._watches.dependents(context.name)):
+            self._reporter.record(context, [note_on_dependents(dependents)])
 
     def _delete(self, context: Context, kinds: list[GroupVersionKind]) -> Requeue:
         if unknown := self._watches.find_unknown(context.name, self._kinds_with_objects(context, kinds)):

@@ -140,7 +140,7 @@ def _still_needed(work: Work) -> tuple[str, ...]:
     wanted, applied = work.wanted, work.options.wanted.revision
     if wanted.held:
         return (applied, wanted.held.revision)
-    return () if wanted.current else (applied, wanted.pending)
+    return () if wanted.current and not wanted.failure else (applied, wanted.pending)
 
 
 def _unsettled(context: Context, waiting: Collection[Record]) -> str:

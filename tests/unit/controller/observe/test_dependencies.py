@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from api.v1alpha2.conditions import Reason
+from controller.observe.dependencies import Dependency, Dependents, dependency_of, find_cycle
+from tests.support.deployments import deployment
+from tests.support.watching import World
+
+TIME = "2026-01-01T00:00:00Z"
+
+
+def ready(status: str = "True", reason: str = "Ready", generation: int = 1) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": "secret"}
+    return {"conditions": [{**condition, "observedGeneration": generation, "lastTransitionTime": TIME}]}
+
+
+class Case(NamedTuple):
+    name: str
+    parts: dict[str, Any]
+    hindrance: str
+
+
+CASES = [
+    Case("one that is Ready hinders nobody", {"status": ready()}, ""),
+    Case("one that is not has a reason", {"status": ready("False", Reason.PROGRESSING)}, "Progressing"),
+    Case("one of an unknown state has one, too", {"status": ready("Unknown", "NotInstalled")}, "NotInstalled"),
+    Case("one without conditions is new", {"status": {}}, "is new"),
+    Case(
+        "one that was Ready before it was changed is waited for",
+        {"status": ready(), "metadata": {"generation": 2}},
+        "has not been looked at since it changed",
+    ),
+    Case(
+        "one that is being deleted is waited for",
+        {"status": ready(), "metadata": {"deletionTimestamp": TIME}},
+        "is being deleted",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+def test_whether_others_wait_for_one(case: Case) -> None:
+    assert dependency_of(deployment("a", **case.parts)).hindrance == case.hindrance
+
+
+class Graph(NamedTuple):
+    name: str
+    depends_on: dict[str, list[str]]
+    cycle: tuple[str, ...]
+
+
+GRAPHS = [
+    Graph("nothing depends on anything", {}, ()),
+    Graph("a chain is no cycle", {"a": ["b"], "b": ["c"]}, ()),
+    Graph("two ways to the same are no cycle", {"a": ["b", "c"], "b": ["d"], "c": ["d"]}, ()),
+    Graph("one may name itself", {"a": ["a"]}, ("a", "a")),
+    Graph("two name each other", {"a": ["b"], "b": ["a"]}, ("a", "b", "a")),
+    Graph("three form a circle", {"a": ["b"], "b": ["c"], "c": ["a"]}, ("a", "b", "c", "a")),
+    Graph("the shortest is found", {"a": ["b", "d"], "b": ["c"], "c": ["a"], "d": ["a"]}, ("a", "d", "a")),
+    Graph("a cycle of others is theirs", {"a": ["b"], "b": ["c"], "c": ["b"]}, ()),
+]
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=attrgetter("name"))
+def test_who_depends_on_itself(graph: Graph) -> None:
+    assert find_cycle(graph.depends_on, "a") == graph.cycle
+
+
+def of(*names: str, hindrance: str = "") -> Dependency:
+    return Dependency(names, hindrance)
+
+
+def test_a_change_concerns_those_that_depend_on_it_directly() -> None:
+    index = Dependents()
+    index.learn("b", of("a"))
+    index.learn("c", of("b"))
+    index.learn("a", of(hindrance="Progressing"))
+
+    assert index.learn("a", of()) == {"b"}
+    assert index.learn("a", of()) == set()
+    assert index.of("a") == ["b"]
+
+
+def test_a_new_dependency_concerns_all_that_may_be_in_a_cycle_with_it() -> None:
+    index = Dependents()
+    index.learn("b", of("a"))
+    index.learn("c", of("b"))
+    index.learn("a", of())
+
+    assert index.learn("a", of("c")) == {"b", "c"}
+    assert index.learn("a", of()) == {"b", "c"}
+    assert index.of("c") == []
+
+
+def test_a_deletion_concerns_those_that_depend_on_it() -> None:
+    index = Dependents()
+    index.learn("a", of())
+    index.learn("b", of("a"))
+    index.learn("c", of("b"))
+
+    assert index.learn("a", None) == {"b"}
+    assert index.learn("b", None) == {"c"}
+    assert index.of("a") == []
+
+
+def test_those_that_wait_are_named_when_a_status_changes(world: World) -> None:
+    world.deployment("database")
+    world.deployment("shop", spec={"dependsOn": [{"name": "database"}]})
+    world.start()
+    world.hear("deployment shop")
+
+    world.deployment("database", status=ready())
+    assert "deployment shop" in world.hear("deployment shop")
+    assert world.watches.dependents("database") == ["shop"]
+
+
+def test_those_that_wait_are_named_when_what_they_wait_for_is_created(world: World) -> None:
+    world.deployment("shop", spec={"dependsOn": [{"name": "database"}]})
+    world.start()
+    world.hear("deployment shop")
+    assert world.watches.dependency("database") is None
+
+    world.deployment("database")
+    assert "deployment shop" in world.hear("deployment shop")
+    assert world.watches.dependency("database") == of(hindrance="is new")
