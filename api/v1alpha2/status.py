@@ -23,6 +23,9 @@ WARNING_LENGTH = 4096
 PROBLEM_ITEMS = 10
 PERMISSION_ITEMS = 20
 PERMISSION_LENGTH = 1000
+HISTORY_ITEMS = 52
+"""The most that `spec.revisionHistoryLimit` allows, and the installed and the desired revision."""
+HISTORY_LENGTH = 256
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -185,6 +188,26 @@ class Pending(Api):
     """What its sources were resolved to."""
 
 
+class HistoryEntry(Api):
+    """A revision that is or was applied."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    revision: Digest
+    """Its digest."""
+    sources: Annotated[str, Field(max_length=HISTORY_LENGTH)] = ""
+    """What its sources were resolved to, shortened."""
+    started_at: Timestamp | None = None
+    """When its first object was about to be applied. Absent: not known."""
+    installed_at: Timestamp | None = None
+    """When all its objects had been applied. Absent: never, or not known."""
+    outcome: Literal["Healthy", "Failed", "Superseded", "RolledBack"] | None = None
+    """Healthy: all its objects became healthy. Failed: it could not be applied, or an object failed. Superseded:
+    another revision replaced it before that was known. RolledBack: an older revision replaced it. Absent while it is
+    not known."""
+    message: Annotated[str, Field(max_length=HISTORY_LENGTH)] = ""
+    """Why it failed or was rolled back."""
+
+
 class Status(Api):
     """What the controller reports about a BundleDeployment."""
 
@@ -214,6 +237,11 @@ class Status(Api):
     """The last revision whose objects were all applied."""
     pending: Pending | None = None
     """The revision that waits for approval; absent if none does. revision is the last one that did not have to wait."""
+    history: Annotated[
+        tuple[HistoryEntry, ...], Field(max_length=HISTORY_ITEMS, json_schema_extra=list_of("atomic"))
+    ] = ()
+    """The revisions that are kept, the one that was applied last first: the desired one, the installed one, and as many
+    older ones as spec.revisionHistoryLimit says."""
     managed_state: Digest = ""
     """Digest of all managed objects as of the last full apply. Empty: there is work left to do."""
     managed_kinds: Annotated[

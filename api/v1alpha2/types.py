@@ -33,6 +33,7 @@ from api.v1alpha2.status import (
     Changes,
     Condition,
     Display,
+    HistoryEntry,
     NewPermissions,
     NotReady,
     ObjectCounts,
@@ -51,6 +52,7 @@ __all__ = [
     "Display",
     "Drift",
     "HealthCheck",
+    "HistoryEntry",
     "IgnoreRule",
     "NewPermissions",
     "NotReady",
@@ -166,6 +168,8 @@ class Spec(Api):
     """What to do with a change of a CustomResourceDefinition that would break its users or existing objects."""
     progress_deadline: Duration = "10m"
     """How long an object may take to become healthy before it counts as failed, such as 30s, 10m or 1h30m."""
+    revision_history_limit: Annotated[int, Field(ge=0, le=50)] = 5
+    """How many older revisions are kept in addition to the installed and the desired one. status.history lists them."""
     # Without a default in the schema: admission policies see what a user has set.
     approval: Literal["Automatic", "NewPermissions", "Manual"] | None = None
     """Which revisions are applied without approval. Automatic: all. NewPermissions: those that may do nothing, once

@@ -23,6 +23,7 @@ from controller.reconcile.context import Context
 from controller.revisions.approval import NEW
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.store import RevisionStore
+from controller.status.history import choose
 
 
 class Holdings:
@@ -144,7 +145,9 @@ class Holdings:
         digests: Iterable[str],
         left: Mapping[ObjectKey, RevisionObject],
     ) -> None:
-        """Record what older revisions leave, and delete these; if they leave too much to record, they are kept.
+        """Record what older revisions leave, then retire those of the history and delete the others.
+
+        If they leave too much to record, they are kept as they are.
 
         Args:
             context: of the pass; its state has the installed revision.
@@ -160,8 +163,18 @@ class Holdings:
             revised = replace(installed, terms=replace(installed.terms, left=texts))
             self._revisions.write(context.name, revised, context.metadata.uid)
             context.state.revisions[revised.digest] = revised
-        if MORE not in texts and self._revisions.has_others(context.name, kept):
-            self._revisions.keep_only(context.name, kept)
+        entries = choose(context.status.history, kept, context.spec.revision_history_limit)
+        history = [each.revision for each in entries if each.revision not in kept]
+        if MORE in texts or self._revisions.is_tidy(context.name, kept, history):
+            return
+        self._revisions.keep_only(context.name, kept, [each for each in history if not self._is_new(context, each)])
+
+    def _is_new(self, context: Context, digest: str) -> bool:
+        """Whether a revision was never applied, whatever status says: it waits for approval, or is gone."""
+        if digest in self._revisions.retired(context.name, context.metadata.uid):
+            return False
+        found = self._kept.read(context, digest)
+        return found is None or found.terms.held == NEW
 
 
 def _applied(kept: Iterable[Revision]) -> list[Revision]:

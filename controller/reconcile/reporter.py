@@ -14,6 +14,7 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.retries import waits_for_cluster
+from controller.revisions.kept import KeptRevisions
 from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
 from controller.status.notes import describe_failing, names_failing
@@ -32,8 +33,8 @@ _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 class Reporter:
     """Writes the status of passes."""
 
-    def __init__(self, accounts: Accounts, watches: Watches, writer: StatusWriter) -> None:
-        self._accounts, self._watches, self._writer = accounts, watches, writer
+    def __init__(self, *, accounts: Accounts, watches: Watches, kept: KeptRevisions, writer: StatusWriter) -> None:
+        self._accounts, self._watches, self._kept, self._writer = accounts, watches, kept, writer
 
     def complete(self, context: Context, report: Report) -> Report:
         """Add warnings about API groups that fail discovery to those of an apply; drop those that are over.
@@ -57,7 +58,7 @@ class Reporter:
         Returns: the context with the new status.
         Raises: ApiError.
         """
-        report = replace(report, poll_failure=context.state.poll.failure)
+        report = replace(report, poll_failure=context.state.poll.failure, lost=self._kept.find_lost(context))
         problems = report.held.problems if report.held else ()
         self._accounts.note(context.name, [*report.errors, report.poll_failure, report.unkept, *problems])
         status = summarize(context.deployment, report, context.now())

@@ -170,7 +170,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             installed=parts.installed,
         ),
         deleter=_make_deleter(parts, hooks, holdings),
-        reporter=Reporter(parts.accounts, parts.watches, parts.writer),
+        reporter=Reporter(accounts=parts.accounts, watches=parts.watches, kept=parts.kept, writer=parts.writer),
         scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
     )
 

@@ -45,8 +45,14 @@ class KeptRevisions:
         """Whether another client has deleted or changed the installed revision; sends no request."""
         return self._store.is_lost(context.name, context.status.installed_revision)
 
+    def find_lost(self, context: RevisionContext) -> frozenset[str]:
+        """Return the digests of older revisions that are not stored any more, or damaged; sends no request."""
+        status = context.status
+        older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
+        return frozenset(digest for digest in older if self._store.is_lost(context.name, digest))
+
     def stored(self, context: RevisionContext) -> tuple[str, ...]:
-        """Return the digests of the stored revisions, newest first.
+        """Return the digests of the stored revisions that are not retired, newest first.
 
         Raises: ApiError.
         """

@@ -23,6 +23,8 @@ MANAGER = "rukpak-revisions"
 REVISION = f"{names.GROUP}/revision"
 CHUNKS = f"{names.GROUP}/chunks"
 TERMS_DIGEST = f"{names.GROUP}/terms-digest"
+RETIRED = f"{names.GROUP}/retired"
+"""Marks a revision that is kept only for the history: it names no objects on the cluster."""
 MAX_CHUNKS = 32
 SELECTOR = f"type={names.REVISION_SECRET_TYPE}"
 _NAME = re.compile(r"revision\.(?P<name>.+)\.(?P<digest>[0-9a-f]{16})\.(?P<index>[0-9]{1,9})")
@@ -46,6 +48,8 @@ class StoredSecret:
     index: int
     chunks: int
     """Of the whole revision, as the Secret with index 0 says."""
+    is_retired: bool
+    """Whether the revision is kept only for the history; false except for index 0."""
     is_intact: bool
     """Whether no other client has changed what we wrote, as far as metadata shows."""
 
@@ -87,6 +91,10 @@ class RevisionSecrets:
     def get(self, secret_name: str) -> StoredSecret | None:
         """Return a Secret; None if it does not exist."""
         return self.reflector.get((self.namespace, secret_name))
+
+    def retired_of(self, name: str) -> set[str]:
+        """Return the digests of the retired revisions of a BundleDeployment."""
+        return {each.digest for each in self.all_of(name) if each.is_retired}
 
     def learn(self, manifest: Mapping[str, Any]) -> None:
         """Learn a Secret from the reply to a write of ours."""
@@ -130,6 +138,7 @@ def make_stored(manifest: Mapping[str, Any]) -> StoredSecret:
         digest=marks.get(REVISION, ""),
         index=index,
         chunks=count_chunks(marks),
+        is_retired=index == 0 and RETIRED in marks,
         is_intact=_is_intact(metadata.get("managedFields") or (), first=index == 0),
     )
 

@@ -4,8 +4,11 @@ A revision is as many Secrets as its compressed objects need. The one with index
 revision: it contains the terms, the number of chunks, and the digests that are verified on reading. The Secrets have no
 ownerReference and not the label of managed objects: only this module deletes them.
 
-All BundleDeployments that act as ServiceAccounts of one namespace share a quota in bytes. No kept revision is deleted
-to make room: a new one is refused, and what is installed remains.
+A revision that is only part of the history is retired, by an annotation: nothing on the cluster belongs to it, so it is
+neither repaired nor pruned nor deleted. It is recalled before it is applied again.
+
+All BundleDeployments that act as ServiceAccounts of one namespace share a quota in bytes. Only retired revisions are
+deleted to make room, the oldest first; without any, a new one is refused, and what is installed remains.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import base64
 import logging
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +36,7 @@ from controller.revisions.secrets import (
     CHUNKS,
     MANAGER,
     MAX_CHUNKS,
+    RETIRED,
     REVISION,
     SELECTOR,
     TERMS_DIGEST,
@@ -53,6 +58,15 @@ READ_BYTES = 4 * TEXT_BYTES
 """The limit on reading: earlier releases wrote larger revisions."""
 _BYTES = f"{names.GROUP}/bytes"
 TENANT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptHead:
+    """The first Secret of a kept revision."""
+
+    secret: StoredSecret
+    size: int
+    """Bytes of the whole revision."""
 
 
 class RevisionStore:
@@ -108,7 +122,9 @@ class RevisionStore:
         annotations = {CHUNKS: str(len(chunks)), TERMS_DIGEST: digest_of(terms), _BYTES: size, **own}
         for index in reversed(range(1, len(chunks))):
             self._apply(name, packed, index, {"objects": chunks[index]}, own)
-        self._apply(name, packed, 0, {"objects": chunks[0], "terms": terms}, annotations)
+        head = self._apply(name, packed, 0, {"objects": chunks[0], "terms": terms}, annotations)
+        if head.is_retired:
+            self.recall(name, packed.digest)
 
     def _is_needed(self, name: str, uid: str) -> bool:
         """Whether a BundleDeployment exists and is not being deleted: watches may lag behind another process."""
@@ -134,22 +150,37 @@ class RevisionStore:
             self._being_written[tenant] += size
             wanted = self._being_written[tenant]
         try:
-            kept = self._kept_bytes(tenant)
-            if head not in kept and sum(kept.values()) + wanted > self._tenant_bytes:
-                raise self._exceeded(tenant, size)
+            kept = self._kept_by(tenant)
+            excess = sum(each.size for each in kept) + wanted - self._tenant_bytes
+            if excess > 0 and not any(each.secret.name == head for each in kept):
+                self._make_room(kept, excess, self._exceeded(tenant, size))
             yield
         finally:
             with self._lock:
                 self._being_written[tenant] -= size
 
-    def _kept_bytes(self, tenant: str) -> dict[str, int]:
-        """Return the bytes of each kept revision of a tenant, by the name of its first Secret."""
-        found: dict[str, int] = {}
+    def _kept_by(self, tenant: str) -> list[_KeptHead]:
+        """Return the first Secret of each kept revision of a tenant, the oldest first."""
+        found = []
         for item in self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}"):
             text = item["metadata"].get("annotations", {}).get(_BYTES, "")
             if text.isascii() and text.isdecimal():
-                found[item["metadata"]["name"]] = int(text)
-        return found
+                found.append(_KeptHead(make_stored(item), int(text)))
+        return sorted(found, key=lambda each: each.secret.created)
+
+    def _make_room(self, kept: Iterable[_KeptHead], excess: int, refusal: BundleError) -> None:
+        """Delete as many retired revisions as necessary; none if all of them are not enough.
+
+        Raises: BundleError (the refusal), ApiError.
+        """
+        spare = [each for each in kept if each.secret.is_retired]
+        if sum(each.size for each in spare) < excess:
+            raise refusal
+        for each in spare:
+            if excess <= 0:
+                return
+            self.drop(each.secret.deployment, each.secret.digest)
+            excess -= each.size
 
     def _exceeded(self, tenant: str, size: int) -> BundleError:
         message = (
@@ -161,7 +192,7 @@ class RevisionStore:
 
     def _apply(
         self, name: str, revision: PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
-    ) -> None:
+    ) -> StoredSecret:
         own_name = secret_name(name, revision.digest, index)
         body = {
             "apiVersion": "v1",
@@ -184,6 +215,7 @@ class RevisionStore:
             self._create_namespace()
             reply = self._client.apply(path, body, manager=MANAGER, force=True)
         self._secrets.learn(reply.value)
+        return make_stored(reply.value)
 
     def _create_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
@@ -226,7 +258,9 @@ class RevisionStore:
         return value
 
     def digests(self, name: str, uid: str = "") -> list[str]:
-        """Return the digests of the kept revisions of a BundleDeployment, newest first; read from the watch if it can.
+        """Return the digests of the revisions that may have objects on the cluster, newest first; not the retired ones.
+
+        They are read from the watch if it can.
 
         Args:
             name: of the BundleDeployment.
@@ -234,22 +268,60 @@ class RevisionStore:
 
         Raises: ApiError.
         """
-        found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
-        heads = [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid or uid)]
+        heads = [each for each in self._heads(name, uid) if not each.is_retired]
         return [each.digest for each in sorted(heads, key=lambda head: head.created, reverse=True)]
 
-    def has_others(self, name: str, digests: Collection[str]) -> bool:
-        """Return whether there may be other revisions of a BundleDeployment, or parts of such; sends no request."""
-        return not self._secrets.synced or any(each.digest not in digests for each in self._secrets.all_of(name))
+    def retired(self, name: str, uid: str = "") -> list[str]:
+        """Return the digests of the revisions that are only part of the history; see `digests`.
 
-    def keep_only(self, name: str, digests: Collection[str]) -> None:
-        """Delete all other revisions of a BundleDeployment.
+        Raises: ApiError.
+        """
+        return [each.digest for each in self._heads(name, uid) if each.is_retired]
+
+    def _heads(self, name: str, uid: str) -> list[StoredSecret]:
+        found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
+        return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid or uid)]
+
+    def is_tidy(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> bool:
+        """Return whether `keep_only` would change nothing, as far as the watch knows; sends no request."""
+        if not self._secrets.synced:
+            return False
+        retired = self._secrets.retired_of(name)
+        return all(
+            each.digest in digests or (each.digest in history and each.digest in retired)
+            for each in self._secrets.all_of(name)
+        )
+
+    def keep_only(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> None:
+        """Retire the revisions of a BundleDeployment that are only part of its history, and delete all others.
+
+        Args:
+            name: of the BundleDeployment.
+            digests: of the revisions that stay as they are.
+            history: digests of those that are retired.
 
         Raises: ApiError.
         """
         for each in self._list_all(name):
-            if each.digest not in digests:
+            if each.digest in digests:
+                continue
+            if each.digest not in history:
                 self._delete(each.name)
+            elif each.index == 0 and not each.is_retired:
+                self._mark(each.name, "true")
+
+    def recall(self, name: str, digest: str) -> None:
+        """Record that a retired revision may have objects on the cluster, before it is applied again.
+
+        Raises: ApiError.
+        """
+        self._mark(secret_name(name, digest, 0), None)
+
+    def _mark(self, own_name: str, retired: str | None) -> None:
+        change = {"metadata": {"annotations": {RETIRED: retired}}}
+        with _unless(HTTPStatus.NOT_FOUND):
+            path = SECRETS.path(self._namespace, own_name)
+            self._secrets.learn(self._client.merge_patch(path, change, manager=MANAGER, metadata=True).value)
 
     def drop(self, name: str, digest: str) -> None:
         """Delete a revision of a BundleDeployment.

@@ -6,6 +6,8 @@ from `observe`, failures carry their reason. START HERE, in reading order:
     report      what a pass found and did, as values
     conditions  the one place where conditions are set
     summary     the rest of status: revisions, counts, objects that are not ready
+    history     which revisions were applied, and what became of them
+    failure     when a revision has failed for good
     notes       the texts of Events
     texts       shortened digests and lists
     writer      writes status, Events and the finalizer

@@ -40,6 +40,8 @@ class Report:
     unkept: BundleError | None = None
     """Why the installed revision is not stored again yet, after another client deleted or changed it; objects are as
     they should be."""
+    lost: frozenset[str] = frozenset()
+    """The digests of older revisions that are not stored any more."""
     sources: tuple[SourcePin, ...] | None = None
     """Their pins; None: unchanged."""
     handled_reconcile_at: str | None = None

@@ -1,6 +1,6 @@
 """The status made from the report of a pass: what it records, counts and shows. Pure.
 
-Not here: conditions (conditions.py), Events (notes.py), and writing (writer.py).
+Not here: conditions (conditions.py), the history (history.py), Events (notes.py), and writing (writer.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from controller.kube.resources import read_kinds
 from controller.observe.health.aggregate import Health
 from controller.observe.records import ObjectKey
 from controller.status.conditions import conditions_of, conditions_of_bug, conditions_of_deletion, skipped_kinds
+from controller.status.history import record
 from controller.status.report import Deletion, Report
 from controller.status.texts import short
 
@@ -39,7 +40,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
     installed = report.revision if is_installed else status.installed_revision
     health = report.progress.shown if report.progress else None
     counts = _counts(report, health) if health else status.objects
-    return status.model_copy(
+    after = status.model_copy(
         update={
             "observed_generation": deployment.metadata.generation,
             "install_namespace": report.install_namespace or status.install_namespace,
@@ -59,6 +60,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "warnings": status.warnings if report.warnings is None else _warnings(report.warnings),
         }
     )
+    return after.model_copy(update={"history": record(deployment, report, after, now)})
 
 
 def summarize_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> Status:

@@ -214,7 +214,7 @@ def name_it(world: World, name: str) -> Deployed:
 
 
 def install(world: World, deployed: Deployed) -> None:
-    world.deploy(name=deployed.name, ref=deployed.ref)
+    world.deploy(name=deployed.name, ref=deployed.ref, revisionHistoryLimit=0)
 
 
 def install_and_rest(world: World, name: str) -> Deployed:
@@ -241,7 +241,7 @@ def release(world: World, name: str) -> Deployed:
     """Install a bundle and delete its BundleDeployment, so that the objects remain and belong to none."""
     ref = world.push(name, *released_bundle(name))
     deployed = Deployed(client=world.client, name=name, ref=ref, wait=world.wait)
-    world.deploy(name=name, ref=ref, deletionPolicy="Orphan")
+    world.deploy(name=name, ref=ref, deletionPolicy="Orphan", revisionHistoryLimit=0)
     world.wait(lambda: is_at_rest(deployed), "installed")
     deployed.delete()
     world.wait(lambda: is_gone(deployed), "released")

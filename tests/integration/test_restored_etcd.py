@@ -70,7 +70,7 @@ def test_the_restored_state_is_acted_on_within_seconds(world: World, fresh_clust
 
 
 def test_what_the_backup_brought_back_can_be_upgraded_and_deleted(world: World, fresh_cluster: ControlPlane) -> None:
-    upgraded, deleted = (world.deploy(config_map("a")) for _ in range(2))
+    upgraded, deleted = (world.deploy(config_map("a"), revisionHistoryLimit=0) for _ in range(2))
     installed = upgraded.wait_ready()["installedRevision"]
     deleted.wait_ready()
     fresh_cluster.back_up_etcd()

@@ -100,8 +100,8 @@ def test_a_revision_is_as_many_secrets_as_it_takes_and_goes_with_its_bundle_depl
     assert deployed.revisions() == []
 
 
-def test_only_the_installed_revision_is_kept_after_an_upgrade(world: World) -> None:
-    deployed = world.deploy(config_map("settings", color="blue"))
+def test_without_a_history_only_the_installed_revision_is_kept_after_an_upgrade(world: World) -> None:
+    deployed = world.deploy(config_map("settings", color="blue"), revisionHistoryLimit=0)
     first = deployed.wait_ready()
     deployed.change(sources=[image(world.push(deployed.name, config_map("settings", color="red"), tag="v2"))])
 

@@ -6,6 +6,7 @@ waiting      --wait: progress, success, and why waiting ends early
 changes      pause, resume, reconcile
 approval     approve, deny
 status       status: table.py, description.py, objects.py
+history      history
 events       events
 logs         logs
 """

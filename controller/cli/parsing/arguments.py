@@ -33,6 +33,8 @@ def render(parser: Parser) -> None:
     text = "directory, packed chart, archive or manifest; oci:// reference or URL of one; -: stdin"
     parser.add_argument("source", nargs="?", metavar="SOURCE", help=text)
     _add(parser, "-f", "--file", metavar="FILE", help="BundleDeployment whose sources to fetch; -: stdin")
+    text = "revision that was applied: name of the BundleDeployment and digest, which may be abbreviated"
+    _add(parser, "--revision", metavar="NAME@DIGEST", help=text)
     parser.add_flag(
         FLAGS, ("--use-secrets",), action="store_true", help="use the Secrets that FILE names without asking"
     )
@@ -43,7 +45,7 @@ def render(parser: Parser) -> None:
     text = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
     _add(parser, "--capabilities", metavar="FILE", help=text)
     _add_output(parser, "yaml", "json", "name", "revision", default="yaml")
-    _add_cluster(parser)
+    _add_cluster(parser, "namespace")
     add_options(parser, os.environ, only=RENDERING)
 
 
@@ -104,6 +106,13 @@ def decision(parser: Parser) -> None:
     parser.add_flag(FLAGS, ("-y", "--yes"), action="store_true", help="do not ask for confirmation")
     _add_wait(parser, "wait until the controller is done; ends at once if waiting cannot help")
     _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser)
+
+
+def history(parser: Parser) -> None:
+    """Add the name of a BundleDeployment."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    _add_output(parser, "json", "yaml")
     _add_cluster(parser)
 
 

@@ -70,6 +70,14 @@ DEPLOYMENTS = {
         arguments=arguments.logs,
         entry="deployments.logs:main",
     ),
+    "history": Verb(
+        summary="show the revisions of a BundleDeployment that are kept",
+        description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",
+        usage="NAME [flags]",
+        examples={"history shop -o json": "with full digests and times"},
+        arguments=arguments.history,
+        entry="deployments.history:main",
+    ),
     "pause": Verb(
         summary="pause BundleDeployments: report drift, change nothing",
         description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
@@ -125,6 +133,7 @@ BUNDLES = {
             "render oci://quay.io/shop/chart:1.2.0 --format helm": "an image or chart in a registry",
             "render -f shop.yaml -o revision": "the future status.revision of a BundleDeployment",
             "render -f shop.yaml | kubectl diff -f -": "what would change on the cluster",
+            "render --revision shop@1f2e3d4c5b6a": "what was applied once, from the revision store",
         },
         arguments=arguments.render,
         entry="rendering.render:main",

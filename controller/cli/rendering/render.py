@@ -2,7 +2,8 @@
 
 A local SOURCE is treated as the content of one source, without cluster and network; an OCI reference or URL is fetched.
 With `-f`, the sources of a BundleDeployment are resolved and fetched, and pins in its status are honored. Its Secrets
-are read only with the user's consent (consent.py).
+are read only with the user's consent (consent.py). With `--revision`, a revision that was applied once is read from the
+revision store (stored.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from controller.cli.command import (
 )
 from controller.cli.output import list_of, name_of, to_json, to_yaml
 from controller.cli.parsing.arguments import RENDERING
-from controller.cli.rendering import consent, manifest
+from controller.cli.rendering import consent, manifest, stored
 from controller.cli.rendering.content import guess_format, is_remote, make_spec, unpack
 from controller.content.store import ContentStore
 from controller.formats.yaml.manifests import read_documents
@@ -54,18 +55,21 @@ def main(options: argparse.Namespace) -> int:
     Raises: BundleError with the reason that the controller would report; MisuseError, ApiError, ConfigurationError.
     """
     _check(options)
-    capabilities = _capabilities(options.capabilities)
-    if options.file:
-        revision = render_deployment(options, _read(options), capabilities, options.file)
-    else:
-        with _new_store() as store:
-            revision = (_render_remote if is_remote(options.source) else _render_local)(options, store, capabilities)
+    revision = stored.read(options) if options.revision else _render(options)
     if revision is None:
         return FAILED
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     print(_show(revision, options.output), end="")
     return 0
+
+
+def _render(options: argparse.Namespace) -> Revision | None:
+    capabilities = _capabilities(options.capabilities)
+    if options.file:
+        return render_deployment(options, _read(options), capabilities, options.file)
+    with _new_store() as store:
+        return (_render_remote if is_remote(options.source) else _render_local)(options, store, capabilities)
 
 
 def render_deployment(
@@ -99,8 +103,8 @@ def _check(options: argparse.Namespace) -> None:
 
     Raises: MisuseError.
     """
-    if (options.source is None) == (options.file is None):
-        raise MisuseError("specify either SOURCE or -f FILE")
+    if [options.source, options.file, options.revision].count(None) != 2:  # noqa: PLR2004 - all but one
+        raise MisuseError("specify either SOURCE, -f FILE or --revision")
     if [options.source, options.file, options.config, options.capabilities].count("-") > 1:
         raise MisuseError("only one file can be read from stdin")
     try:

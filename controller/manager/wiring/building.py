@@ -104,12 +104,13 @@ def _log_programs(settings: Settings, resources: Resources, note: Callable[[Base
 
 
 def _make_secrets(settings: Settings, cluster: Cluster) -> RevisionSecrets:
-    """Create the watch of the revision store; a pass runs for each BundleDeployment that needs a damaged revision."""
+    """Create the watch of the revision store: a pass runs where status names a damaged revision."""
 
     def _reconcile_damaged(deployments: Iterable[BundleDeployment]) -> None:
         for each in deployments:
             name, status = each.metadata.name, each.status
-            if any(digest and secrets.is_lost(name, digest) for digest in (status.revision, status.installed_revision)):
+            named = {status.revision, status.installed_revision, *(entry.revision for entry in status.history)}
+            if any(digest and secrets.is_lost(name, digest) for digest in named):
                 cluster.dispatcher.deployment_changed(name)
 
     def _damaged(name: str) -> None:

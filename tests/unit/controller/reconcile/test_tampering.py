@@ -45,8 +45,8 @@ def world() -> Iterator[World]:
     made.applier.stop()
 
 
-def install(world: World, tag: str) -> None:
-    world.wish(tag)
+def install(world: World, tag: str, **spec: Any) -> None:
+    world.wish(tag, **spec)
     world.settle()
 
 
@@ -176,7 +176,7 @@ def test_after_a_restart_with_a_garbled_status_an_upgrade_prunes_and_leaves_one_
 ) -> None:
     garble(world, **case.status)
     world.restart()
-    install(world, "v2")
+    install(world, "v2", revisionHistoryLimit=0)
     assert world.conditions == READY
     assert (world.exists(A, B), world.exists(OLD)) == (True, False)
     assert len(secrets(world)) == 1
@@ -310,7 +310,7 @@ def test_a_superseded_revision_goes_when_the_new_one_is_installed(
     case.before(world)
     if restarts:
         world.restart()
-    install(world, "v2")
+    install(world, "v2", revisionHistoryLimit=0)
     assert world.conditions == READY
     assert len(secrets(world)) == 1
     assert names.DEFAULT_NAMESPACE in secrets(world)[0]

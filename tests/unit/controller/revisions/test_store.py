@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.errors import ApiError
 from controller.kube.resources import SECRETS
+from controller.revisions.secrets import RevisionSecrets
 from controller.revisions.store import CHUNK_BYTES, RevisionStore
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster
@@ -152,7 +153,44 @@ def test_a_superseded_revision_that_could_not_be_deleted_is_not_forgotten(
     cluster.faults[f"DELETE {path_of(old, 0)}"] = [ApiError(409, "Conflict", "try again")]
     with pytest.raises(ApiError):
         store.keep_only("shop", [new.digest])
-    assert store.has_others("shop", [new.digest])
+    assert not store.is_tidy("shop", [new.digest])
 
     store.keep_only("shop", [new.digest])
     assert store.digests("shop") == [new.digest]
+
+
+def make_seeing(cluster: FakeCluster) -> RevisionStore:
+    """Return a store of 1 MiB for each tenant, whose watch is up to date."""
+    return RevisionStore(cluster.client, cast("RevisionSecrets", SeenSecrets(cluster, NAMESPACE)), 1 << 20)
+
+
+def test_a_retired_revision_can_be_read_and_is_recalled_when_it_is_written_again(cluster: FakeCluster) -> None:
+    store, old, new = make_seeing(cluster), revision(1, 2 * CHUNK_BYTES), revision(2)
+    store.write("shop", old)
+    store.write("shop", new)
+    store.keep_only("shop", [new.digest], [old.digest])
+    assert store.is_tidy("shop", [new.digest], [old.digest])
+    assert (store.digests("shop"), store.retired("shop")) == ([new.digest], [old.digest])
+    assert store.read("shop", old.digest) == old
+    assert not store.is_lost("shop", old.digest)
+
+    store.write("shop", old)
+
+    assert sorted(store.digests("shop")) == sorted([new.digest, old.digest])
+    assert store.retired("shop") == []
+
+
+def test_only_retired_revisions_make_room(cluster: FakeCluster) -> None:
+    kept = [revision(seed, 300_000, account="account") for seed in range(4)]
+    store = make_seeing(cluster)
+    for made in kept[:3]:
+        store.write("shop", made)
+    with pytest.raises(BundleError) as caught:
+        store.write("other", kept[3])
+    assert caught.value.reason is Reason.QUOTA_EXCEEDED
+    store.keep_only("shop", [kept[2].digest], [kept[0].digest, kept[1].digest])
+
+    store.write("other", kept[3])
+
+    assert store.retired("shop") == [kept[1].digest]
+    assert store.digests("shop") == [kept[2].digest]

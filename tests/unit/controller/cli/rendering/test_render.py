@@ -75,8 +75,8 @@ class Mistake(NamedTuple):
 
 
 MISTAKES = [
-    Mistake("nothing is named", [], 2, "specify either SOURCE or -f FILE"),
-    Mistake("both are named", ["{}", "-f", "x.yaml"], 2, "specify either SOURCE or -f FILE"),
+    Mistake("nothing is named", [], 2, "specify either SOURCE, -f FILE or --revision"),
+    Mistake("both are named", ["{}", "-f", "x.yaml"], 2, "specify either SOURCE, -f FILE or --revision"),
     Mistake("two files from stdin", ["{}", "--config=-", "--capabilities=-"], 2,
             "only one file can be read from stdin"),
     Mistake("a folder that is not there", ["/no/such"], 2, 'rukpak render: "/no/such": No such file or directory'),
