@@ -1,8 +1,8 @@
-"""The contracts of sources and formats, and the values they exchange. Built-in kinds use the same contracts.
+"""The contracts of sources, formats and processors, and the values they exchange; built-in kinds use them, too.
 
-A plug-in is a class without constructor arguments, registered by its kind under the entry-point group `rukpak.sources`
-or `rukpak.formats` (built in: `image`, `plain`, …; out of tree: qualified by a domain). A source never sees a cluster,
-a Secret object or a path to write content to: it receives values and yields entries.
+A plug-in is a class without constructor arguments, registered by its kind under the entry-point group `rukpak.sources`,
+`rukpak.formats` or `rukpak.processors` (built in: `image`, `plain`, `patch`, …; out of tree: qualified by a domain). A
+source never sees a cluster, a Secret object or a path to write content to: it receives values and yields entries.
 """
 
 from __future__ import annotations
@@ -348,4 +348,33 @@ class RunsProgram(Protocol):
         """Return the bytes of memory that the program may use.
 
         They are reserved before `render` is called; once the program has exited, they cover what this process parses.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRequest:
+    """The input of a processor: the result depends on all of this and nothing else (rule 9)."""
+
+    name: str
+    """Of the BundleDeployment."""
+    install_namespace: str
+    parameters: Mapping[str, Any]
+    """The block of the kind in the spec (`spec.processors[].patch`, `.parameters`), as the user has written it."""
+    path: str
+    """Field path of the parameters (`spec.processors[1].patch`), with which every message starts."""
+    rendering: Rendering
+    """What the format rendered, and earlier processors changed. Every object has a valid identity."""
+    capabilities: Capabilities
+
+
+class Processor(Protocol):
+    """A way to change rendered objects. Pure: equal requests give equal renderings."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return the problems of the parameters, each starting with its field path below `path`."""
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        """Return the changed rendering. The objects in the request must not be changed in place.
+
+        Raises: BundleError with a reason of Installed.
         """

@@ -18,10 +18,12 @@ from pydantic.alias_generators import to_camel
 RULES = "x-kubernetes-validations"
 MAP_TYPE = "x-kubernetes-map-type"
 
-# Names that to_camel gets wrong, and Python keywords.
+# Names that to_camel gets wrong, Python keywords, and a name that pydantic uses.
 _WIRE_NAMES = {
     "insecure_skip_tls_verify": "insecureSkipTLSVerify",
     "any_of": "in",
+    "from_": "from",
+    "json_patch": "json",
     "namespace_uid": "namespaceUID",
     "service_account_uid": "serviceAccountUID",
 }
@@ -134,6 +136,8 @@ FIELD_PATH_RULE = rule(
     f"self.matches(r'{_FIELD_PATH}')",
     'must be a dotted path like spec.a["quoted.key"].b, without wildcards',
 )
+FieldPathPattern = Annotated[str, Field(min_length=1, max_length=512, pattern=_FIELD_PATH)]
+"""A field path in a list of lists, for which a CEL rule would be estimated as too expensive."""
 FieldPath = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=rules(FIELD_PATH_RULE))]
 Digest = Annotated[str, Field(max_length=160)]
 RevisionDigest = Annotated[str, Field(max_length=71, pattern=r"^$|^sha256:[0-9a-f]{64}$")]

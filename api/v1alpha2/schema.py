@@ -17,6 +17,9 @@ from api.v1alpha2.types import BundleDeployment, Status
 
 Schema = dict[str, Any]
 
+ANY = "x-kubernetes-preserve-unknown-fields"
+"""Without a type next to it: any value."""
+
 _COPIED = frozenset(
     {
         "type",
@@ -36,6 +39,7 @@ _COPIED = frozenset(
         "x-kubernetes-list-map-keys",
         MAP_TYPE,
         RULES,
+        ANY,
     }
 )
 """Keywords with the same meaning in both."""
@@ -135,7 +139,7 @@ def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sc
     """
     schema = _without_null(_dereferenced(emitted, definitions), definitions)
     lost = schema.keys() - _COPIED - _REWRITTEN - _WITHOUT_COUNTERPART
-    if lost or "type" not in schema:
+    if lost or not ("type" in schema or schema.get(ANY)):
         raise ValueError(f"no structural form for {sorted(lost)}, or no type: {schema}")
     return {
         **{key: value for key, value in schema.items() if key in _COPIED},
@@ -173,10 +177,13 @@ def _rewritten(schema: Schema) -> Schema:
         found["description"] = " ".join(schema["description"].split())
     if "const" in schema:
         found["enum"] = [schema["const"]]
-    if schema["type"] == "integer":
+    if schema.get("type") == "integer":
         found["format"] = "int64"
-    if schema.get("additionalProperties") is True:
-        found["x-kubernetes-preserve-unknown-fields"] = True
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        found["additionalProperties"] = structural(additional, {})
+    if additional is True:
+        found[ANY] = True
     return found
 
 

@@ -27,6 +27,7 @@ from api.v1alpha2.fields import (
     rules,
 )
 from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule
+from api.v1alpha2.processors import Processor
 from api.v1alpha2.references import DeploymentReference
 from api.v1alpha2.sources import SecretReference, Source
 from api.v1alpha2.status import (
@@ -60,6 +61,7 @@ __all__ = [
     "ObjectMeta",
     "OptionalKind",
     "Pending",
+    "Processor",
     "SecretReference",
     "Source",
     "SourcePin",
@@ -145,6 +147,9 @@ class Spec(Api):
     """Options of the format, such as values and valuesFiles (helm) or watchNamespace (registry-v1). Unknown keys are an
     error. Never put passwords, tokens or keys here: everyone who can read BundleDeployments can see them, including
     through the role rukpak-view. Store them in a Secret in installNamespace that the content refers to."""
+    processors: Annotated[tuple[Processor, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    """Changes of the rendered objects before they are applied, such as patches and other registries for images, in
+    order."""
     collision_protection: Literal["Prevent", "IfNoController", "None"] = "Prevent"
     """What to do if an object already exists and does not belong to this BundleDeployment. Prevent: refuse it.
     IfNoController: adopt it if no controller owns it. None: adopt it."""

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
-from api.v1alpha2.types import Spec
+from api.v1alpha2.types import Processor, Spec
 from controller.build.child import render_in_child
 from controller.build.context import BuildContext, BuildSettings, Call
 from controller.build.fetcher import Fetcher
@@ -136,7 +136,7 @@ class Builder:
                 capabilities=capabilities,
                 means=means,
             )
-            return render_here_or_in_child(request.spec.format, wanted, call.context)
+            return render_here_or_in_child(request.spec.format, wanted, call.context, request.spec.processors)
 
     def _means(self, scratch: Path, call: Call) -> Means:
         return replace(
@@ -151,7 +151,7 @@ class Builder:
 
 
 def render_here_or_in_child(
-    format_name: str, request: RenderRequest, context: BuildContext
+    format_name: str, request: RenderRequest, context: BuildContext, processors: Sequence[Processor] = ()
 ) -> Revision | PackedRevision:
     """Render in this process or, if there is too much text for that, in a child.
 
@@ -162,11 +162,11 @@ def render_here_or_in_child(
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), _program_bytes(format_name, means))
     try:
         with context.room(needs, means.cancelled):
-            return render(format_name, request)
+            return render(format_name, request, processors)
     except LargeTextError as error:
         size = max(size, error.size)
     with context.room(estimate(size, means.limits), means.cancelled):
-        return render_in_child(format_name, request)
+        return render_in_child(format_name, request, processors)
 
 
 def _program_bytes(format_name: str, means: Means) -> int:

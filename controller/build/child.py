@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Processor
 from controller.build.rendering import render
 from controller.build.revision import PackedRevision, pack, pack_terms, unpack_terms
 from controller.content.disk import disk_errors_reported
@@ -44,7 +45,7 @@ def address_space(limits: Limits) -> int:
     return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
 
 
-def render_in_child(format_name: str, request: RenderRequest) -> PackedRevision:
+def render_in_child(format_name: str, request: RenderRequest, processors: Sequence[Processor] = ()) -> PackedRevision:
     """Return the result of `rendering.render` in a child process.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
@@ -55,7 +56,7 @@ def render_in_child(format_name: str, request: RenderRequest) -> PackedRevision:
     folder = means.scratch / "child"
     with disk_errors_reported("content store"):
         folder.mkdir()
-        (folder / _REQUEST).write_text(json.dumps(_write_request(format_name, request)), encoding="utf-8")
+        (folder / _REQUEST).write_text(json.dumps(_write_request(format_name, request, processors)), encoding="utf-8")
         status = _run(folder, means)
     if (folder / _ERROR).exists():
         error = json.loads((folder / _ERROR).read_bytes())
@@ -94,7 +95,7 @@ def _check(deadline: float, means: Means) -> None:
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle or raise --render-timeout")
 
 
-def _write_request(format_name: str, request: RenderRequest) -> dict[str, Any]:
+def _write_request(format_name: str, request: RenderRequest, processors: Sequence[Processor]) -> dict[str, Any]:
     """Return a request as JSON, with only those of its means that limit text: a child runs no program."""
     return {
         "format": format_name,
@@ -108,6 +109,7 @@ def _write_request(format_name: str, request: RenderRequest) -> dict[str, Any]:
         "unknown": sorted(request.capabilities.unknown),
         "scratch": str(request.means.scratch),
         "limits": asdict(request.means.limits),
+        "processors": [each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in processors],
     }
 
 
@@ -126,6 +128,10 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
     )
 
 
+def _read_processors(value: Mapping[str, Any]) -> list[Processor]:
+    return [Processor.model_validate(each) for each in value["processors"]]
+
+
 # the child
 
 
@@ -136,7 +142,7 @@ def main(folder: Path) -> None:
     value = json.loads((folder / _REQUEST).read_bytes())
     try:
         with disk_errors_reported("content store"):
-            revision = pack(render(value["format"], _read_request(value)))
+            revision = pack(render(value["format"], _read_request(value), _read_processors(value)))
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:

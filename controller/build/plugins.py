@@ -7,11 +7,12 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from api.errors import BundleError
-from api.plugins import Format, Source
+from api.plugins import Format, Processor, Source
 from api.v1alpha2.conditions import Reason
 
 SOURCES = "rukpak.sources"
 FORMATS = "rukpak.formats"
+PROCESSORS = "rukpak.processors"
 
 
 @cache
@@ -43,3 +44,21 @@ def format_of(name: str) -> Format:
     if not found:
         raise BundleError(Reason.UNKNOWN_FORMAT, f'spec.format: no plug-in for "{name}"; install one or correct it')
     return cast("Format", next(iter(found)).load()())
+
+
+def processor_of(kind: str, path: str) -> Processor:
+    """Return the processor of a kind; `path` is its place in the spec.
+
+    Raises: BundleError (UnknownProcessor).
+    """
+    found = _find_processor(kind)
+    if found is None:
+        problem = f'{path}.kind: no plug-in for processors of kind "{kind}"; install one or correct it'
+        raise BundleError(Reason.UNKNOWN_PROCESSOR, problem)
+    return found
+
+
+@cache
+def _find_processor(kind: str) -> Processor | None:
+    found = entry_points(group=PROCESSORS, name=kind)
+    return cast("Processor", next(iter(found)).load()()) if found else None

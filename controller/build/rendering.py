@@ -1,4 +1,6 @@
-"""From a content tree to a revision: a format renders objects, they are made applicable, and their digest is taken.
+"""From a content tree to a revision: a format renders objects, and processors change them.
+
+Then they are made applicable, and their digest is taken.
 
 Pure, and independent of sources and store: child.py runs it in another process.
 """
@@ -10,23 +12,27 @@ from dataclasses import replace
 from typing import Any
 
 from api.plugins import Capabilities, Hook, Rendering, RenderRequest
+from api.v1alpha2.types import Processor
 from controller.build.plugins import format_of
+from controller.build.processing import process
 from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import make_applicable, revision_digest, scopes_of_crds
 
 
-def render(format_name: str, request: RenderRequest) -> Revision:
+def render(format_name: str, request: RenderRequest, processors: Sequence[Processor] = ()) -> Revision:
     """Return the revision of a content tree; of its terms, only the install namespace is set.
 
     Args:
         format_name: `spec.format`.
         request: its config was checked; if its install namespace is '', the format suggests one.
+        processors: `spec.processors`, checked.
 
     Raises: BundleError with a reason of Installed; LargeTextError.
     """
     plugin = format_of(format_name)
     namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
-    rendering = plugin.render(replace(request, install_namespace=namespace))
+    request = replace(request, install_namespace=namespace)
+    rendering = process(processors, plugin.render(request), request)
     return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
 
 

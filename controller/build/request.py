@@ -62,7 +62,9 @@ def rendering_digest(request: Request, install_namespace: str, capabilities: Cap
 
 def _inputs(request: Request) -> dict[str, Any]:
     targets = [source.target for source in request.spec.sources]
+    processors = [[each.kind, each.parameters_json] for each in request.spec.processors]
     return {
+        **({"processors": processors} if processors else {}),
         "format": request.spec.format,
         "config": request.spec.config,
         "sources": list(zip(targets, _content_keys(request), strict=True)),

@@ -8,11 +8,11 @@ from typing import Any
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import Spec
-from controller.build.plugins import format_of, source_of
+from api.v1alpha2.types import Processor, Spec
+from controller.build.plugins import format_of, processor_of, source_of
 
 LEVELS = 100
-"""Of nesting in a config, or in the parameters of a source."""
+"""Of nesting in a config, or in the parameters of a source or processor."""
 CONFIG_BYTES = 256 << 10
 """Of JSON."""
 
@@ -20,15 +20,28 @@ CONFIG_BYTES = 256 << 10
 def check(spec: Spec) -> None:
     """Refuse an invalid spec.
 
-    Raises: BundleError (UnknownSourceKind, UnknownFormat, InvalidReference, InvalidConfig).
+    Raises: BundleError (UnknownSourceKind, UnknownFormat, UnknownProcessor, InvalidReference, InvalidConfig).
     """
     _check_nesting(spec.config, "spec.config", Reason.INVALID_CONFIG)
-    _check_size(spec.config)
+    _check_size(spec.config, "spec.config", "move values to a file in the content and list it in valuesFiles")
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
         _check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
         _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
     check_config(spec.format, spec.config)
+    _check_processors(spec.processors)
+
+
+def _check_processors(processors: Sequence[Processor]) -> None:
+    for index, processor in enumerate(processors):  # before anything that is recursive
+        _check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
+    _check_size([processor.parameters_json for processor in processors], "spec.processors", "change more in the bundle")
+    for index, processor in enumerate(processors):
+        place = f"spec.processors[{index}]"
+        path = f"{place}{processor.block}"
+        _raise_first(
+            Reason.INVALID_CONFIG, processor_of(processor.kind, place).validate(processor.parameters_json, path)
+        )
 
 
 def _check_nesting(value: Any, path: str, reason: Reason) -> None:
@@ -41,11 +54,10 @@ def _check_nesting(value: Any, path: str, reason: Reason) -> None:
     raise BundleError(reason, f"{path}: nested more than {LEVELS} levels deep; flatten it")
 
 
-def _check_size(config: Mapping[str, Any]) -> None:
-    size = len(json.dumps(config, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+def _check_size(value: Any, path: str, remedy: str) -> None:
+    size = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
     if size > CONFIG_BYTES:
-        problem = f"spec.config: larger than {CONFIG_BYTES >> 10} KiB of JSON"
-        remedy = "move values to a file in the content and list it in valuesFiles"
+        problem = f"{path}: larger than {CONFIG_BYTES >> 10} KiB of JSON"
         raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
 
 

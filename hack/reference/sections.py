@@ -83,9 +83,9 @@ def _rows(block: Block, anchors: Mapping[str, str]) -> Iterator[tuple[str, ...]]
 
 
 def _type(schema: Schema) -> str:
-    if schema["type"] == "array":
+    if schema.get("type") == "array":
         return f"[]{_type(schema['items'])}"
-    return "enum" if "enum" in schema else str(schema.get("format", schema["type"]))
+    return "enum" if "enum" in schema else str(schema.get("format", schema.get("type", "any")))
 
 
 def _default(schema: Schema, *, required: bool) -> str:

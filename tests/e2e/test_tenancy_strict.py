@@ -111,6 +111,9 @@ KINDS = [
     Case("a plug-in's kind", plug_in("example.com/s3", bucket="a"), "the kind example.com/s3 is forbidden"),
     Case("one without parameters", {"sources": [{"kind": "example.com/s3"}]}, "example.com/s3"),
     Case("a listed one", plug_in("example.com/listed", bucket="a")),
+    Case("a plug-in's processor", {"processors": [{"kind": "example.com/x"}]}, "the kind example.com/x is forbidden"),
+    Case("a listed processor", {"processors": [{"kind": "example.com/listed"}]}),
+    Case("a built-in processor", {"processors": [{"kind": "metadata", "metadata": {"labels": {"team": "shop"}}}]}),
     Case(
         "a listed one without verification",
         plug_in("example.com/listed", insecureSkipTLSVerify=True),

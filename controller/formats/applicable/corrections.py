@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_SHARD, OWNER_UID, RELEASED_FROM
-from controller.formats.objects import Object, group_of
+from controller.formats.objects import Object, as_mapping, group_of
 
 _SERVER_FIELDS = frozenset(
     {
@@ -26,7 +26,8 @@ _SERVER_FIELDS = frozenset(
 _RESERVED_ANNOTATIONS = frozenset(
     {"kubectl.kubernetes.io/last-applied-configuration", OWNER_UID, APPLIED_DIGEST, RELEASED_FROM}
 )
-_RESERVED_LABELS = frozenset({OWNER_LABEL, OWNER_SHARD})
+RESERVED = {"labels": frozenset({OWNER_LABEL, OWNER_SHARD}), "annotations": _RESERVED_ANNOTATIONS}
+"""Labels and annotations of the controller, which no bundle sets."""
 _INJECT_ANNOTATIONS = frozenset(
     {
         "cert-manager.io/inject-apiserver-ca",
@@ -46,15 +47,32 @@ def correct(item: Object) -> Object:
     return correction(result) if correction else result
 
 
+def find_reserved_marks(item: Object) -> list[str]:
+    """Return the labels and annotations of the controller in the metadata of an object, as field paths."""
+    given = {field: as_mapping(item["metadata"].get(field)) for field in RESERVED}
+    return [
+        f'metadata.{field}["{name}"]' for field, reserved in RESERVED.items() for name in reserved & given[field].keys()
+    ]
+
+
+def without_reserved_marks(item: Object) -> Object:
+    """Return an object without the labels and annotations of the controller."""
+    return {**item, "metadata": _drop_reserved_marks(dict(item["metadata"]))} if find_reserved_marks(item) else item
+
+
 def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    result = _without(metadata, _SERVER_FIELDS)
-    for field, reserved in (("annotations", _RESERVED_ANNOTATIONS), ("labels", _RESERVED_LABELS)):
-        marks = result.get(field)
+    return _drop_reserved_marks(_without(metadata, _SERVER_FIELDS))
+
+
+def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Remove the labels and annotations of the controller in place; return the metadata."""
+    for field, reserved in RESERVED.items():
+        marks = metadata.get(field)
         if marks and not reserved.isdisjoint(marks):
-            result[field] = _without(marks, reserved)
-            if not result[field]:
-                del result[field]
-    return result
+            metadata[field] = _without(marks, reserved)
+            if not metadata[field]:
+                del metadata[field]
+    return metadata
 
 
 def _fill_nulls(item: Object) -> Object:

@@ -21,9 +21,14 @@ _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
+def pod_template_path(group: str, kind: str) -> tuple[str, ...] | None:
+    """Return where objects of a kind have their pod template: () for a Pod, None if its kind has none."""
+    return _TEMPLATES.get((group, kind))
+
+
 def find_pod_template(item: Object) -> tuple[str, Mapping[str, Any]] | None:
     """Return the path and the value of the pod template of an object; None if its kind has none."""
-    path = _TEMPLATES.get((group_of(item), item["kind"]))
+    path = pod_template_path(group_of(item), item["kind"])
     if path is None:
         return None
     value: Any = item

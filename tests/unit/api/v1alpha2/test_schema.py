@@ -18,7 +18,7 @@ KEYWORDS = {
     *("description", "type", "format", "enum", "pattern", "default", "properties", "items", "required"),
     *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
     *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-preserve-unknown-fields"),
-    *("x-kubernetes-map-type", "x-kubernetes-validations"),
+    *("x-kubernetes-map-type", "x-kubernetes-validations", "additionalProperties"),
 }
 
 
@@ -35,7 +35,9 @@ OURS = {path: node for path, node in NODES.items() if path.startswith((".spec", 
 
 
 def test_every_node_is_structural() -> None:
-    assert [path for path, node in NODES.items() if "type" not in node or node.keys() - KEYWORDS] == []
+    assert [path for path, node in NODES.items() if node.keys() - KEYWORDS] == []
+    untyped = {path: node for path, node in NODES.items() if "type" not in node}
+    assert [path for path, node in untyped.items() if not node.get("x-kubernetes-preserve-unknown-fields")] == []
     assert [path for path, node in NODES.items() if node.get("default", "") is None] == []
 
 
@@ -45,10 +47,14 @@ def test_every_field_is_explained_on_one_line() -> None:
 
 
 def has_maximum(node: Schema) -> bool:
+    if "type" not in node:
+        return True  # any value
     if node["type"] == "string":
         return "maxLength" in node or "enum" in node or node.get("format") == "date-time"
     if node["type"] == "array":
         return "maxItems" in node
+    if "additionalProperties" in node and not has_maximum(node["additionalProperties"]):
+        return False
     return "maxProperties" in node or "x-kubernetes-preserve-unknown-fields" not in node
 
 
@@ -57,7 +63,7 @@ def test_everything_has_a_maximum() -> None:
 
 
 def test_every_list_says_how_it_is_merged() -> None:
-    lists = {path: node for path, node in NODES.items() if node["type"] == "array"}
+    lists = {path: node for path, node in NODES.items() if node.get("type") == "array"}
     assert {node["x-kubernetes-list-type"] for node in lists.values()} == {"atomic", "set", "map"}
 
 

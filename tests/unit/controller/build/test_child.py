@@ -13,6 +13,7 @@ import pytest
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Capabilities, ContentTree, Limits, Means, RenderRequest
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import Processor
 from controller.build import child as aside
 from controller.build.builder import render_here_or_in_child
 from controller.build.child import render_in_child
@@ -152,8 +153,19 @@ def test_a_child_gets_the_whole_request(tmp_path: Path, scratch: Path) -> None:
         kubernetes_version="v1.36.3", kinds={("x.io", "v1", "Foo"): False}, unknown=frozenset({"y.io"})
     )
     asked = replace(request(write(tmp_path / "content", MANIFESTS), scratch), capabilities=capabilities)
-    written = json.dumps(aside._write_request("plain", asked))
-    assert aside._read_request(json.loads(written)).capabilities == capabilities
+    merge = {"target": {"kind": "ConfigMap"}, "merge": {"data": {"color": None}}}
+    processor = Processor.model_validate({"kind": "patch", "patch": merge})
+    written = json.loads(json.dumps(aside._write_request("plain", asked, [processor])))
+    assert aside._read_request(written).capabilities == capabilities
+    assert [each.parameters_json for each in aside._read_processors(written)] == [merge]
+
+
+def test_a_child_runs_processors(tmp_path: Path, scratch: Path) -> None:
+    asked = request(write(tmp_path / "content", {"manifests/a.json": config_map("a")}), scratch)
+    processors = [Processor.model_validate({"kind": "metadata", "metadata": {"labels": {"team": "shop"}}})]
+    made = render_in_child("plain", asked, processors).unpacked()
+    assert made == render("plain", asked, processors)
+    assert made.objects[0]["metadata"]["labels"] == {"team": "shop"}
 
 
 def test_a_child_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path, scratch: Path) -> None:

@@ -16,6 +16,7 @@ class Inputs(NamedTuple):
     same: bool
 
 
+PROCESSOR = {"kind": "metadata", "metadata": {"labels": {"team": "shop"}}}
 BASE = request(spec())
 INPUTS = [
     Inputs("the same", request(spec()), same=True),
@@ -30,6 +31,7 @@ INPUTS = [
     Inputs("another config", request(spec(config={"a": 1})), same=False),
     Inputs("another install namespace", request(spec(installNamespace="other")), same=False),
     Inputs("being asked for again", replace(BASE, requested_at="now"), same=False),
+    Inputs("a processor", request(spec(processors=[PROCESSOR])), same=False),
     Inputs("one source more", request(spec(image(), image())), same=False),
 ]
 

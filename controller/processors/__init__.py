@@ -1,0 +1,9 @@
+"""Processors: changes of rendered objects before they are applied (`spec.processors`). Pure; see README.md.
+
+`build/processing.py` calls them in order and checks what they return.
+
+    rendered    a function applied to every object of a rendering
+    patch/      kind `patch`: which objects, and the three kinds of patches
+    images/     kind `images`: image names, and where objects have them
+    metadata    kind `metadata`: labels and annotations
+"""

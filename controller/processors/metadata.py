@@ -1,0 +1,66 @@
+"""The processor `metadata`: labels and annotations, of all objects and on request of pod templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.plugins import ProcessRequest, Rendering
+from controller.formats.applicable.corrections import RESERVED
+from controller.formats.applicable.pods import pod_template_path
+from controller.formats.objects import Object, as_mapping, group_of, identify
+from controller.processors.rendered import change_each, refused
+
+_FIELDS = ("labels", "annotations")
+
+
+class MetadataProcessor:
+    """Sets labels and annotations; selectors are never changed."""
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return the problems of the parameters."""
+        if not any(parameters.get(field) for field in _FIELDS):
+            return [f"{path}: set labels or annotations"]
+        return [
+            f'{path}.{field}["{name}"]: belongs to the controller; remove it'
+            for field in _FIELDS
+            for name in parameters.get(field) or ()
+            if name in RESERVED[field]
+        ]
+
+    def process(self, request: ProcessRequest) -> Rendering:
+        """Return the rendering with the labels and annotations set.
+
+        Raises: BundleError (InvalidConfig) for a label that the selector of a workload needs to have another value.
+        """
+        marks = {field: request.parameters[field] for field in _FIELDS if request.parameters.get(field)}
+
+        def _set(item: Object) -> Object:
+            result = _with_marks(item, (), marks)
+            path = pod_template_path(group_of(item), item["kind"])
+            if path and request.parameters.get("podTemplates"):
+                _check_selector(item, marks.get("labels", {}), request.path)
+                result = _with_marks(result, path, marks)
+            return result
+
+        return change_each(request.rendering, _set)
+
+
+def _with_marks(value: dict[str, Any], path: tuple[str, ...], marks: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the value with labels and annotations added to the metadata at a path, unless nothing is there."""
+    if path:
+        inner = value.get(path[0])
+        return {**value, path[0]: _with_marks(inner, path[1:], marks)} if isinstance(inner, dict) else value
+    metadata = as_mapping(value.get("metadata"))
+    changed = {field: {**as_mapping(metadata.get(field)), **given} for field, given in marks.items()}
+    return {**value, "metadata": {**metadata, **changed}}
+
+
+def _check_selector(item: Object, labels: Mapping[str, str], path: str) -> None:
+    """Refuse labels of pods that the selector of their workload would no longer match."""
+    selector = as_mapping(as_mapping(item.get("spec")).get("selector"))
+    needed = as_mapping(selector.get("matchLabels", selector))
+    for name, value in labels.items():
+        if needed.get(name, value) != value:
+            problem = f"{identify(item)} selects its pods by another value of this label; set podTemplates: false"
+            raise refused(f'{path}.labels["{name}"]: {problem}')

@@ -1,0 +1,188 @@
+"""Strategic merge patches: JSON merge patches that merge some lists by a key, and know directives.
+
+As k8s.io/apimachinery applies them (pkg/util/strategicpatch, `StrategicMergePatch`), except that a field that the type
+does not have is merged like one without a key; the API server then reports it. Directives: `$patch` (replace, delete,
+merge), `$retainKeys`, `$deleteFromPrimitiveList/<field>`, `$setElementOrder/<field>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any
+
+from controller.processors.patch.merge_keys import Field, MergeKeys
+from controller.processors.patch.ordering import KeyOf, in_order
+
+_PATCH, _RETAIN_KEYS = "$patch", "$retainKeys"
+_DELETE_FROM, _SET_ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
+
+
+class StrategicPatchError(Exception):
+    """A patch that cannot be applied; the argument is its field with the problem and remedy."""
+
+
+def merge_strategically(value: Mapping[str, Any], patch: Mapping[str, Any], type_name: str) -> dict[str, Any]:
+    """Return an object with a strategic merge patch applied; neither is modified.
+
+    Args:
+        value: an object whose kind has the type.
+        patch: as `kubectl patch` takes it.
+        type_name: of `merge_keys`.
+
+    Raises: StrategicPatchError.
+    """
+    return _Merge(MergeKeys.load()).mapping(value, patch, type_name, "")
+
+
+class _Merge:
+    def __init__(self, keys: MergeKeys) -> None:
+        self._keys = keys
+
+    def mapping(self, value: Mapping[str, Any], patch: Mapping[str, Any], type_name: str, path: str) -> dict[str, Any]:
+        directive = patch.get(_PATCH)
+        if directive == "replace":
+            return {key: item for key, item in patch.items() if key != _PATCH}
+        if directive == "delete":
+            return {}
+        if _PATCH in patch:
+            raise _problem(path, _PATCH, "must be replace or delete")
+        result = _retain(value, patch, path)
+        changes = {key: change for key, change in patch.items() if key != _RETAIN_KEYS}
+        for key in [key for key in changes if key.startswith(_SET_ORDER)]:
+            self._set_order(result, changes, key, type_name, path)
+        for key, change in changes.items():
+            name = key.removeprefix(_DELETE_FROM)
+            self._change(result, name, change, self._keys.field(type_name, name), path, is_deletion=key != name)
+        return result
+
+    def _change(
+        self, result: dict[str, Any], name: str, change: Any, field: Field, path: str, *, is_deletion: bool
+    ) -> None:
+        """Change one field of the result."""
+        live = result.get(name)
+        if is_deletion:
+            if isinstance(live, list) and isinstance(change, list):
+                result[name] = [item for item in live if item not in change]
+        elif change is None:
+            result.pop(name, None)
+        elif isinstance(live, dict) and isinstance(change, dict):
+            if field.strategy == "replace":
+                result[name] = change
+            else:
+                result[name] = self.mapping(live, change, field.type_name, f"{path}.{name}")
+        elif isinstance(live, list) and isinstance(change, list) and field.strategy == "merge":
+            result[name] = self._sequence(live, change, field, f"{path}.{name}")
+        elif isinstance(live, list) and isinstance(change, list):
+            result[name] = change
+        elif _is_directive(change):
+            result.pop(name, None)
+        else:
+            result[name] = _without_directives(change)
+
+    def _sequence(self, live: list[Any], patch: list[Any], field: Field, path: str) -> list[Any]:
+        if not any(isinstance(item, dict) for item in (*live, *patch)):
+            merged = list(dict.fromkeys([*live, *patch]))
+            return in_order(merged, patch, live, lambda item: item)
+        key_of = _key_of(field, path, live, patch)
+        kept, added = _apply_item_directives(live, patch, key_of, path)
+        if added is None:
+            return kept
+        merged = list(kept)
+        for item in added:
+            place = next((index for index, each in enumerate(merged) if key_of(each) == key_of(item)), None)
+            if place is None:
+                merged.append(item)
+            else:
+                merged[place] = self.mapping(merged[place], item, field.type_name, f"{path}[{place}]")
+        return in_order(merged, added, kept, key_of)
+
+    def _set_order(
+        self, result: dict[str, Any], changes: dict[str, Any], directive: str, type_name: str, path: str
+    ) -> None:
+        """Merge the list that the directive orders, and remove both from the changes."""
+        name = directive.removeprefix(_SET_ORDER)
+        order, patch, live = changes.pop(directive), changes.pop(name, None), result.get(name)
+        if not isinstance(order, list) or not isinstance(patch or [], list) or not isinstance(live or [], list):
+            raise _problem(path, directive, "must be a list, and so must the field that it orders")
+        field = self._keys.field(type_name, name)
+        merged: list[Any] = list(live or [])
+        if patch:
+            self._change(result, name, patch, field, path, is_deletion=False)
+            merged = result[name]
+        if not merged:
+            return
+        key_of = _key_of(field, f"{path}.{name}", merged, order) if isinstance(merged[0], dict) else _itself
+        _check_order(patch or [], order, key_of, path, directive)
+        result[name] = in_order(merged, order, live or [], key_of)
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+def _retain(value: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return a copy of the value with only the keys that `$retainKeys` lists, if the patch has it."""
+    if _RETAIN_KEYS not in patch:
+        return dict(value)
+    kept = patch[_RETAIN_KEYS]
+    given = [key for key, change in patch.items() if change is not None and not key.startswith("$")]
+    if not isinstance(kept, list) or not all(key in kept for key in given):
+        raise _problem(path, _RETAIN_KEYS, "must list all fields of the patch that are not null")
+    return {key: item for key, item in value.items() if key in kept}
+
+
+def _key_of(field: Field, path: str, *lists: list[Any]) -> KeyOf:
+    """Return the function that returns the merge key of an item, after checking that all items have it."""
+    if not field.key:
+        raise _problem(path, "", "the list has no merge key; patch it with json")
+    for items in lists:
+        for index, item in enumerate(items):
+            if not isinstance(item, dict) or isinstance(item.get(field.key), dict | list):
+                raise _problem(path, f"[{index}]", "must be a mapping, like the other items")
+            if field.key not in item and item.get(_PATCH) != "replace":
+                raise _problem(path, f"[{index}]", f"has no {field.key}, by which the list is merged; set it")
+    return itemgetter(field.key)
+
+
+def _apply_item_directives(
+    live: list[Any], patch: list[Any], key_of: KeyOf, path: str
+) -> tuple[list[Any], list[Any] | None]:
+    """Return the items of the object that are left, and those of the patch; None if these replace the whole list."""
+    directives = [item for item in patch if _PATCH in item]
+    plain = [item for item in patch if _PATCH not in item]
+    if any(item[_PATCH] not in ("delete", "replace") for item in directives):
+        raise _problem(path, f"[].{_PATCH}", "must be delete or replace")
+    deleted = [key_of(item) for item in directives if item[_PATCH] == "delete"]
+    if any(item[_PATCH] == "replace" for item in directives):
+        return plain, None
+    return [item for item in live if key_of(item) not in deleted], plain
+
+
+def _check_order(patch: list[Any], order: list[Any], key_of: KeyOf, path: str, directive: str) -> None:
+    """Refuse an order that lacks items of the patch, or that contradicts their order there."""
+    places = {key_of(item): index for index, item in enumerate(order)}
+    kept = [item for item in patch if not _is_directive(item)]
+    found = [places.get(key_of(item), -1) for item in kept]
+    if order and (found != sorted(found) or -1 in found):
+        raise _problem(path, directive, "must list the items of the patch, in the same order")
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and _PATCH in value
+
+
+def _without_directives(value: Any) -> Any:
+    """Return a new value without nulls in mappings, and without mappings that are directives."""
+    if isinstance(value, dict):
+        items = {key: item for key, item in value.items() if item is not None and not _is_directive(item)}
+        return {key: _without_directives(item) for key, item in items.items()}
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value if not _is_directive(item)]
+    return value
+
+
+def _problem(path: str, field: str, problem: str) -> StrategicPatchError:
+    dot = "." if path and field and not field.startswith("[") else ""
+    place = f"{path.removeprefix('.')}{dot}{field}".removeprefix(".")
+    return StrategicPatchError(f"{place}: {problem}")

@@ -1,0 +1,133 @@
+"""spec.processors with a real controller: what is applied, what a change of them costs, and what a failure leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.kubectl import KubectlError
+from hack.control_plane.settings import Settings
+from tests.support.bundles import World, config_map, new_world
+from tests.support.objects import deployment
+from tests.support.registry import LocalRegistry
+
+pytestmark = pytest.mark.timeout(120)
+IMAGES = {"kind": "images", "images": [{"from": "example.com/", "to": "mirror.example.com/example/"}]}
+METADATA = {"kind": "metadata", "metadata": {"labels": {"team": "shop"}, "podTemplates": True}}
+
+
+def patch(color: str | None, name: str = "settings") -> dict[str, Any]:
+    return {
+        "kind": "patch",
+        "patch": {"target": {"kind": "ConfigMap", "name": name}, "merge": {"data": {"color": color}}},
+    }
+
+
+@pytest.fixture(scope="module")
+def world(kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    with new_world(kwok_cluster, registry, settings.running) as made:
+        yield made
+
+
+def requests_for(registry: LocalRegistry, repository: str) -> list[str]:
+    return [line for line in registry.log.splitlines() if f"/v2/{repository}/" in line]
+
+
+def test_what_processors_make_is_applied_and_repaired(world: World) -> None:
+    deployed = world.deploy(config_map("settings", color="blue", size="large"), deployment("web", 1),
+                            processors=[patch(None), IMAGES, METADATA])  # fmt: skip
+    deployed.wait_ready()
+    assert deployed.data("settings") == {"size": "large"}
+    web = deployed.get("web", "deployments", "/apis/apps/v1")
+    assert web is not None
+    template = web["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == "mirror.example.com/example/main:1"
+    assert (web["metadata"]["labels"]["team"], template["metadata"]["labels"]["team"]) == ("shop", "shop")
+    assert "team" not in web["spec"]["selector"]["matchLabels"]
+    deployed.edit("settings", size="small")
+    deployed.wait(lambda: deployed.data("settings") == {"size": "large"}, "repair")
+
+
+def test_a_changed_processor_is_another_revision_without_asking_the_source(
+    world: World, registry: LocalRegistry
+) -> None:
+    deployed = world.deploy(config_map("settings"), processors=[patch("red")])
+    before = deployed.wait_ready()
+    asked = requests_for(registry, deployed.name)
+    deployed.change(processors=[patch("green")])
+    after = deployed.wait_installed(before["installedRevision"])
+    assert deployed.data("settings") == {"color": "green"}
+    assert after["sources"] == before["sources"]
+    assert requests_for(registry, deployed.name) == asked
+
+
+def test_a_patch_that_selects_nothing_leaves_what_is_installed(world: World) -> None:
+    deployed = world.deploy(config_map("settings"), processors=[patch("red")])
+    before = deployed.wait_ready()
+    deployed.change(processors=[patch("red"), patch("green", "none")])
+    deployed.wait_for("Installed", "False", "InvalidConfig", "spec.processors[1].patch.target: matches no object")
+    assert deployed.data("settings") == {"color": "red"}
+    assert deployed.status()["installedRevision"] == before["installedRevision"]
+    deployed.change(processors=None)
+    deployed.wait_installed(before["installedRevision"])
+    assert deployed.data("settings") == {"color": "blue"}
+
+
+def test_a_kind_without_a_plug_in_is_told(world: World) -> None:
+    deployed = world.deploy(config_map("settings"), processors=[{"kind": "example.com/none", "parameters": {"a": 1}}])
+    deployed.wait_for("Installed", "False", "UnknownProcessor", 'no plug-in for processors of kind "example.com/none"')
+
+
+REFUSED = {
+    "no kind": ([{"patch": {}}], "spec.processors[0].kind: Required value"),
+    "an unknown kind": ([{"kind": "melt"}], "must be patch, images, metadata, or the <domain>/<name>"),
+    "another block": ([{**METADATA, "kind": "images"}], "spec.processors[0].images: Invalid value"),
+    "two patches": (
+        [{"kind": "patch", "patch": {"target": {"kind": "A"}, "merge": {}, "strategic": {}}}],
+        "set exactly one of merge, strategic and json",
+    ),
+    "an empty target": ([{"kind": "patch", "patch": {"target": {}, "merge": {}}}], "set at least one of group, kind"),
+    "an operation of another kind": (
+        [{"kind": "patch", "patch": {"target": {"kind": "A"}, "json": [{"op": "append", "path": "/a", "value": 1}]}}],
+        "spec.processors[0].patch.json[0].op: Unsupported value",
+    ),
+    "an image without a change": ([{"kind": "images", "images": [{"from": "a"}]}], "set at least one of to, tag"),
+    "a typo": ([{"kind": "metadata", "metadata": {"label": {}}}], 'unknown field "spec.processors[0].metadata.label"'),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_kubectl_apply_refuses_what_cannot_be_meant(world: World, case: str) -> None:
+    processors, message = REFUSED[case]
+    spec = {"format": "plain", "sources": [{"kind": "image", "image": {"ref": "a/b:v1"}}], "processors": processors}
+    manifest = {"apiVersion": "core.rukpak.io/v1alpha2", "kind": "BundleDeployment", "metadata": {"name": "x"}}
+    with pytest.raises(KubectlError) as caught:
+        world.cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps({**manifest, "spec": spec}))
+    assert message in str(caught.value)
+
+
+def test_a_value_in_a_json_patch_may_be_anything(world: World) -> None:
+    values: list[Any] = ["1", {"a": ["b"]}, [1]]
+    operations = [{"op": "add", "path": "/metadata/annotations", "value": {"values": "x"}}]
+    operations += [{"op": "test", "path": "/data/color", "value": "blue"}]
+    deployed = world.deploy(
+        config_map("settings"),
+        processors=[
+            {"kind": "patch", "patch": {"target": {"name": "settings"}, "json": operations}},
+            {
+                "kind": "patch",
+                "patch": {
+                    "target": {"name": "none"},
+                    "json": [{"op": "add", "path": "/a", "value": value} for value in values],
+                    "optional": True,
+                },
+            },
+        ],
+    )
+    deployed.wait_ready()
+    kept = deployed.read()["spec"]["processors"][1]["patch"]["json"]
+    assert [operation["value"] for operation in kept] == values
