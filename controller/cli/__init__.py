@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from api.errors import BundleError
-from controller.cli.command import FAILED, MISUSE, MisuseError, explain, tell
+from controller.cli.command import MISUSE, MisuseError, explain, tell
 from controller.cli.parsing.parser import program, suggest
 from controller.cli.parsing.verbs import GROUPS, VERBS, make_parser
 
@@ -73,7 +73,7 @@ def _run_verb(verb: str, options: argparse.Namespace) -> int:
     except BundleError as error:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
-        return FAILED
+        return VERBS[verb].failed
     except MisuseError as error:
         tell(f"rukpak {verb}: {error}")
         return MISUSE
@@ -88,7 +88,7 @@ def _translate_errors(verb: str, run: Callable[[], int]) -> int:
         return run()
     except (ApiError, ConfigurationError) as error:
         tell(f"rukpak {verb}: {explain(error)}")
-        return FAILED
+        return VERBS[verb].failed
 
 
 def _refuse(words: Sequence[str]) -> int:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from controller.content.limits import visible
 
 if TYPE_CHECKING:
-    from controller.kube.client import Client
+    from controller.kube.client import Client, User
 
 FAILED = 1
 MISUSE = 2
+REQUESTS = 8
+"""How many are sent at the same time."""
 
 
 class MisuseError(Exception):
@@ -24,16 +26,30 @@ class MisuseError(Exception):
 def connect(options: argparse.Namespace) -> Client:
     """Return a client for the cluster that the options select, with the user's credentials.
 
-    Raises: ConfigurationError.
+    Raises: ConfigurationError; MisuseError for a user that cannot be impersonated.
     """
     from controller.kube import client  # noqa: PLC0415 - slow to import, and render may not need it
 
-    return client.connect(
+    connected = client.connect(
         kubeconfig=options.kubeconfig or None,
         context=options.context or None,
-        pool=8,
+        pool=REQUESTS,
         user_agent=f"rukpak-cli/{version('rukpak')}",
     )
+    return connected.acting_as(_impersonated(getattr(options, "as_user", None), getattr(options, "as_groups", None)))
+
+
+def _impersonated(name: str | None, groups: list[str] | None) -> User | None:
+    from controller.kube.client import User  # noqa: PLC0415 - see above
+
+    if name is None:
+        if groups:
+            raise MisuseError("--as-group requires --as")
+        return None
+    try:
+        return User(name, tuple(groups or ()))
+    except ValueError as error:
+        raise MisuseError(f"--as: {error}") from None
 
 
 def explain(error: Exception) -> str:

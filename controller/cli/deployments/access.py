@@ -61,6 +61,17 @@ class Deployments:
         """
         return _value_unless_missing(lambda: self._client.get(DEPLOYMENTS.path(name=name)))
 
+    def create(self, value: Manifest) -> Manifest:
+        """Create a BundleDeployment and return it.
+
+        Raises: ApiError.
+        """
+        try:
+            made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
+        except ApiError as error:
+            raise _explain(error) from None
+        return made
+
     def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
         """Merge a change into a BundleDeployment and return the result; None if it does not exist.
 

@@ -28,6 +28,7 @@ from controller.cli.deployments.waiting import (
     report,
 )
 from controller.cli.output import name_of, show
+from controller.cli.parsing.parser import program
 from controller.cli.question import ask
 from controller.kube.errors import ApiError
 from controller.status.texts import describe_changes, short
@@ -138,6 +139,7 @@ def _describe(verb: str, choice: _Choice) -> Iterator[str]:
         yield "  It does not wait for approval: it is not known yet, or not what the spec asks for"
         return
     yield f"  Changes:   {describe_changes(pending.changes)}"
+    yield f'  Details:   "{program()} diff {choice.deployment.metadata.name}" shows them'
     for line in pending.permissions.added:
         yield f"  Permission: {line}"
     if pending.permissions.truncated:

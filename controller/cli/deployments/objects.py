@@ -1,4 +1,4 @@
-"""The objects of a BundleDeployment on the cluster, for `rukpak status --objects`, judged as the controller does.
+"""The objects of a BundleDeployment on the cluster, for `status --objects` and `tree`, judged as the controller does.
 
 They are read with the user's permissions; a kind that the user cannot list is named.
 """
@@ -6,6 +6,7 @@ They are read with the user's permissions; a kind that the user cannot list is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -17,12 +18,25 @@ from controller.cli.output import to_table
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind
+from controller.kube.resources import GroupVersionKind, Resource
 from controller.observe.health.rules import assess
 from controller.observe.health.subject import Context
+from controller.observe.records import key_of
 
 _HEADING = ("OBJECT", "HEALTH", "MESSAGE")
-Row = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundObject:
+    """An object of a BundleDeployment, or a kind that cannot be listed."""
+
+    name: str
+    """Such as `Deployment shop/web`."""
+    reason: str
+    """Of its health."""
+    message: str = ""
+    value: Mapping[str, Any] | None = None
+    """None: it is missing, or was not read."""
 
 
 class ObjectLister:
@@ -37,33 +51,48 @@ class ObjectLister:
         Raises: ApiError.
         """
         deployment, _ = try_to_read(value)
-        rows = self._rows(deployment) if deployment else []
+        rows = [(each.name, each.reason, each.message) for each in self.find(deployment)] if deployment else []
         return ["All objects:", *(f"  {line}" for line in to_table(_HEADING, rows).splitlines())] if rows else []
 
-    def _rows(self, deployment: BundleDeployment) -> list[Row]:
+    def find(self, deployment: BundleDeployment) -> list[FoundObject]:
+        """Return the objects of a BundleDeployment, those that are missing first.
+
+        Raises: ApiError.
+        """
         reported = {_name_of_report(each): each for each in deployment.status.not_ready}
-        found: dict[str, Row] = {}
+        found: dict[str, FoundObject] = {}
         for text in deployment.status.managed_kinds:
-            for row in self._list(GroupVersionKind.parse(text), deployment):
-                report = reported.get(row[0])
-                found[row[0]] = (row[0], report.reason, report.message) if report else row
-        missing = {name: (name, each.reason, each.message) for name, each in reported.items() if name not in found}
+            for each in self._list(GroupVersionKind.parse(text), deployment):
+                report = reported.get(each.name)
+                found[each.name] = replace(each, reason=report.reason, message=report.message) if report else each
+        missing = {
+            name: FoundObject(name=name, reason=each.reason, message=each.message)
+            for name, each in reported.items()
+            if name not in found
+        }
         return [*(missing | found).values()]
 
-    def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[Row]:
+    def list_items(self, resource: Resource, namespace: str = "", label_selector: str = "") -> Iterator[Manifest]:
+        """Yield objects of a kind, with their apiVersion and kind, which lists leave out.
+
+        Raises: ApiError.
+        """
+        for item in self._client.list(resource.path(namespace), label_selector=label_selector):
+            yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+
+    def _list(self, kind: GroupVersionKind, deployment: BundleDeployment) -> Iterator[FoundObject]:
         resource = self._discovery.resource(kind)
         if resource is None:
-            yield kind.kind, "Unknown", "the cluster does not serve this kind"
+            yield FoundObject(name=kind.kind, reason="Unknown", message="the cluster does not serve this kind")
             return
-        selector = f"{names.OWNER_LABEL}={deployment.metadata.name}"
         try:
-            for item in self._client.list(resource.path(), label_selector=selector):
+            for item in self.list_items(resource, "", f"{names.OWNER_LABEL}={deployment.metadata.name}"):
                 if _is_owned(item, deployment):
-                    yield _judge({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+                    yield judge(item)
         except ApiError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
-            yield kind.kind, "Unknown", "you cannot list this kind"
+            yield FoundObject(name=kind.kind, reason="Unknown", message="you cannot list this kind")
 
 
 def _is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
@@ -71,10 +100,10 @@ def _is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
     return (item["metadata"].get("annotations") or {}).get(names.OWNER_UID) == deployment.metadata.uid
 
 
-def _judge(value: Mapping[str, Any]) -> Row:
-    metadata, verdict = value["metadata"], assess(value, Context())
-    namespace = metadata.get("namespace")
-    return f"{value['kind']} {f'{namespace}/' if namespace else ''}{metadata['name']}", verdict.reason, verdict.message
+def judge(value: Mapping[str, Any]) -> FoundObject:
+    """Return an object with its health."""
+    verdict = assess(value, Context())
+    return FoundObject(name=str(key_of(value)), reason=verdict.reason, message=verdict.message, value=value)
 
 
 def _name_of_report(report: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.cli.parsing.parser import FLAGS, OneOf, Parser
 from controller.options import add_options
+from controller.settings import GROUPS
 
 Arguments = Callable[[Parser], None]
 
@@ -18,6 +19,8 @@ RENDERING = (
     *("helm", "render_timeout", "render_mebibytes", "confinement"),
 )
 """The options of the controller that `render` has, too."""
+CLUSTER = GROUPS["kubeconfig"]
+"""Title of the flags that select a cluster and a user."""
 LEVELS = ("debug", "info", "warning", "error")
 OBJECTS = ("json", "yaml", "name")
 JSONPATH = "jsonpath="
@@ -47,6 +50,45 @@ def render(parser: Parser) -> None:
     _add_output(parser, "yaml", "json", "name", "revision", default="yaml")
     _add_cluster(parser, "namespace")
     add_options(parser, os.environ, only=RENDERING)
+
+
+def diff(parser: Parser) -> None:
+    """Add the BundleDeployment, and which revisions are compared."""
+    _add_reviewed(parser)
+    text = "compare with this revision of the store, by its digest or the beginning of it, instead of the cluster"
+    _add(parser, "--from", dest="before", metavar="REVISION", help=text)
+    _add(parser, "--to", metavar="REVISION", help="what this revision of the store would change")
+    _add_review(parser)
+
+
+def install(parser: Parser) -> None:
+    """Add the fields of a BundleDeployment, and what rendering depends on."""
+    parser.add_argument("name", metavar="NEW-NAME", help="name of the BundleDeployment")
+    _add(parser, "--image", metavar="REFERENCE", help="image or OCI artifact")
+    _add(parser, "--git", metavar="REPOSITORY", help="git repository")
+    _add(parser, "--ref", help="for --git: commit, tag or branch [default: HEAD]")
+    _add(parser, "--directory", help="for --git: part of the repository")
+    _add(parser, "--http", metavar="URL", help="archive, or file of manifests")
+    _add(parser, "--sha256", metavar="DIGEST", help="for --http: of the file")
+    _add(parser, "--secret", metavar="NAME", help="credentials for the source, in the install namespace")
+    _add(parser, "--format", default="plain", help="plain, helm, registry-v1 or that of a plug-in [default: plain]")
+    text = "default namespace of namespaced objects; created if it is missing"
+    _add(parser, "-n", "--install-namespace", metavar="NAMESPACE", help=text)
+    _add(parser, "--service-account", metavar="NAME", help="apply objects as this account of the install namespace")
+    _add(parser, "--config", metavar="FILE", help="YAML or JSON file with spec.config; -: stdin")
+    text = "which revisions wait for approval; this one is approved, unless Automatic [default: Automatic]"
+    policies = ("Automatic", "NewPermissions", "Manual")
+    _add(parser, "--approval", type=OneOf(policies), default=policies[0], metavar="|".join(policies), help=text)
+    parser.add_flag(FLAGS, ("-y", "--yes"), action="store_true", help="do not ask for confirmation")
+    text = "create nothing; with -o yaml, print the BundleDeployment"
+    parser.add_flag(FLAGS, ("--dry-run",), action="store_true", help=text)
+    text = "use the Secret of the source without asking"
+    parser.add_flag(FLAGS, ("--use-secrets",), action="store_true", help=text)
+    _add_wait(parser, "wait until it is Ready; ends at once if waiting cannot help")
+    _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser)
+    add_options(parser, os.environ, only=RENDERING)
+    parser.set_defaults(from_cluster=False, capabilities=None)
 
 
 def permissions(parser: Parser) -> None:
@@ -114,6 +156,13 @@ def history(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
     _add_output(parser, "json", "yaml")
     _add_cluster(parser)
+
+
+def tree(parser: Parser) -> None:
+    """Add the name of a BundleDeployment."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    _add_output(parser, "json", "yaml")
+    _add_cluster(parser, "namespace")
 
 
 def events(parser: Parser) -> None:
@@ -223,3 +272,6 @@ def _add_output(parser: Parser, *words: str, default: str = "", prefix: str = ""
 
 def _add_cluster(parser: Parser, *others: str) -> None:
     add_options(parser, os.environ, only=("kubeconfig", "context", *others))
+    parser.add_flag(CLUSTER, ("--as",), dest="as_user", metavar="USER", help="user to impersonate, as with kubectl")
+    text = "group to impersonate, with --as; may be repeated"
+    parser.add_flag(CLUSTER, ("--as-group",), dest="as_groups", action="append", metavar="GROUP", help=text)

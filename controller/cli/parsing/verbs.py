@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import cast
 
+from controller.cli.command import FAILED
 from controller.cli.parsing import arguments
 from controller.cli.parsing.arguments import Arguments
 from controller.cli.parsing.parser import Parser
@@ -33,6 +34,8 @@ class Verb:
     """Adds its flags to a parser."""
     entry: str
     """`module:function` below controller.cli, called with the options."""
+    failed: int = FAILED
+    """Exit status if it fails."""
 
     def load(self) -> Run:
         """Import what the verb does."""
@@ -53,6 +56,14 @@ DEPLOYMENTS = {
         },
         arguments=arguments.status,
         entry="deployments.status:main",
+    ),
+    "tree": Verb(
+        summary="show the objects of a BundleDeployment and what they own as a tree",
+        description="Show the objects of a BundleDeployment and what its workloads own, with health and drift.",
+        usage="NAME [flags]",
+        examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
+        arguments=arguments.tree,
+        entry="deployments.tree:main",
     ),
     "events": Verb(
         summary="show the Events of a BundleDeployment",
@@ -137,6 +148,33 @@ BUNDLES = {
         },
         arguments=arguments.render,
         entry="rendering.render:main",
+    ),
+    "install": Verb(
+        summary="install a bundle: render it, show what it changes and may do, ask, create",
+        description="Create a BundleDeployment, after showing what it would change and what it may do once it runs.",
+        usage="NEW-NAME --image REFERENCE [flags]",
+        examples={
+            "install shop --image quay.io/shop/chart:1.2.0 --format helm -n shop --wait": "return when it is Ready",
+            "install shop --git https://github.com/shop/shop --directory deploy -n shop --dry-run -o yaml": "print the "
+            "BundleDeployment, for a repository of manifests",
+        },
+        arguments=arguments.install,
+        entry="review.install:main",
+    ),
+    "diff": Verb(
+        summary="show what a revision would change on the cluster",
+        description="Show what a revision would change, as the API server answers a dry run of each apply: of the "
+        "revision that waits for approval, or else of the one that the BundleDeployment asks for. Exit status: 0 no "
+        "difference, 1 a difference, 2 something failed or would be refused.",
+        usage="NAME|-f FILE [flags]",
+        examples={
+            "diff shop": "what waits for approval, or is paused, against the cluster",
+            "diff -f shop.yaml": "of a BundleDeployment that is not applied yet, or changed",
+            "diff shop --from 1f2e3d4c5b6a": "against an earlier revision instead of the cluster",
+        },
+        arguments=arguments.diff,
+        entry="review.diff:main",
+        failed=2,
     ),
     "permissions": Verb(
         summary="show what a bundle may do once it runs",

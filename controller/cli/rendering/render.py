@@ -121,7 +121,11 @@ def _capabilities(name: str | None) -> Capabilities:
     return capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
 
 
-def _config(name: str) -> dict[str, Any]:
+def read_config(name: str) -> dict[str, Any]:
+    """Return the value of spec.config in a file; `-` is stdin.
+
+    Raises: MisuseError; BundleError (InvalidConfig, InvalidBundle).
+    """
     documents = [document.value for document in read_documents(read_file(name), name)] or [{}]
     if len(documents) > 1 or not isinstance(documents[0], dict):
         raise BundleError(Reason.INVALID_CONFIG, f"{name}: must contain a single mapping, the value of spec.config")
@@ -132,7 +136,7 @@ def _config(name: str) -> dict[str, Any]:
 
 
 def _render_local(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
-    config = _config(options.config) if options.config else {}
+    config = read_config(options.config) if options.config else {}
     with store.scratch() as scratch, store.scratch() as own:
         unpack(options.source, scratch)
         format_name = options.format or guess_format(scratch)
@@ -219,7 +223,7 @@ def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:
     given = {"format": options.format, "installNamespace": options.install_namespace}
     spec = {key: value for key, value in given.items() if value}
     if options.config:
-        spec["config"] = _config(options.config)
+        spec["config"] = read_config(options.config)
     return {"name": options.name, "spec": spec}
 
 

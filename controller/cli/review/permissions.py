@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from controller.cli.command import FAILED, MisuseError, tell
@@ -87,9 +87,14 @@ def _describe(reviewed: Reviewed, lines: list[Line], known: list[Line], *, is_ne
     yield f"{reviewed.deployment.metadata.name}: revision {reviewed.revision.digest}"
     if not lines:
         yield "nothing beyond the installed revision" if is_new else "nothing beyond its own namespace"
+    yield from describe(lines)
+    if known:
+        yield from ("Roles on the cluster:", *(f"  {line.text}" for line in known))
+
+
+def describe(lines: list[Line]) -> Iterator[str]:
+    """Yield permissions below the topics that they belong to."""
     for topic in Topic:
         texts = [line.text for line in lines if line.topic is topic]
         if texts:
             yield from (f"{topic.value}:", *(f"  {text}" for text in texts))
-    if known:
-        yield from ("Roles on the cluster:", *(f"  {line.text}" for line in known))

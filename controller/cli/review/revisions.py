@@ -7,7 +7,7 @@ get the same objects: the digest is compared.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 from api.errors import BundleError
@@ -36,6 +36,19 @@ class Reviewed:
     revision: Revision
     client: Client | None = None
     """Of its cluster; None for a file."""
+
+    def on_cluster(self) -> Client:
+        """Return the client.
+
+        Raises: MisuseError for a file without a cluster.
+        """
+        if self.client is None:
+            raise MisuseError("requires a cluster")
+        return self.client
+
+    def of(self, revision: Revision) -> Reviewed:
+        """Return another revision of the same BundleDeployment."""
+        return replace(self, revision=revision)
 
 
 def find(verb: str, options: argparse.Namespace) -> Reviewed | None:
@@ -77,22 +90,81 @@ def _on_cluster(verb: str, options: argparse.Namespace) -> Reviewed | None:
     if stored is None and options.from_cluster:
         tell(f"rukpak {verb}: {options.name}: its revision is not stored yet; wait for the controller")
         return None
-    revision = stored or _render(client, options, deployment, digest)
+    revision = stored or _render(client, options, _with_pins(deployment), digest)
     return Reviewed(deployment=deployment, revision=revision, client=client) if revision else None
 
 
-def read_stored(client: Client, options: argparse.Namespace, digest: str) -> Revision | None:
+def find_new(options: argparse.Namespace) -> Reviewed | None:
+    """Return the revision that a BundleDeployment in a file leads to on its cluster; None if the user does not consent.
+
+    Raises: as `find`.
+    """
+    if options.name is not None:
+        raise MisuseError("specify either NAME or -f FILE")
+    if options.from_cluster or options.capabilities:
+        raise MisuseError("-f is rendered with what the cluster serves; remove --from-cluster and --capabilities")
+    deployment = manifest.read(read_file(options.file), options.file, {"name": None, "spec": {}})
+    return render_new(connect(options), options, deployment, options.file)
+
+
+def render_new(
+    client: Client, options: argparse.Namespace, deployment: BundleDeployment, origin: str
+) -> Reviewed | None:
+    """Render a BundleDeployment as its cluster would if it was applied now; None if the user does not consent.
+
+    Pins of an existing one are honored for sources that it already has.
+
+    Args:
+        client: of the cluster.
+        options: those that rendering depends on; `name` is set to that of the BundleDeployment.
+        deployment: without status.
+        origin: of the BundleDeployment, for questions.
+
+    Raises: as `find`.
+    """
+    check(deployment.spec)
+    options.name = deployment.metadata.name
+    value = Deployments(client).get(options.name)
+    existing, problem = try_to_read(value) if value else (None, "")
+    if problem:
+        tell(f"warning: {options.name}: status cannot be read: {problem}")
+    if existing:
+        deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
+    revision = render_deployment(options, deployment, Discovery(client).capabilities(), origin)
+    return Reviewed(deployment=deployment, revision=revision, client=client) if revision else None
+
+
+def read_stored(client: Client, options: argparse.Namespace, digest: str, *, required: bool = False) -> Revision | None:
     """Return a revision of the store; None if it does not exist, or the user may not read it.
 
-    Raises: ApiError; also if the user may not read it, with --from-cluster.
+    Raises: ApiError; also if the user may not read it, with --from-cluster, or if it is required.
     """
-    secrets = RevisionSecrets(client, options.namespace, lambda _: None, lambda: None)
     try:
-        return RevisionStore(client, secrets).read(options.name, digest)
+        return _open_store(client, options).read(options.name, digest)
     except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN or options.from_cluster:
+        if error.status != HTTPStatus.FORBIDDEN or options.from_cluster or required:
             raise
         return None
+
+
+def list_stored(client: Client, options: argparse.Namespace) -> list[str]:
+    """Return the digests of the revisions in the store.
+
+    Raises: ApiError.
+    """
+    return _open_store(client, options).digests(options.name)
+
+
+def _open_store(client: Client, options: argparse.Namespace) -> RevisionStore:
+    return RevisionStore(client, RevisionSecrets(client, options.namespace, lambda _: None, lambda: None))
+
+
+def _with_pins(deployment: BundleDeployment) -> BundleDeployment:
+    """Return a BundleDeployment whose pins are those of the revision that waits for approval, if one does."""
+    pending = deployment.status.pending
+    if pending is None:
+        return deployment
+    return deployment.model_copy(update={"status": deployment.status.model_copy(update={"sources": pending.sources})})
 
 
 def _render(client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str) -> Revision | None:
@@ -104,7 +176,7 @@ def _render(client: Client, options: argparse.Namespace, deployment: BundleDeplo
     revision = render_deployment(options, deployment, served, f"BundleDeployment {options.name}")
     if revision and digest and revision.digest != digest:
         text = (
-            f"{options.name}: rendering its sources here gives revision {revision.digest}, but status.revision is "
+            f"{options.name}: rendering its sources here gives revision {revision.digest}, but the status says "
             f"{digest}; use --from-cluster, which requires permission to read the Secrets of the revision store"
         )
         raise BundleError(Reason.INVALID_BUNDLE, text)

@@ -1,0 +1,164 @@
+"""`rukpak tree`: the objects of a BundleDeployment and what workloads own, with health and drift.
+
+Drift is what the installed revision says and the object does not; so it is only known to users who may read the
+revision store. Others see which objects drift in the condition `Drifted`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.drift.explanation import explain
+from controller.apply.drift.ignored_fields import REPLICAS, has_field, without
+from controller.apply.ownership import Owner, make_body
+from controller.apply.targets import Target, make_targets
+from controller.cli.command import FAILED, connect, tell
+from controller.cli.deployments.access import Deployments, Manifest
+from controller.cli.deployments.branches import Branch, by_owner, draw, find_child_kinds, grow
+from controller.cli.deployments.objects import FoundObject, ObjectLister, judge
+from controller.cli.output import to_json, to_table, to_yaml
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource
+from controller.observe.records import ObjectKey, is_scaled, key_of, project
+from controller.revisions.secrets import RevisionSecrets
+from controller.revisions.store import RevisionStore
+
+_HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
+FindDrift = Callable[[Mapping[str, Any]], str]
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show the tree of a BundleDeployment; return the exit status.
+
+    Raises: ApiError, ConfigurationError.
+    """
+    client = connect(options)
+    value = Deployments(client).get(options.name)
+    deployment, problem = try_to_read(value) if value else (None, "not found")
+    if deployment is None:
+        tell(f'rukpak tree: BundleDeployment "{options.name}" {problem}')
+        return FAILED
+    root = _grow_root(client, deployment, _make_finder(client, options.namespace, deployment))
+    print(_show(root, options.output), end="", flush=True)
+    return 0
+
+
+def _show(root: Branch, output: str) -> str:
+    if output:
+        return to_json(root.to_value()) if output == "json" else to_yaml(root.to_value())
+    return to_table(_HEADING, draw(root))
+
+
+def _grow_root(client: Client, deployment: BundleDeployment, find_drift: FindDrift) -> Branch:
+    lister = ObjectLister(client)
+    found = lister.find(deployment)
+    values = [each.value for each in found if each.value]
+    owned = by_owner(_list_owned(lister, values))
+
+    def _make(value: Mapping[str, Any], children: Sequence[Branch]) -> Branch:
+        verdict = judge(value)
+        return Branch(name=verdict.name, health=verdict.reason, message=verdict.message, children=children)
+
+    def _make_branch(each: FoundObject) -> Branch:
+        children = grow(each.value, owned, _make) if each.value else ()
+        drift = find_drift(each.value) if each.value else ""
+        return Branch(name=each.name, health=each.reason, message=each.message, drift=drift, children=children)
+
+    return _make_root(deployment, [_make_branch(each) for each in found])
+
+
+def _make_root(deployment: BundleDeployment, children: Sequence[Branch]) -> Branch:
+    status = deployment.status
+    ready, drifted = status.condition("Ready"), status.condition("Drifted")
+    messages = [ready.message if ready else "not yet observed by the controller", drifted.message if drifted else ""]
+    return Branch(
+        name=f"{names.KIND} {deployment.metadata.name}",
+        health=ready.reason if ready else "Unknown",
+        drift=f"{status.objects.drifted} drifted" if status.objects.drifted else "",
+        message="; ".join(filter(None, messages)),
+        children=children,
+    )
+
+
+def _list_owned(lister: ObjectLister, values: list[Mapping[str, Any]]) -> Iterator[Manifest]:
+    """Yield what workloads may own: all objects of these kinds in their namespaces."""
+    kinds_by_namespace: dict[str, set[tuple[str, str]]] = {}
+    for value in values:
+        key = key_of(value)
+        kinds_by_namespace.setdefault(key.namespace, set()).add(key[:2])
+    for namespace, kinds in sorted(kinds_by_namespace.items()):
+        for group, kind in find_child_kinds(kinds):
+            try:
+                yield from lister.list_items(
+                    Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True), namespace
+                )
+            except ApiError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                tell(f'warning: {kind}: you cannot list this kind in namespace "{namespace}"')
+
+
+# drift
+
+
+def _make_finder(client: Client, namespace: str, deployment: BundleDeployment) -> FindDrift:
+    """Return a function that says how an object differs from the installed revision."""
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    owner = Owner(deployment.metadata.name, deployment.metadata.uid)
+    targets = _read_targets(client, namespace, deployment, owner, orphan=orphan)
+
+    def _find(value: Mapping[str, Any]) -> str:
+        target = targets.get(key_of(value))
+        return describe_drift(value, target, owner, orphan=orphan) if target else ""
+
+    return _find
+
+
+def _read_targets(
+    client: Client, namespace: str, deployment: BundleDeployment, owner: Owner, *, orphan: bool
+) -> Mapping[ObjectKey, Target]:
+    """Return what the installed revision asks for; nothing for users who may not read it."""
+    store = RevisionStore(client, RevisionSecrets(client, namespace, lambda _: None, lambda: None))
+    try:
+        revision = store.read(deployment.metadata.name, deployment.status.installed_revision)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        revision = None
+    if revision is None:
+        return {}
+    discovery = Discovery(client)
+
+    def _is_namespaced(kind: GroupVersionKind) -> bool | None:
+        resource = discovery.resource(kind)
+        return resource.namespaced if resource else None
+
+    return make_targets(revision, owner, orphan=orphan, is_namespaced=_is_namespaced).by_key
+
+
+def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
+    """Return which field of an object another client has modified, and which one; empty if none has. Pure.
+
+    Args:
+        value: the object.
+        target: what its revision asks for.
+        owner: its BundleDeployment.
+        orphan: whether the deletionPolicy is Orphan.
+    """
+    record = project(value, target.key.group, target.key.kind)
+    if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
+        return ""
+    body: Mapping[str, Any] = make_body(target.manifest, owner, orphan=orphan)
+    if is_scaled(value) and has_field(body, REPLICAS):
+        body = without(body, [REPLICAS])
+    found = explain(target.key, value, body, names.field_manager(owner.name))
+    held = f'owned by "{found.holder}"' if found.holder else ""
+    return ", ".join(filter(None, (found.path or found.state, held)))

@@ -1,0 +1,335 @@
+"""The edge of `rukpak diff`: asks the API server what it would make of each object, and changes nothing.
+
+Each object is applied as a dry run: with the field manager of the controller, forced where the controller forces, as
+the user who asks. What the server does not let this user try is computed (overlay.py), and what the user may not even
+read is shown as it was rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from api import names
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment
+from controller.apply.crd_upgrade.inspector import Inspector
+from controller.apply.drift.ignored_fields import REPLICAS, has_field, only, united, without
+from controller.apply.drift.ledger import Ledger
+from controller.apply.failures.replies import ApplyFailure, Recovery, classify
+from controller.apply.options import ApplyOptions
+from controller.apply.ownership import Owner, make_body
+from controller.apply.plan import Action, decide_about
+from controller.apply.possession import find_surplus, name_objects
+from controller.apply.prune import Disposal, RemovalCause, dispose
+from controller.apply.targets import Target, TargetSet
+from controller.build.revision import Revision
+from controller.cli.command import REQUESTS
+from controller.cli.deployments.access import Deployments
+from controller.cli.review.cleaning import clean
+from controller.cli.review.differences import Change, Difference
+from controller.cli.review.overlay import overlay
+from controller.kube.client import Client
+from controller.kube.discovery import Discovery
+from controller.kube.errors import ApiError
+from controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from controller.observe.records import ObjectKey, is_scaled, key_of, project
+
+_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
+_RENDERED = "as rendered"
+_NO_UID = "00000000-0000-0000-0000-000000000000"
+"""Of a BundleDeployment that does not exist yet."""
+_COMPUTED = (Recovery.TAKE_OVER_ITEMS, Recovery.MIGRATE_ENTRIES)
+"""What the controller does before it applies again, and a dry run cannot."""
+Manifest = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a cluster says about a revision."""
+
+    objects: list[Difference]
+    problems: list[str]
+
+
+def owner_of(deployment: BundleDeployment) -> Owner:
+    """Return the owner of the objects of a BundleDeployment, which need not exist."""
+    return Owner(deployment.metadata.name, deployment.metadata.uid or _NO_UID)
+
+
+class DryRun:
+    """Compares the objects of a revision with those on a cluster.
+
+    Args:
+        client: acts as the user.
+        discovery: of the cluster.
+        deployment: whose objects they are.
+        targets: of the revision.
+        installed: the installed revision, if it is known.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        deployment: BundleDeployment,
+        targets: TargetSet,
+        installed: Revision | None,
+    ) -> None:
+        self._client, self._discovery, self._deployment = client, discovery, deployment
+        self._targets, self._installed = targets, installed
+        self._owner, self._orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
+        self._manager = names.field_manager(self._owner.name)
+        self._live: dict[ObjectKey, Manifest] = {}
+        self._problems: list[str] = []
+        self._options = self._make_options()
+
+    def _make_options(self) -> ApplyOptions:
+        spec = self._deployment.spec
+        return ApplyOptions(
+            owner=self._owner,
+            user=None,
+            orphan=self._orphan,
+            collision_protection=spec.collision_protection,
+            install_namespace=spec.install_namespace or self._deployment.status.install_namespace,
+            spec_version="",
+            wanted=self._targets,
+            installed=False,
+            ledger=Ledger(),
+            exists=self._exists,
+            crd_upgrade_safety=spec.crd_upgrade_safety,
+            proceed=lambda: True,
+        )
+
+    def _exists(self, name: str, uid: str) -> bool:
+        try:
+            found = Deployments(self._client).get(name)
+        except ApiError:
+            return True  # as long as nobody says that it does not
+        return found is not None and uid in ("", found["metadata"]["uid"])
+
+    def compare(self, progress: Progress) -> Found:
+        """Compare all objects.
+
+        Args:
+            progress: called with the numbers of compared and of all objects.
+
+        Raises: ApiError.
+        """
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            for listed in pool.map(self._list, sorted(self._kinds())):
+                self._live |= listed
+            futures = {pool.submit(self._compare, target): index for index, target in enumerate(self._targets.targets)}
+            made: dict[int, Difference] = {}
+            try:
+                for future in as_completed(futures):
+                    made[futures[future]] = future.result()
+                    progress(len(made), len(futures))
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        objects = [
+            made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
+        ]
+        objects += self._find_gone()
+        return Found(objects=objects, problems=[*self._problems, *self._inspect(objects)])
+
+    def _is_idle(self, target: Target, difference: Difference) -> bool:
+        """Whether it is the install namespace, which only has to exist."""
+        is_there = difference.change is Change.NONE or bool(self._deployment.status.installed_revision)
+        return target.bare and is_there
+
+    # what is there
+
+    def _kinds(self) -> set[GroupVersionKind]:
+        return {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
+
+    def _list(self, kind: GroupVersionKind) -> dict[ObjectKey, Manifest]:
+        """Return the objects of a kind that have our label; none if they may not be listed: then each is read."""
+        resource = self._discovery.resource(kind) if self._deployment.metadata.uid else None
+        if resource is None:
+            return {}
+        selector = f"{names.OWNER_LABEL}={self._owner.name}"
+        try:
+            items = [
+                {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+                for item in self._client.list(resource.path(), label_selector=selector)
+            ]
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
+            return {}
+        return {key_of(item): item for item in items}
+
+    def _find_gone(self) -> Iterator[Difference]:
+        """Yield the objects that the revision lacks."""
+        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        named = name_objects([self._installed], self._is_namespaced, orphan=self._orphan) if self._installed else None
+        older = records if named is None else named
+        for record in find_surplus(self._targets.by_key, older, records, self._owner, orphan=self._orphan):
+            disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
+            is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
+            note = "it stays because of its kind, its annotations or spec.prune" if is_kept else ""
+            if disposal is Disposal.DELETE_UNUSED:
+                note = "unless it is in use"
+            yield Difference(
+                key=record.key,
+                api_version=str(live["apiVersion"]),
+                change=Change.KEPT if is_kept else Change.DELETED,
+                before=clean(live),
+                note=note,
+            )
+
+    def _is_namespaced(self, kind: GroupVersionKind) -> bool | None:
+        resource = self._discovery.resource(kind)
+        return resource.namespaced if resource else None
+
+    # what would be done
+
+    def _compare(self, target: Target) -> Difference:
+        resource = self._find_resource(target)
+        if resource is None:
+            return self._judge_unserved(target)
+        live = self._live.get(target.key)
+        return self._change(target, resource, live) if live else self._create(target, resource)
+
+    def _find_resource(self, target: Target) -> Resource | None:
+        resource = self._discovery.resource(target.kind)
+        return None if resource and resource.namespaced and not target.key.namespace else resource
+
+    def _judge_unserved(self, target: Target) -> Difference:
+        if target.kind[::2] in self._targets.resources:
+            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its CustomResourceDefinition is new")
+        return _difference(target, Change.REFUSED, None, None, f"the cluster does not serve {target.kind}")
+
+    def _create(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object that has not our label: most do not exist."""
+        try:
+            reply = self._apply(target, resource, self._make_body(target, None), force=False)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                return self._explain(target, resource, None, error)
+        else:
+            if reply.status == HTTPStatus.CREATED:
+                return _difference(target, Change.CREATED, None, reply.value)
+        try:
+            live = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+        except ApiError as error:
+            return self._explain(target, resource, None, error)
+        return self._change(target, resource, live)
+
+    def _change(self, target: Target, resource: Resource, live: Manifest) -> Difference:
+        """Compare an object that exists."""
+        task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
+        match task.action:
+            case Action.USE:
+                return _difference(target, Change.NONE, None, None)
+            case Action.REFUSE:
+                return _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+            case Action.AWAIT:
+                return _as_rendered(target, Change.RECREATED, "it is being deleted")
+            case Action.TAKE_BACK if task.evicts:
+                return self._overlay(target, live, "computed, since another object controls it until it is adopted")
+        try:
+            reply = self._apply(target, resource, self._make_body(target, live), force=True)
+        except ApiError as error:
+            return self._explain(target, resource, live, error)
+        note = "adopted" if task.action is Action.TAKE_BACK else ""
+        return _difference(target, Change.CHANGED, live, reply.value, note)
+
+    def _apply(self, target: Target, resource: Resource, body: Manifest, *, force: bool) -> Any:
+        path = resource.path(target.key.namespace, target.key.name)
+        return self._client.apply(path, body, manager=self._manager, force=force, dry_run=True, metadata=False)
+
+    def _make_body(self, target: Target, live: Manifest | None) -> Manifest:
+        """Return an object as it is sent; ignored fields keep their values, unless it is created."""
+        if target.bare:
+            return target.manifest
+        ignored = (
+            only(live, [path for path in target.ignored.paths if has_field(live, path)]) if live else target.initial
+        )
+        body: Manifest = make_body(united(target.manifest, ignored), self._owner, orphan=self._orphan)
+        return without(body, [REPLICAS]) if live and is_scaled(live) and has_field(body, REPLICAS) else body
+
+    # what cannot be tried
+
+    def _explain(self, target: Target, resource: Resource, live: Manifest | None, error: ApiError) -> Difference:
+        """Return what the controller would do where the server refuses the dry run.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        failure = classify(error, target.key, install_namespace=self._options.install_namespace)
+        if failure.reason is Reason.API_UNAVAILABLE:
+            raise error
+        if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
+            return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
+        if live is None and error.status == HTTPStatus.FORBIDDEN:
+            return self._read_and_compute(target, resource)
+        if live and self._is_recreated(target, failure):
+            made = self._overlay(target, live, "deleted and created again, since a field is immutable")
+            return replace(made, change=Change.RECREATED)
+        if live and (error.status == HTTPStatus.FORBIDDEN or failure.recovery in _COMPUTED):
+            return self._overlay(target, live, "computed, since you may not apply it")
+        return _difference(target, Change.REFUSED, None, None, failure.message)
+
+    def _brings_namespace(self, name: str) -> bool:
+        return ObjectKey("", "Namespace", "", name) in self._targets.by_key
+
+    def _is_recreated(self, target: Target, failure: ApplyFailure) -> bool:
+        return failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live
+
+    def _read_and_compute(self, target: Target, resource: Resource) -> Difference:
+        """Compare an object that the user may not apply, as far as the user may read it.
+
+        Raises: ApiError if the server cannot answer.
+        """
+        try:
+            live = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since you may not apply it")
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            return _as_rendered(target, Change.UNREAD, "")
+        if target.bare:
+            return _difference(target, Change.NONE, None, None)
+        return self._overlay(target, live, "computed, since you may not apply it")
+
+    def _overlay(self, target: Target, live: Manifest, note: str) -> Difference:
+        after = overlay(live, self._make_body(target, live), self._manager)
+        return _difference(target, Change.CHANGED, live, after, note)
+
+    # beside the objects
+
+    def _inspect(self, objects: Iterable[Difference]) -> Iterator[str]:
+        """Yield what is unsafe about changes of CustomResourceDefinitions."""
+        inspector = Inspector(self._client)
+        for each in objects:
+            if each.key[:2] != _CRD or each.change is not Change.CHANGED:
+                continue
+            target = self._targets.by_key[each.key]
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each.key.name}"
+            try:
+                yield from inspector.inspect(path, target.manifest, self._options.crd_upgrade_safety)
+            except BundleError as error:
+                yield error.message
+            except ApiError as error:
+                yield f"{each.key}: its upgrade could not be checked: {error}"
+
+
+def _difference(target: Target, change: Change, before: Any, after: Any, note: str = "") -> Difference:
+    """Return a difference of an object; none if it is equal on both sides."""
+    old, new = clean(before) if before else None, clean(after) if after else None
+    if change is Change.CHANGED and old == new:
+        change, old, new, note = Change.NONE, None, None, ""
+    version = target.kind.api_version
+    return Difference(key=target.key, api_version=version, change=change, before=old, after=new, note=note)
+
+
+def _as_rendered(target: Target, change: Change, note: str) -> Difference:
+    return _difference(target, change, None, united(target.manifest, target.initial), note)

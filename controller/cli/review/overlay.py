@@ -1,0 +1,70 @@
+"""What an apply would make of an object, computed here: for users whom the server does not let try it. Pure.
+
+It lacks what the server adds (defaults, admission), and takes lists that it cannot recognize as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.apply.drift.comparison import merge_keys
+from controller.observe.records import entry_of
+
+Path = tuple[str, ...]
+
+
+def overlay(live: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    """Return an object with the fields of an apply, and without those that only the apply before had set.
+
+    Args:
+        live: the object as it is.
+        body: the object as it is sent.
+        manager: the field manager of the apply.
+    """
+    owned = (entry_of(live, manager) or {}).get("fieldsV1") or {}
+    return _merge(live, body, owned, ())
+
+
+def _merge(live: Mapping[str, Any], body: Mapping[str, Any], owned: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for key, value in live.items():
+        node = owned.get(f"f:{key}")
+        if key in body:
+            merged[key] = _merge_value(value, body[key], node or {}, (*path, key))
+        elif node is None:
+            merged[key] = value
+        elif node and isinstance(value, dict) and (rest := _merge(value, {}, node, (*path, key))):
+            merged[key] = rest  # other clients have put fields into it, too
+    return merged | {key: value for key, value in body.items() if key not in live}
+
+
+def _merge_value(live: Any, ours: Any, owned: Mapping[str, Any], path: Path) -> Any:
+    if isinstance(ours, dict) and isinstance(live, dict):
+        return _merge(live, ours, owned, path)
+    if isinstance(ours, list) and isinstance(live, list):
+        return _merge_lists(live, ours, owned, path)
+    return ours
+
+
+def _merge_lists(live: list[Any], ours: list[Any], owned: Mapping[str, Any], path: Path) -> list[Any]:
+    keys = merge_keys(ours, path)
+    if not keys or not all(isinstance(item, dict) for item in live):
+        return ours
+    nodes = [(json.loads(name[2:]), node) for name, node in owned.items() if name.startswith("k:")]
+    merged, left = [], list(live)
+    for item in ours:
+        other: Mapping[str, Any] = next((each for each in left if _is_same(each, item, keys)), {})
+        left = [each for each in left if each is not other]
+        node: Mapping[str, Any] = next((node for own_keys, node in nodes if _has(other, own_keys)), {})
+        merged.append(_merge(other, item, node, path))
+    return [*merged, *(item for item in left if not any(_has(item, own_keys) for own_keys, _ in nodes))]
+
+
+def _is_same(left: Mapping[str, Any], right: Mapping[str, Any], keys: Sequence[str]) -> bool:
+    return all(left.get(key) == right[key] for key in keys if key in right)
+
+
+def _has(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+    return all(item.get(key) == value for key, value in keys.items())

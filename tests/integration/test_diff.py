@@ -1,0 +1,214 @@
+"""`rukpak diff` against a real API server: what it shows is what is done, and nothing is done by showing it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import names
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
+from tests.support.commands import Rukpak, command
+from tests.support.objects import custom, deployment, job, secret
+
+pytestmark = pytest.mark.timeout(300)
+MANUAL = {"approval": "Manual"}
+VALUES = ("hunter2", "aHVudGVyMg==", "correct horse", "Y29ycmVjdCBob3JzZQ==")
+"""Of a Secret before and after an upgrade, and as Kubernetes encodes them."""
+
+
+@pytest.fixture
+def rukpak(world: World) -> Rukpak:
+    return command(world.cluster.kubeconfig)
+
+
+def wait_pending(deployed: Deployed, other_than: str = "") -> str:
+    """Wait until a revision waits for approval, and return its digest."""
+
+    def find() -> str:
+        found = (deployed.status().get("pending") or {}).get("revision", "")
+        return str(found) if found != other_than else ""
+
+    return str(deployed.wait(find, f"{deployed.name}: a pending revision"))
+
+
+def install(world: World, *manifests: Manifest, **spec: Any) -> Deployed:
+    """Install a bundle of which each revision takes an approval."""
+    deployed = world.deploy(*manifests, **MANUAL, **spec)
+    deployed.change(approvedRevision=wait_pending(deployed))
+    deployed.wait_for("Installed")
+    return deployed
+
+
+def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> str:
+    """Change a bundle, and return the digest of the revision that waits then."""
+    deployed.change(sources=[image(world.push(deployed.name, *manifests, tag=new_name()))])
+    return wait_pending(deployed)
+
+
+def changes(rukpak: Rukpak, *words: str, status: int = 1) -> dict[str, str]:
+    """Return what a diff says would be done with each object."""
+    value = json.loads(rukpak("diff", *words, "-o", "json", status=status).stdout)
+    return {f"{each['kind']} {each['name']}": each["change"] for each in value["objects"]}
+
+
+def test_what_is_shown_is_what_an_approval_does(world: World, rukpak: Rukpak) -> None:
+    before = [config_map("settings", color="blue", size="1"), config_map("old"), secret("login", password=VALUES[0])]
+    deployed = install(world, *before, config_map("same"))
+    assert rukpak("diff", deployed.name).stdout.splitlines()[0].endswith(": no difference, 4 unchanged")
+
+    after = [config_map("settings", color="red", size="1"), config_map("new"), secret("login", password=VALUES[2])]
+    digest = upgrade(world, deployed, *after, config_map("same"))
+    shown = rukpak("diff", deployed.name, status=1).stdout
+    first = f"{deployed.name}: revision {digest} compared with the cluster: "
+    assert shown.splitlines()[0] == f"{first}1 to create, 2 to change, 1 to delete, 1 unchanged"
+    for line in (
+        "-  color: blue",
+        "+  color: red",
+        "   size: '1'".replace("'", '"'),
+        f"deleted ConfigMap {deployed.name}/old",
+    ):
+        assert line in shown.splitlines()
+    assert "  password: 7 bytes, hash " in shown.replace('"', "").replace("-  ", "  ")
+    for noise in (*VALUES, "managedFields", "resourceVersion", "creationTimestamp", names.APPLIED_DIGEST, "\x1b"):
+        assert noise not in shown
+    assert deployed.data("settings") == {"color": "blue", "size": "1"}
+    assert deployed.get("new") is None
+
+    rukpak("approve", deployed.name, "--yes", "--wait")
+    deployed.wait(lambda: deployed.get("old") is None, "the prune")
+    assert deployed.data("settings") == {"color": "red", "size": "1"}
+    rukpak("diff", deployed.name)
+
+
+def test_drift_that_would_be_repaired_is_shown(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(config_map("settings", color="blue"))
+    deployed.wait_ready()
+    rukpak("pause", deployed.name, "--wait")
+    deployed.edit("settings", color="red")
+    shown = rukpak("diff", deployed.name, status=1).stdout.splitlines()
+    assert {"-  color: red", "+  color: blue"} <= set(shown)
+
+
+def test_a_file_is_compared_before_it_is_applied(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    group = f"{name}.example.com"
+    reference = world.push(name, definition(group, "Widget"), custom(group, "Widget", "w"), config_map("a"))
+    spec = {"format": "plain", "installNamespace": name, "sources": [image(reference)]}
+    path = tmp_path / "shop.json"
+    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+    path.write_text(json.dumps({**about, "spec": spec}))
+    assert changes(rukpak, "-f", str(path)) == {
+        f"Namespace {name}": "created",
+        f"CustomResourceDefinition widgets.{group}": "created",
+        "Widget w": "created",
+        "ConfigMap a": "created",
+    }
+
+    world.cluster.kubectl("apply", "-f", str(path))
+    deployed = Deployed(client=world.client, name=name, ref=reference, wait=world.wait)
+    deployed.wait_ready()
+    rukpak("diff", "-f", str(path))
+    spec["sources"] = [image(world.push(name, config_map("a", color="red"), tag="v2"))]
+    path.write_text(json.dumps({**about, "spec": spec}))
+    assert changes(rukpak, "-f", str(path)) == {
+        "ConfigMap a": "changed",
+        "Widget w": "deleted",
+        f"CustomResourceDefinition widgets.{group}": "kept",
+    }
+
+
+def test_immutable_fields_and_objects_of_others_are_refused(world: World, rukpak: Rukpak) -> None:
+    bundle = [job("once"), job("again")]
+    bundle[1]["metadata"]["annotations"] = {names.RECREATE: "true"}
+    deployed = install(world, *bundle)
+    world.client.create(f"/api/v1/namespaces/{deployed.namespace}/configmaps", config_map("taken"))
+    for each in bundle:
+        each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 7
+    upgrade(world, deployed, *bundle, config_map("taken"))
+    assert changes(rukpak, deployed.name, status=2) == {
+        "Job once": "refused",
+        "Job again": "recreated",
+        "ConfigMap taken": "refused",
+    }
+    shown = rukpak("diff", deployed.name, status=2).stdout
+    assert f"Refused: ConfigMap {deployed.name}/taken: already exists; delete it" in shown
+    assert "field is immutable" in shown
+
+
+def test_an_unsafe_upgrade_of_a_definition_is_pointed_out(world: World, rukpak: Rukpak) -> None:
+    group = f"{new_name()}.example.com"
+    made = definition(group, "Widget")
+    deployed = install(world, made)
+    changed = json.loads(json.dumps(made))
+    changed["spec"]["versions"][0]["name"] = "v2"
+    upgrade(world, deployed, changed)
+    problems = json.loads(rukpak("diff", deployed.name, "-o", "json", status=None).stdout)["problems"]
+    assert any(f"widgets.{group}" in each for each in problems)
+
+
+def test_two_stored_revisions_are_compared_as_rendered(world: World, rukpak: Rukpak) -> None:
+    deployed = install(world, config_map("settings", color="blue"), config_map("old"))
+    first = deployed.status()["installedRevision"]
+    second = upgrade(world, deployed, config_map("settings", color="red"), config_map("new"))
+    forward = changes(rukpak, deployed.name, "--from", first[:20], "--to", second)
+    assert forward == {"ConfigMap new": "created", "ConfigMap settings": "changed", "ConfigMap old": "deleted"}
+    rukpak("diff", deployed.name, "--to", first)
+    assert "not the digest of one stored revision" in rukpak("diff", deployed.name, "--to", "f" * 20, status=2).stderr
+
+
+def restricted(world: World, *resources: str, verbs: str = "get,list") -> str:
+    """Return a user who may read BundleDeployments and some resources, and nothing else."""
+    user = new_name()
+    all_of_them = ",".join(["bundledeployments.core.rukpak.io", *resources])
+    world.cluster.kubectl("create", "clusterrole", user, f"--verb={verbs}", f"--resource={all_of_them}")
+    world.cluster.kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")
+    return f"--as={user}"
+
+
+def test_who_may_not_read_the_store_renders_the_same(world: World, rukpak: Rukpak) -> None:
+    deployed = install(world, config_map("settings", color="blue", gone="1"), config_map("old"), deployment("web"))
+    digest = upgrade(world, deployed, config_map("settings", color="red"), config_map("new"), deployment("web"))
+    stored = json.loads(rukpak("diff", deployed.name, "--from-cluster", "-o", "json", status=1).stdout)
+
+    reader = restricted(world, "configmaps", "deployments.apps", "namespaces")
+    assert "secrets" in rukpak("diff", deployed.name, "--from-cluster", reader, status=2).stderr
+    rendered = json.loads(rukpak("diff", deployed.name, reader, "-o", "json", status=1).stdout)
+    assert rendered["revision"] == stored["revision"] == digest
+    assert rendered["changes"] == stored["changes"]
+    # Computed instead of tried, and yet the same.
+    both = [
+        {each["name"]: (each["change"], each["before"], each["after"]) for each in value["objects"]}
+        for value in (stored, rendered)
+    ]
+    assert both[0]["settings"] == both[1]["settings"]
+    assert both[0]["old"] == both[1]["old"]
+    assert both[0].keys() == both[1].keys()
+
+
+def test_with_rights_on_bundle_deployments_alone_objects_are_shown_as_rendered(world: World, rukpak: Rukpak) -> None:
+    deployed = install(world, config_map("settings", color="blue"))
+    digest = upgrade(world, deployed, config_map("settings", color="red"))
+    shown = rukpak("diff", deployed.name, restricted(world), status=1).stdout
+    assert digest in shown
+    assert f"not compared ConfigMap {deployed.name}/settings" in shown
+    assert "+  color: red" in shown.splitlines()
+    assert "color: blue" not in shown
+
+
+def test_who_may_apply_but_not_list_gets_the_answer_of_the_server(world: World, rukpak: Rukpak) -> None:
+    deployed = install(world, config_map("settings", color="blue"))
+    upgrade(world, deployed, config_map("settings", color="red"))
+    applier = restricted(world, "configmaps", verbs="get,create,patch")
+    done = rukpak("diff", deployed.name, applier, "-o", "json", status=1)
+    value = json.loads(done.stdout)
+    assert [(each["name"], each["change"], each["note"]) for each in value["objects"]] == [("settings", "changed", "")]
+    assert any("cannot list this kind" in each for each in value["problems"])
+
+
+def test_mistakes_and_failures_have_a_status_of_their_own(rukpak: Rukpak) -> None:
+    assert 'BundleDeployment "missing" does not exist' in rukpak("diff", "missing", status=2).stderr
+    assert "specify either NAME or -f FILE" in rukpak("diff", status=2).stderr
+    assert "requires --as" in rukpak("diff", "a", "--as-group=b", status=2).stderr
