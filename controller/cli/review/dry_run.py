@@ -18,6 +18,7 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.crd_upgrade.inspector import Inspector
+from controller.apply.drift.comparison import covers
 from controller.apply.drift.ignored_fields import REPLICAS, has_field, only, united, without
 from controller.apply.drift.ledger import Ledger
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
@@ -37,7 +38,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
-from controller.observe.records import ObjectKey, is_scaled, key_of, project
+from controller.observe.records import ObjectKey, entry_of, is_scaled, key_of, project
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
@@ -218,7 +219,7 @@ class DryRun:
             if reply.status == HTTPStatus.CREATED:
                 return _difference(target, Change.CREATED, None, reply.value)
         try:
-            live = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+            live = self._read(target, resource)
         except ApiError as error:
             return self._explain(target, resource, None, error)
         return self._change(target, resource, live)
@@ -235,12 +236,30 @@ class DryRun:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
             case Action.TAKE_BACK if task.evicts:
                 return self._overlay(target, live, "computed, since another object controls it until it is adopted")
+        body = self._make_body(target, live)
+        if task.action is Action.COMPARE and self._is_ours(live, body):
+            return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
+        made = self._try(target, resource, live, body)
+        is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
+        return replace(made, note=made.note or "adopted") if is_adopted else made
+
+    def _try(self, target: Target, resource: Resource, live: Manifest, body: Manifest) -> Difference:
         try:
-            reply = self._apply(target, resource, self._make_body(target, live), force=True)
+            after = self._apply(target, resource, body, force=True).value
+            if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
+                live = self._read(target, resource)  # another client was faster
         except ApiError as error:
             return self._explain(target, resource, live, error)
-        note = "adopted" if task.action is Action.TAKE_BACK else ""
-        return _difference(target, Change.CHANGED, live, reply.value, note)
+        return _difference(target, Change.CHANGED, live, after)
+
+    def _is_ours(self, live: Manifest, body: Manifest) -> bool:
+        entry = entry_of(live, self._manager) or {}
+        is_same_version = entry.get("apiVersion") == body["apiVersion"]
+        return is_same_version and covers(entry.get("fieldsV1") or {}, body)
+
+    def _read(self, target: Target, resource: Resource) -> Manifest:
+        value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+        return value
 
     def _apply(self, target: Target, resource: Resource, body: Manifest, *, force: bool) -> Any:
         path = resource.path(target.key.namespace, target.key.name)
@@ -289,7 +308,7 @@ class DryRun:
         Raises: ApiError if the server cannot answer.
         """
         try:
-            live = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+            live = self._read(target, resource)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since you may not apply it")
