@@ -72,6 +72,8 @@ def tell(stage: Stage, *, keep: bool) -> None:
     _pause_and_resume(shell)
     shell.tell("\n== Upgraded: something changes, something is added, something is pruned")
     _upgrade(shell, f"{repository}:v2")
+    shell.tell("\n== Upgraded to a version that wants a new permission: it waits, is looked at, and is approved")
+    _approve(shell, f"{repository}:v3")
     shell.tell("\n== Three sources in one, each with credentials: an image, a repository and a file")
     _install_three(stage)
     shell.tell("\n== The other formats: a Helm chart with a hook, and an operator bundle (registry-v1)")
@@ -85,7 +87,7 @@ def _publish(stage: Stage) -> str:
     """Push all bundles, and return the repository."""
     repository = f"{stage.start_registry()}/{NAME}"
     push = f".venv/bin/python -m hack.demonstration.push hack/demonstration/bundle/$b {repository}:$b"
-    stage.shell.run(f"for b in v1 v2 chart operator; do {push}; done")
+    stage.shell.run(f"for b in v1 v2 v3 chart operator; do {push}; done")
     return repository
 
 
@@ -128,6 +130,17 @@ def _upgrade(shell: Shell, image: str) -> None:
     shell.run(f"{WAIT} -n {NAMESPACE} --for=delete configmap/banner")
     _show_objects(shell)
     shell.run(f"kubectl -n {NAMESPACE} get configmap settings -o jsonpath='{{.data.greeting}}{LINE_END}'")
+
+
+def _approve(shell: Shell, image: str) -> None:
+    policy = '{"op": "add", "path": "/spec/approval", "value": "NewPermissions"}'
+    change = f'[{policy}, {{"op": "replace", "path": "/spec/sources/0/image/ref", "value": "{image}"}}]'
+    shell.run(f"kubectl patch bd {NAME} --type=json -p '{change}'")
+    reason = '{.status.conditions[?(@.type=="Installed")].reason}'
+    shell.run(f"{WAIT} --for=jsonpath='{reason}'=AwaitingApproval bd/{NAME}")
+    shell.run(f"kubectl rukpak permissions {NAME} --new")
+    shell.run(f"kubectl rukpak diff {NAME} | head -n 20")
+    shell.run(f"kubectl rukpak approve {NAME} --yes --wait")
 
 
 def _install_three(stage: Stage) -> None:

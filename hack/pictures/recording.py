@@ -12,12 +12,15 @@ SIZE, ADVANCE, LEADING = 13, 7.83, 19
 MARGIN, BAR = 20, 36
 _DOCUMENT = re.compile(r"^\$ kubectl apply -f - <<'EOF'\n.*?^EOF$", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"^== (.*?)\n(.*?)(?=^== |\Z)", re.DOTALL | re.MULTILINE)
-TITLE = "hack/demo: a bundle is installed, repaired, upgraded and deleted with kubectl"
+TITLE = "hack/demo: a bundle is installed, repaired, upgraded, approved and deleted with kubectl"
 
 STEPS = {
     "Installed with a single kubectl apply": r"\$ kubectl (apply|wait|get bd)|bundledeployment|NAME|demo ",
     "A user edits a managed object: the edit is reverted": r".",
     "Upgraded: something changes, something is added, something is pruned": r"\$ kubectl (patch|wait .*bd)|bundled",
+    "Upgraded to a version that wants a new permission: it waits, is looked at, and is approved": (
+        r"\$ kubectl rukpak (permissions|approve)|Access|  ServiceAccount|bundledeployment\S* revision"
+    ),
     "Deleted: only the Job of the hook remains, as with Helm": r"\$ kubectl delete|bundledeployment",
 }
 """The headings of the steps that are shown, and a pattern of their lines."""
