@@ -1,4 +1,4 @@
-"""`rukpak rights`: what it grants suffices to install, upgrade, repair and delete a bundle."""
+"""`rukpak rights`: its rights suffice to install, upgrade, repair and delete a bundle, and none of them is too much."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.apply.rights import find_rights, make_roles
 from controller.build.capabilities import shipped
 from controller.build.revision import Revision, Terms
 from controller.cli.review.resources import Resources
-from controller.kube.client import User
+from controller.kube.client import ApiError, Client, User
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind
 from hack.control_plane.cluster import ControlPlane
@@ -96,8 +96,11 @@ def _place(item: Manifest, namespace: str) -> Manifest:
 
 def _grant(world: World, namespace: str, rights: list[RbacRight], name: str, account: str = ACCOUNT) -> None:
     roles = make_roles(rights, name=f"rukpak-{name}", account=(namespace, account))
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": roles})
-    world.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+    world.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=_list(roles))
+
+
+def _list(items: list[Manifest]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
 def _refused(world: World, since: int) -> dict[str, set[str]]:
@@ -190,6 +193,140 @@ def test_they_suffice_for_a_real_bundle(world: World, folder: Path) -> None:
     user = User.service_account(namespace, account)
     _install_upgrade_repair_delete(world, name, user, objects)
     assert _refused(world, since).get(user.name, set()) == set()
+
+
+# none of them is too much
+
+
+class _Grants:
+    """The rights of an account, of which one at a time is revoked."""
+
+    def __init__(self, world: World, namespace: str, rights: list[RbacRight]) -> None:
+        self._world, self._namespace, self._rights = world, namespace, rights
+        self._written: dict[str, Manifest] = {}
+        self._taken: RbacRight | None = None
+        self.user = User.service_account(namespace, ACCOUNT)
+        for item in make_roles(rights, name=f"rukpak-{namespace}", account=(namespace, ACCOUNT)):
+            self._write(item)
+
+    def take(self, right: RbacRight) -> None:
+        """Take one right away, give the one before it back, and wait until the API server knows both."""
+        self._grant([each for each in self._rights if each != right])
+        self._world.wait(lambda: not self._allows(right), f"{right}: taken")
+        self._give_back()
+        self._taken = right
+
+    def give_all(self) -> None:
+        self._grant(self._rights)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        taken = self._taken
+        if taken:
+            self._world.wait(lambda: self._allows(taken), f"{taken}: given back")
+
+    def _grant(self, rights: list[RbacRight]) -> None:
+        made = {
+            self._path(item): item for item in make_roles(rights, name=f"rukpak-{self._namespace}", account=("", ""))
+        }
+        for path, item in list(self._written.items()):
+            if "rules" in item:
+                self._write({**item, "rules": made.get(path, {"rules": []})["rules"]})
+
+    def _path(self, item: Manifest) -> str:
+        kind = Discovery(self._world.client).resource(GroupVersionKind.of(item))
+        assert kind is not None
+        return kind.path(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+
+    def _write(self, item: Manifest) -> None:
+        path = self._path(item)
+        if self._written.get(path) != item:
+            self._world.client.apply(path, item, manager="tests", force=True)
+            self._written[path] = item
+
+    def _allows(self, right: RbacRight) -> bool:
+        if right.paths:
+            asked: Manifest = {"nonResourceAttributes": {"path": right.paths[0], "verb": right.verbs[0]}}
+        else:
+            about = {"namespace": right.namespace, "group": right.groups[0], "resource": right.resources[0]}
+            asked = {"resourceAttributes": {**about, "verb": right.verbs[0], "name": "".join(right.resource_names)}}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": self.user.name, "groups": list(self.user.groups), **asked},
+        }
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self._world.client.create(path, review).value["status"]["allowed"])
+
+
+def _is_refused(client: Client, attempts: list[tuple[str, Manifest]]) -> bool:
+    """Return whether the API server would refuse to create one of some objects for lack of rights."""
+    for path, item in attempts:
+        try:
+            client.apply(path, item, manager="tests", force=False, dry_run=True)
+        except ApiError as error:
+            if error.status == 403:
+                return True
+    return False
+
+
+def _attempts(world: World, name: str, objects: list[Manifest]) -> list[tuple[str, Manifest]]:
+    """Return the objects of a bundle, none of which exists, with their paths; another CRD instead of its own."""
+    other = definition(f"other.{name}.example.com", "Widget")
+    placed = [_place(other if item["kind"] == "CustomResourceDefinition" else item, name) for item in objects]
+    served = Discovery(world.client)
+    found = [(served.resource(GroupVersionKind.of(item)), item) for item in placed]
+    return [(kind.path(name, item["metadata"]["name"]), item) for kind, item in found if kind]
+
+
+def _used(world: World, user: User, since: int) -> set[tuple[str, str, str, str]]:
+    """Return verb, group, resource and namespace of the requests of a user."""
+    events = [
+        event
+        for event in world._control_plane().audit_requests(since)
+        if (event.get("impersonatedUser") or {}).get("username") == user.name
+    ]
+    abouts = [(event["verb"], event.get("objectRef") or {}) for event in events]
+    return {
+        (verb, about.get("apiGroup", ""), about.get("resource", ""), about.get("namespace", ""))
+        for verb, about in abouts
+    }
+
+
+def test_none_of_them_can_be_left_out(world: World) -> None:
+    name = new_name()
+    _tenant(world, name)
+    objects = _varied(name)
+    rights = _rights(world, name, objects, is_served=False)
+    # Without them, others are not found before rights are checked: a kind, and a role that is bound.
+    wanted = (f"widgets.{name}.example.com", name)
+    first = [item for item in objects if item["metadata"]["name"] in wanted and "roleRef" not in item]
+    made = world.cluster.kubectl("create", "-o=name", "-f", "-", input=_list(first)).split()
+    world.cluster.kubectl("wait", "--for=condition=Established", made[0])
+    attempts = _attempts(world, name, objects)
+    assert len(attempts) == len(objects)
+    grants = _Grants(world, name, rights)
+    client = world.client.acting_as(grants.user)
+    world.wait(lambda: not _is_refused(client, attempts), "the rights")
+
+    not_refused = []
+    for right in rights:
+        grants.take(right)
+        not_refused += [] if _is_refused(client, attempts) else [right]
+    grants.give_all()
+    world.cluster.kubectl("delete", *made)
+    since = world.position()
+    _install_upgrade_repair_delete(world, name, grants.user, objects)
+
+    # What no attempt needs is used by a request, which would be refused without it: only one right allows each.
+    used = _used(world, grants.user, since)
+    assert [str(right) for right in not_refused if right.verbs[0] not in ("get", "delete")] == []
+    assert [
+        right
+        for right in not_refused
+        if (right.verbs[0], right.groups[0], right.resources[0], right.namespace) not in used
+    ] == []
+    assert len(rights) > 30
 
 
 # the command, and what it knows without a cluster
