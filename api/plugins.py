@@ -335,6 +335,18 @@ class Format(Protocol):
 
 
 @runtime_checkable
+class PlacesConfig(Protocol):
+    """A format that decides where in `spec.config` the values from the cluster (`spec.configFrom`) belong.
+
+    Its errors contain none of them, since some may be secret. Without this they are merged with the whole of
+    `spec.config`, and removed from errors.
+    """
+
+    def place_config(self, values: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a config that was validated with values from the cluster merged below its own."""
+
+
+@runtime_checkable
 class RunsProgram(Protocol):
     """A format that runs a program: it knows which one, and how much memory that needs."""
 

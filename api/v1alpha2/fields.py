@@ -35,7 +35,7 @@ QUALIFIED_NAME = rf"^{_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _FIELD_PATH_STEP = r'([A-Za-z0-9_$-]+|\["[^"\\]+"\])'
-_FIELD_PATH = rf'^{_FIELD_PATH_STEP}(\.[A-Za-z0-9_$-]+|\["[^"\\]+"\])*$'
+FIELD_PATH = rf'^{_FIELD_PATH_STEP}(\.[A-Za-z0-9_$-]+|\["[^"\\]+"\])*$'
 
 _FIELD_PATH_KEYS = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
 
@@ -89,7 +89,7 @@ def parse_field_path(text: str) -> tuple[str, ...]:
 
     Raises: ValueError if it is not a field path.
     """
-    if not re.fullmatch(_FIELD_PATH, text):
+    if not re.fullmatch(FIELD_PATH, text):
         raise ValueError(f"'{text}' is not a field path; write it like spec.a[\"quoted.key\"].b")
     return tuple(quoted or plain for quoted, plain in _FIELD_PATH_KEYS.findall(text))
 
@@ -133,10 +133,10 @@ AnyObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Group = ObjectNameOrEmpty
 Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")]
 FIELD_PATH_RULE = rule(
-    f"self.matches(r'{_FIELD_PATH}')",
+    f"self.matches(r'{FIELD_PATH}')",
     'must be a dotted path like spec.a["quoted.key"].b, without wildcards',
 )
-FieldPathPattern = Annotated[str, Field(min_length=1, max_length=512, pattern=_FIELD_PATH)]
+FieldPathPattern = Annotated[str, Field(min_length=1, max_length=512, pattern=FIELD_PATH)]
 """A field path in a list of lists, for which a CEL rule would be estimated as too expensive."""
 FieldPath = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=rules(FIELD_PATH_RULE))]
 Digest = Annotated[str, Field(max_length=160)]

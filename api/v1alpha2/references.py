@@ -1,8 +1,12 @@
-"""What a spec names on the cluster besides its sources: other BundleDeployments."""
+"""What a spec names on the cluster besides its sources: other BundleDeployments, ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
-from api.v1alpha2.fields import Api, ObjectName
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.v1alpha2.fields import FIELD_PATH, Api, ObjectName, rule, rules
 
 
 class DeploymentReference(Api):
@@ -10,3 +14,29 @@ class DeploymentReference(Api):
 
     name: ObjectName
     """Name of the BundleDeployment."""
+
+
+class ConfigReference(Api):
+    """A key of a ConfigMap or Secret in the install namespace, read as the account that applies the objects."""
+
+    kind: Literal["ConfigMap", "Secret"]
+    """ConfigMap or Secret."""
+    name: ObjectName
+    """Name of the object, in spec.installNamespace."""
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = "values.yaml"
+    """Key in its data."""
+    path: Annotated[
+        str,
+        Field(
+            max_length=512,
+            json_schema_extra=rules(
+                rule(
+                    f"self == '' || self.matches(r'{FIELD_PATH}')",
+                    'must be empty or a dotted path like auth["quoted.key"].password',
+                )
+            ),
+        ),
+    ] = ""
+    """Where to put the value, as it is, as one string: database.password. Empty: the value is YAML, and a mapping."""
+    optional: bool = False
+    """Whether the object or the key may be missing. It is used once it exists."""

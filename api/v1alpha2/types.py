@@ -28,7 +28,7 @@ from api.v1alpha2.fields import (
 )
 from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule
 from api.v1alpha2.processors import Processor
-from api.v1alpha2.references import DeploymentReference
+from api.v1alpha2.references import ConfigReference, DeploymentReference
 from api.v1alpha2.sources import SecretReference, Source
 from api.v1alpha2.status import (
     Changes,
@@ -48,6 +48,7 @@ __all__ = [
     "BundleDeployment",
     "Changes",
     "Condition",
+    "ConfigReference",
     "CrdUpgradeSafety",
     "DeploymentReference",
     "Display",
@@ -109,6 +110,11 @@ class Spec(Api):
                 ".installNamespace",
             ),
             rule(
+                "!has(self.configFrom) || size(self.configFrom) == 0 || has(self.installNamespace)",
+                "is required with configFrom",
+                ".installNamespace",
+            ),
+            rule(
                 "!has(oldSelf.installNamespace)"
                 " || has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace",
                 "cannot be changed or removed once set; create another BundleDeployment",
@@ -147,6 +153,11 @@ class Spec(Api):
     """Options of the format, such as values and valuesFiles (helm) or watchNamespace (registry-v1). Unknown keys are an
     error. Never put passwords, tokens or keys here: everyone who can read BundleDeployments can see them, including
     through the role rukpak-view. Store them in a Secret in installNamespace that the content refers to."""
+    config_from: Annotated[tuple[ConfigReference, ...], Field(max_length=16, json_schema_extra=list_of("atomic"))] = ()
+    """Parts of config from ConfigMaps and Secrets in installNamespace, such as passwords. They are merged in this
+    order, as Helm merges values, and config over them; for helm they are values. A change causes a new rendering. They
+    are read with serviceAccountName, which needs get, list and watch. Values from Secrets never appear in status,
+    Events or logs, but the digest of the rendered objects does: use secrets that cannot be guessed."""
     processors: Annotated[tuple[Processor, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
     """Changes of the rendered objects before they are applied, such as patches and other registries for images, in
     order."""

@@ -4,6 +4,7 @@ In: a spec, its pins and the capabilities of the cluster. Out: a `Revision`. `so
 files, `formats` interprets the content.
 
     builder       START HERE
+    config_values what spec.configFrom makes of the config
     validation    refuses an invalid spec before anything is fetched
     request       the inputs of a revision, and the digests that identify them
     pins          resolved sources, and whether a pin still applies

@@ -22,11 +22,11 @@ def check(spec: Spec) -> None:
 
     Raises: BundleError (UnknownSourceKind, UnknownFormat, UnknownProcessor, InvalidReference, InvalidConfig).
     """
-    _check_nesting(spec.config, "spec.config", Reason.INVALID_CONFIG)
+    check_nesting(spec.config, "spec.config", Reason.INVALID_CONFIG)
     _check_size(spec.config, "spec.config", "move values to a file in the content and list it in valuesFiles")
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
-        _check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
+        check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
         _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
     check_config(spec.format, spec.config)
     _check_processors(spec.processors)
@@ -34,7 +34,7 @@ def check(spec: Spec) -> None:
 
 def _check_processors(processors: Sequence[Processor]) -> None:
     for index, processor in enumerate(processors):  # before anything that is recursive
-        _check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
+        check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
     _check_size([processor.parameters_json for processor in processors], "spec.processors", "change more in the bundle")
     for index, processor in enumerate(processors):
         place = f"spec.processors[{index}]"
@@ -44,7 +44,7 @@ def _check_processors(processors: Sequence[Processor]) -> None:
         )
 
 
-def _check_nesting(value: Any, path: str, reason: Reason) -> None:
+def check_nesting(value: Any, path: str, reason: Reason) -> None:
     """Refuse nesting that no user needs and that would exhaust the stack."""
     layer = [value]
     for _ in range(LEVELS):

@@ -47,6 +47,12 @@ class Dispatcher:
             self.reconciler.retry_sources(name)
         self._queue.add(name)
 
+    def config_changed(self, name: str) -> None:
+        """Handle a change of a ConfigMap or Secret that its config comes from."""
+        if self.reconciler:
+            self.reconciler.config_changed(name)
+        self._queue.add(name)
+
     def rights_changed(self, name: str) -> None:
         """Handle a change of roles or bindings while its account lacked permissions."""
         if self.reconciler:

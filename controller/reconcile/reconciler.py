@@ -159,6 +159,10 @@ class Reconciler:
         """Retry failed sources in the next pass: a Secret that they use has changed."""
         self._steps.search.retry_sources(name)
 
+    def config_changed(self, name: str) -> None:
+        """Read the ConfigMaps and Secrets of `spec.configFrom` again in the next pass: one of them has changed."""
+        self._contexts.states.config_changed(name)
+
     def retry_rights(self, name: str) -> None:
         """Retry in the next pass what was forbidden: RBAC rules have changed."""
         self._retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)

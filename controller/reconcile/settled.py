@@ -49,7 +49,7 @@ class Settled:
 
         Raises: ApiError.
         """
-        if not context.is_current or self._dependencies.cycle(context):
+        if not (context.is_current and context.is_config_known) or self._dependencies.cycle(context):
             return None
         look = self._look(context)
         outcomes = self._repair(context, look)

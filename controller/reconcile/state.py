@@ -159,6 +159,12 @@ class States:
             if state := self._states.get(name):
                 state.preview = None
 
+    def config_changed(self, name: str) -> None:
+        """Record that an object of `spec.configFrom` has changed."""
+        with self._lock:
+            if state := self._states.get(name):
+                state.config_changes += 1
+
     def missed(self, state: State) -> bool:
         """Whether the cluster has changed during the pass of one that waits for a change."""
         with self._lock:

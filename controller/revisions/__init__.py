@@ -14,6 +14,7 @@ revision is left to `build`; slow work runs in the background and triggers the n
     polling           re-resolves floating references
     source_access     what sources may use: credentials, memory, progress
     credentials       reads the Secrets that sources name
+    config_objects    reads what spec.configFrom refers to
     account           a ServiceAccount by its name
     service_accounts  as which account objects are applied and Secrets read, and whether it exists
     identities        whether a namespace or ServiceAccount was replaced under its name

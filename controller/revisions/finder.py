@@ -16,7 +16,7 @@ from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, make_request, resolve_ticket
+from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, resolve_ticket
 from controller.revisions.polling import Poller
 from controller.revisions.service_accounts import AccountPolicy
 from controller.revisions.source_access import SourceProgress
@@ -202,13 +202,17 @@ class Finder:
             known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
             pins = tuple(pin for pin in known if pin)
             sources = Sources(pins=pins, requested_at=context.requested_at)
-            if found and None not in known and inputs_digest(make_request(context, sources)) == found.terms.inputs:
+            if (
+                found
+                and None not in known
+                and inputs_digest(self._maker.request(context, sources)) == found.terms.inputs
+            ):
                 return sources
         return None
 
     def _revision(self, context: RevisionContext, sources: Sources) -> Revision | None:
         """Return the revision of these pins, kept or new; None while it is built."""
-        request = make_request(context, sources)
+        request = self._maker.request(context, sources)
         inputs = inputs_digest(request)
         # Until its kinds are known a revision is named only in memory, not in status.
         others: list[Revision | PackedRevision] = []

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from threading import Event
 from typing import TypeVar
 
 from api.errors import BundleError
 from controller.bugs import keep_first
 from controller.build.builder import Builder
+from controller.build.config_values import withhold
 from controller.build.context import BuildContext
 from controller.build.pins import Pins, Resolved, Sources
 from controller.build.recorded_kinds import recall_kinds, record_kinds
@@ -22,6 +24,7 @@ from controller.build.revision import PackedRevision, RecordedKind, Revision
 from controller.kube.discovery import Discovery
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
+from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.state import RevisionContext
 
@@ -49,11 +52,12 @@ class Maker:
         discovery: Discovery,
         background: BackgroundWork,
         access: SourceAccess,
+        configs: ConfigObjects,
         retries: Retries,
         is_aggregated: Callable[[str, str], bool],
     ) -> None:
         self._builder, self._discovery, self._is_aggregated = builder, discovery, is_aggregated
-        self._background, self._access, self._retries = background, access, retries
+        self._background, self._access, self._configs, self._retries = background, access, configs, retries
 
     def resolve(self, context: RevisionContext, known: Pins) -> Resolved | None:
         """Return the resolved sources; None while they are being resolved.
@@ -92,6 +96,24 @@ class Maker:
             BUILD,
             lambda cancelled, build_context: self._build(request, kept, cancelled, build_context, known),
         )
+
+    def request(self, context: RevisionContext, sources: Sources) -> Request:
+        """Return the request to build the revision of a BundleDeployment from its sources, with its config.
+
+        Raises: BundleError if its config is not available; ApiError.
+        """
+        request, state = make_request(context, sources), context.state
+        if not context.spec.config_from:
+            if state.config:
+                state.config = None
+                self._configs.forget(context.name)
+            return request
+        # The version first: what changes while this reads it is read again.
+        found = self._configs.read(context.deployment, context.config_version, state.config, context.share)
+        state.config = found
+        if found.failure:
+            raise found.failure
+        return replace(request, spec=context.spec.model_copy(update={"config": found.config}))
 
     def describe(self, context: RevisionContext, purpose: str) -> str:
         """Return what is being done for a purpose, for status."""
@@ -134,6 +156,7 @@ class Maker:
         """Cancel all work for a BundleDeployment that needs no content any more."""
         self._background.cancel(name)
         self._access.watch_secrets(name, ())
+        self._configs.forget(name)
 
     def _resolve(
         self, context: RevisionContext, known: Pins, cancelled: Event, build_context: BuildContext
@@ -141,7 +164,8 @@ class Maker:
         """Resolve sources; for a first install, start to build before a pass asks for it."""
         resolved = self._builder.resolve(context.spec, known, cancelled, build_context)
         status = context.status
-        if not (resolved.failure or status.revision or status.installed_revision or cancelled.is_set()):
+        is_first = not (status.revision or status.installed_revision)
+        if is_first and not (resolved.failure or context.spec.config_from or cancelled.is_set()):
             request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
             self._background.begin(
                 context.name,
@@ -161,7 +185,10 @@ class Maker:
     ) -> Revision | PackedRevision:
         """Build with the capabilities of now; `known` are the kinds that the installed revision was rendered with."""
         capabilities = recall_kinds(self._discovery.capabilities(), known)
-        made = self._builder.build(request, capabilities, cancelled, build_context, kept=kept)
+        try:
+            made = self._builder.build(request, capabilities, cancelled, build_context, kept=kept)
+        except BundleError as error:
+            raise withhold(error, request.spec) from None
         return record_kinds(made, capabilities, self._is_aggregated)
 
     def _take(

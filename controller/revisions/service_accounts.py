@@ -24,7 +24,7 @@ from controller.sharing.shares import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.
-OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN})
+OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN, Reason.CONFIG_FORBIDDEN})
 RIGHTS_SECONDS = 0.5
 """How long the API server may use outdated RBAC rules; also joins a Role and its binding into one pass."""
 

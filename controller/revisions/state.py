@@ -14,6 +14,7 @@ from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.targets import TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision
+from controller.revisions.config_objects import KnownConfig
 from controller.revisions.polling import PollState
 from controller.revisions.source_access import SourceProgress
 from controller.sharing.shares import share_of
@@ -41,6 +42,11 @@ class RevisionState:
     resolved: tuple[str, Sources] | None = None
     """The version of the spec and its resolved sources, until status records them."""
 
+    config: KnownConfig | None = None
+    """What `spec.configFrom` refers to, as it was read last."""
+    config_changes: int = 0
+    """How often one of its objects has changed; set by watches."""
+
     def learn(self, revision: Revision) -> None:
         """Remember a new revision, or new terms of one: targets depend on both."""
         self.revisions[revision.digest] = revision
@@ -65,6 +71,7 @@ class RevisionState:
             working_on: digests of the revisions that every pass needs until the wanted one is installed.
         """
         self.resolved = self.kept = None
+        self.config = self.config.rest() if self.config else None
         self.before.clear()
         self.revisions = {digest: each for digest, each in self.revisions.items() if digest in working_on}
         self.dropped &= set(working_on)
@@ -110,6 +117,17 @@ class RevisionContext:
     def requested_at(self) -> str:
         """The annotation that requests re-resolved sources; see `requested_at`."""
         return requested_at(self.deployment)
+
+    @property
+    def is_config_known(self) -> bool:
+        """Whether what `spec.configFrom` refers to was read for this spec, and has not changed since."""
+        known = self.state.config
+        return not self.spec.config_from or (known is not None and known.version == self.config_version)
+
+    @property
+    def config_version(self) -> str:
+        """Identifies the spec, and what its `configFrom` refers to as far as changes are known."""
+        return f"{self.spec_version} {self.state.config_changes}"
 
     @property
     def spec_version(self) -> str:

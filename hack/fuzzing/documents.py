@@ -19,9 +19,10 @@ from controller.formats.helm.child import RunResult
 from controller.formats.helm.failures import explain
 from controller.formats.helm.output import read_output
 from controller.formats.helm.schemas import refuse_foreign_references
-from controller.formats.helm.values import read_values, write_values
+from controller.formats.helm.values import write_values
 from controller.formats.plain import PlainFormat
 from controller.formats.registry_v1.registry_format import RegistryV1Format
+from controller.formats.values import read_values
 from controller.formats.yaml.composer import NodeBudget
 from controller.formats.yaml.manifests import end_last_line, read_documents
 from controller.kube.encoding import encode

@@ -62,6 +62,10 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
         {**OWN, "sources": [{"kind": "example.com/s3", "parameters": {"auth": AUTH}}]},
         "other/login",
     ),
+    "with a Secret of another tenant as values": (
+        {**OWN, "installNamespace": "other", "configFrom": [{"kind": "Secret", "name": "login"}]},
+        "you need the verb",
+    ),
     "from a program of git": (
         {**OWN, "sources": [{"kind": "git", "git": {"repository": "ext::sh -c id"}}]},
         "repository",
@@ -200,8 +204,20 @@ def test_every_secret_is_looked_at(tenants: Tenants) -> None:
         with pytest.raises(KubectlError) as caught:
             tenants.apply(ANN, "trick", "unused", **OWN, sources=sources)
         assert saying in caught.value.stderr
-    tenants.apply(ANN, "many", "unused", **OWN, sources=MANY[:20])
+    values = [{"kind": "Secret", "name": "values"}]
+    with pytest.raises(KubectlError, match="more than 20 Secrets"):
+        tenants.apply(ANN, "trick", "unused", **OWN, sources=MANY[:20], configFrom=values)
+    tenants.apply(ANN, "many", "unused", **OWN, sources=MANY[:19], configFrom=values)
     tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
+
+
+def test_values_come_from_the_namespace_of_the_tenant_only(tenants: Tenants) -> None:
+    tenants.put("other", "configmaps", config_map("values", **{"values.yaml": "color: red"}))
+    values = [{"kind": "ConfigMap", "name": "values"}]
+    deployed = tenants.apply(ANN, "valued", **OWN, configFrom=values)
+    deployed.wait_for("Ready", "False", "ConfigNotFound", saying='"tenant/values"')
+    tenants.world.cluster.kubectl("delete", "bd", "valued", *ANN)
+    deployed.wait_gone()
 
 
 LOOSE = {

@@ -6,6 +6,7 @@ moves the clock. A restart keeps the cluster and forgets everything else.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -42,6 +43,7 @@ from controller.reconcile.state import State
 from controller.reconcile.wiring import Parts, make_reconciler
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
+from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
@@ -74,6 +76,8 @@ class Shelf:
         self.calls: list[str] = []
         self.packs = False
         """Whether revisions are made in another process."""
+        self.shows_config = False
+        """Whether the data of the first object contain the config."""
 
     def put(self, tag: str, *objects: Json, hooks: Iterable[Json] = ()) -> None:
         """Have objects under a tag, and hooks as a revision has them."""
@@ -115,8 +119,12 @@ class Shelf:
         contents = [self.contents[pin.digest] for pin in request.pins]
         if failures := [each for each in contents if isinstance(each, BundleError)]:
             raise failures[0]
+        manifests = [each for content in contents if isinstance(content, list) for each in content]
+        if self.shows_config:
+            first = {**manifests[0], "data": {"config": json.dumps(request.spec.config)}}
+            manifests = [first, *manifests[1:]]
         objects = make_applicable(
-            [each for content in contents if isinstance(content, list) for each in content],
+            manifests,
             install_namespace=request.install_namespace,
             is_namespaced=lambda group, _, kind: capabilities.is_namespaced(group, kind),
         )
@@ -177,9 +185,14 @@ class Unwatched:
 
     def __init__(self) -> None:
         self.objects: dict[WatchedObject, str] = {}
+        self.found_newer: Callable[[], None] | None = None
+        """Called once, when objects are watched: one of them has changed since it was read."""
 
     def watch(self, name: str, objects: Mapping[WatchedObject, str], *, share: str = "") -> None:
         self.objects = dict(objects)
+        notify, self.found_newer = self.found_newer, None
+        if notify:
+            notify()
 
 
 class Grants:
@@ -281,7 +294,7 @@ class World:
         """Start a controller that remembers nothing."""
         client, discovery = self.cluster.client, self.cluster.discovery
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
-        self.access, self.followed = Unaided(), Unwatched()
+        self.access, self.followed, self.config_objects = Unaided(), Unwatched(), Unwatched()
         self.watches.statuses = OwnStatuses()
         self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
         self.revision_store = RevisionStore(client, self.secrets)
@@ -303,6 +316,7 @@ class World:
                 discovery=discovery,
                 background=background,
                 access=access,
+                configs=ConfigObjects(client, cast("NamedWatches", self.config_objects), lambda: self.seconds),
                 retries=self.retries,
                 is_aggregated=watches.is_aggregated,
             ),

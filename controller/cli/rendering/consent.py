@@ -29,8 +29,14 @@ class SecretUse:
 
 def find_secret_uses(deployment: BundleDeployment, mirrors: Mapping[str, str]) -> list[SecretUse]:
     """Return which Secrets the sources of a validated BundleDeployment use, in spec order; mirrors are by host."""
-    uses = (SecretUse(secret=secret, server=_server(source, mirrors)) for source, secret in _secrets(deployment))
-    return list(dict.fromkeys(uses))
+    sent = (SecretUse(secret=secret, server=_server(source, mirrors)) for source, secret in _secrets(deployment))
+    namespace = deployment.spec.install_namespace
+    printed = (
+        SecretUse(secret=f'Secret "{namespace}/{each.name}"', server="none: its values are in the output")
+        for each in deployment.spec.config_from
+        if each.kind == "Secret"
+    )
+    return list(dict.fromkeys([*sent, *printed]))
 
 
 def _secrets(deployment: BundleDeployment) -> Iterator[tuple[Source, str]]:
@@ -65,7 +71,7 @@ def is_given(uses: Sequence[SecretUse], file: str) -> bool:
     """
     if not uses:
         return True
-    tell(f'"{file}" uses your permissions to read these Secrets and send them to these servers:')
+    tell(f'"{file}" uses your permissions to read these Secrets and send them to these servers, or print them:')
     for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
         tell(f"  {line}")
     return ask(f'"{file}": no terminal to ask for consent; pass --use-secrets to use its Secrets')

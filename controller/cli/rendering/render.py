@@ -21,9 +21,10 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Capabilities, ContentTree, Credentials, Limits, RenderRequest
 from api.v1alpha2.conditions import Reason
-from api.v1alpha2.types import BundleDeployment, Source
+from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
 from controller.build.builder import Builder
+from controller.build.config_values import merge_config
 from controller.build.context import BuildContext, BuildSettings
 from controller.build.pins import match_pins
 from controller.build.rendering import render
@@ -188,7 +189,7 @@ def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[con
 def _render_deployment(
     options: argparse.Namespace, deployment: BundleDeployment, store: ContentStore, capabilities: Capabilities
 ) -> Revision:
-    spec, status = deployment.spec, deployment.status
+    spec, status = _with_config(options, deployment), deployment.status
     builder = _builder(options, store)
     cancelled, context = threading.Event(), BuildContext(credentials=_SecretReader(options, deployment).read)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
@@ -202,6 +203,17 @@ def _render_deployment(
         requested_at=status.last_handled_reconcile_at,
     )
     return _unpacked(builder.build(request, capabilities, cancelled, context))
+
+
+def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> Spec:
+    """Return the spec with the config that `configFrom` leads to, read with the user's permissions."""
+    spec = deployment.spec
+    if not spec.config_from:
+        return spec
+    from controller.revisions.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
+
+    texts = read_texts(connect(options), deployment, None, lambda _object, _version: None)
+    return spec.model_copy(update={"config": merge_config(spec, texts)})
 
 
 def _builder(options: argparse.Namespace, store: ContentStore) -> Builder:

@@ -10,8 +10,8 @@ from typing import Any
 from api.errors import BundleError
 from api.plugins import Limits
 from controller.content.limits import Rejection, check_path, name_key
-from controller.formats.helm.values import read_values
 from controller.formats.objects import describe_type
+from controller.formats.values import read_values
 
 NAME_CHARACTERS = 53
 """Helm's limit for the name of a release, which leaves room for suffixes."""

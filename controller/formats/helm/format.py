@@ -38,6 +38,7 @@ from controller.formats.helm.output import read_output
 from controller.formats.helm.program import ProgramFinder
 from controller.formats.helm.schemas import refuse_foreign_references
 from controller.formats.helm.values import copy_values_files, find_values_files, write_values
+from controller.formats.values import merge_values
 from controller.processes.memory_limit import RESERVED_BYTES
 from controller.sharing.admission import Admission
 
@@ -62,6 +63,10 @@ class HelmFormat:
     def validate(self, config: Mapping[str, Any]) -> list[str]:
         """Return the problems of `spec.config`."""
         return find_problems(config)
+
+    def place_config(self, values: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the config with more values, over those of its files and below its own."""
+        return {**config, "values": merge_values(values, read_configuration(config).values)}
 
     def suggest_namespace(self, tree: ContentTree, config: Mapping[str, Any]) -> str:  # noqa: ARG002 - the contract of Format
         """Return the default of Helm."""

@@ -22,15 +22,11 @@ from controller.content.archive import write_entries
 from controller.content.limits import quote
 from controller.formats.budget import read_small
 from controller.formats.helm.child import scratch_of
-from controller.formats.objects import describe_type
-from controller.formats.yaml.composer import NodeBudget
-from controller.formats.yaml.manifests import read_documents
+from controller.formats.values import read_values
 from controller.formats.yaml.scalars import write_number
 
 VALUES_BYTES = MEBIBYTE
 """Of one file, which this process reads."""
-VALUES = 100_000
-"""Of one text, including those that aliases repeat."""
 # Helm reads JSON as YAML, in which these characters end a line or are refused unless they are escaped.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _FOLDER = "values"
@@ -42,26 +38,6 @@ class ValuesFile:
 
     text: bytes
     values: Mapping[str, Any]
-
-
-def read_values(text: bytes, place: str) -> Mapping[str, Any]:
-    """Return the values in one YAML document, or none for an empty text; as in Helm, the last of equal keys wins.
-
-    Messages start with `place`.
-
-    Raises: BundleError (InvalidConfig).
-    """
-    try:
-        documents = list(read_documents(text, place, strict=False, budget=NodeBudget(VALUES, "remove some")))
-    except BundleError as error:
-        raise BundleError(Reason.INVALID_CONFIG, error.message) from None
-    if len(documents) > 1:
-        problem = "contains more than one document, of which Helm reads only the first; combine them"
-        raise BundleError(Reason.INVALID_CONFIG, f"{place}: {problem}")
-    value = documents[0].value if documents else {}
-    if not isinstance(value, dict):
-        raise BundleError(Reason.INVALID_CONFIG, f"{place}: must be a mapping, not {describe_type(value)}")
-    return value
 
 
 def find_values_files(root: Path, names: Sequence[str]) -> list[ValuesFile]:

@@ -21,6 +21,7 @@ from controller.manager.wiring.resources import Resources
 from controller.observe.named import NamedWatches
 from controller.processes.supervision import Kind
 from controller.revisions.background import BackgroundWork
+from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.credentials import SecretReader
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
@@ -68,6 +69,7 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
             discovery=cluster.discovery,
             background=background,
             access=access,
+            configs=ConfigObjects(cluster.client, NamedWatches(cluster.follower, dispatcher.config_changed)),
             retries=cluster.retries,
             is_aggregated=cluster.watches.is_aggregated,
         ),

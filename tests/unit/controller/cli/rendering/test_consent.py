@@ -112,7 +112,7 @@ def test_without_a_terminal_nothing_is_read(file: Path, *, stdin: bool) -> None:
     done = run(file, "-f", "-", stdin=file.read_text()) if stdin else run(file, "-f", str(file))
     assert (done.returncode, done.stdout) == (2, "")
     first, *table, last = done.stderr.splitlines()
-    assert first.endswith("uses your permissions to read these Secrets and send them to these servers:")
+    assert first.endswith("uses your permissions to read these Secrets and send them to these servers, or print them:")
     assert [line.split() for line in table[1:]] == [
         ["Secret", '"kube-system/admin"', "evil.example.com"],
         ["Secret", '"shop/own"', "evil.example.com"],

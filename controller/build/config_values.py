@@ -1,0 +1,99 @@
+"""`spec.configFrom`: from the texts that were read to the config that is rendered. Pure.
+
+A message says where a value of a Secret is wrong, and never what it is. Not here: reading the objects
+(revisions/config_objects.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import MEBIBYTE, PlacesConfig
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.fields import parse_field_path
+from api.v1alpha2.types import ConfigReference, Spec
+from controller.build.plugins import format_of
+from controller.build.validation import check_nesting
+from controller.formats.helm.redaction import Redactor
+from controller.formats.values import merge_values, read_values
+
+MOST_BYTES = MEBIBYTE
+"""Of the merged config as JSON."""
+_PLACE = "spec.configFrom"
+
+
+def merge_config(spec: Spec, texts: Sequence[bytes | None]) -> Mapping[str, Any]:
+    """Return `spec.config` merged over what `spec.configFrom` refers to.
+
+    Args:
+        spec: that was checked.
+        texts: of each reference; None: it is optional and missing.
+
+    Raises: BundleError (InvalidConfig, UnknownFormat).
+    """
+    values: dict[str, Any] = {}
+    for index, (reference, text) in enumerate(zip(spec.config_from, texts, strict=True)):
+        if text is not None:
+            values = merge_values(values, _read(reference, text, f"{_PLACE}[{index}]"))
+    plugin = format_of(spec.format)
+    config = (
+        plugin.place_config(values, spec.config)
+        if isinstance(plugin, PlacesConfig)
+        else merge_values(values, spec.config)
+    )
+    _check(spec, config)
+    return config
+
+
+def _read(reference: ConfigReference, text: bytes, place: str) -> Mapping[str, Any]:
+    what = f'{place}: key "{reference.key}" of {reference.kind} "{reference.name}"'
+    if reference.path:
+        value: Any = _decode(text, what)
+        for key in reversed(parse_field_path(reference.path)):
+            value = {key: value}
+        found: Mapping[str, Any] = value
+        return found
+    try:
+        return read_values(text, what)
+    except BundleError:
+        if reference.kind != "Secret":
+            raise
+    raise BundleError(Reason.INVALID_CONFIG, f"{what}: must be a YAML mapping; correct it, or set path")
+
+
+def _decode(text: bytes, what: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise BundleError(Reason.INVALID_CONFIG, f"{what}: not UTF-8; correct it") from None
+
+
+def _check(spec: Spec, config: Mapping[str, Any]) -> None:
+    check_nesting(config, _PLACE, Reason.INVALID_CONFIG)
+    if len(json.dumps(config, ensure_ascii=False).encode(errors="surrogatepass")) > MOST_BYTES:
+        problem = f"larger than {MOST_BYTES >> 20} MiB of JSON together with spec.config; make it smaller"
+        raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: {problem}")
+    if not (problems := format_of(spec.format).validate(config)):
+        return
+    field = problems[0].partition(":")[0]
+    shown = f'{field}: not accepted by the format "{spec.format}"' if reads_secrets(spec) else problems[0]
+    raise BundleError(Reason.INVALID_CONFIG, f"{_PLACE}: the merged config is invalid: {shown}")
+
+
+def reads_secrets(spec: Spec) -> bool:
+    """Whether values from Secrets are part of the config."""
+    return any(reference.kind == "Secret" for reference in spec.config_from)
+
+
+def withhold(error: BundleError, spec: Spec) -> BundleError:
+    """Return the error of a rendering without the values of a merged config that contains some from Secrets.
+
+    A format that places these values itself leaves them out of its messages; processors do not.
+    """
+    is_clean = isinstance(format_of(spec.format), PlacesConfig) and not spec.processors
+    if is_clean or not reads_secrets(spec):
+        return error
+    return BundleError(error.reason, Redactor([spec.config]).redact(error.message), retry_after=error.retry_after)

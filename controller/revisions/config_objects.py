@@ -1,0 +1,176 @@
+"""Reads the ConfigMaps and Secrets of `spec.configFrom`, as the account of the BundleDeployment, and follows them.
+
+They are read when a pass needs the config, and again only after a change of one of them or of the spec. The values are
+dropped when nothing is left to do; what is remembered then is only that they are known.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from api.v1alpha2.types import BundleDeployment, ConfigReference
+from controller.build.config_values import merge_config
+from controller.kube.client import ApiError, Client, User
+from controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
+from controller.observe.named import NamedWatches, WatchedObject
+from controller.retries import SLOW_SECONDS
+from controller.revisions.account import Account, account_in
+from controller.revisions.service_accounts import OF_ABSENCE, check_identity
+
+_RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
+
+Seen = Callable[[WatchedObject, str], None]
+"""Called with each object that is read, and its resourceVersion; empty: it does not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownConfig:
+    """What was read for one version of the spec and of its objects."""
+
+    version: str
+    at: float
+    """When, in monotonic seconds."""
+    config: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The merged config; None: it was dropped, or there is a failure."""
+    failure: BundleError | None = None
+
+    def rest(self) -> KnownConfig:
+        """Return the same without the values."""
+        return replace(self, config=None)
+
+
+class ConfigObjects:
+    """Thread-safe; one pass at a time for each BundleDeployment.
+
+    Args:
+        client: reads as the account.
+        followed: wakes a BundleDeployment when one of its objects changes.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, client: Client, followed: NamedWatches, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._followed, self._clock = client, followed, clock
+
+    def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None, share: str) -> KnownConfig:
+        """Return the merged config, or why there is none; a failure is kept for five minutes.
+
+        Args:
+            deployment: completed with its default account.
+            version: of its spec and of the objects, as far as changes are known.
+            known: what was read before.
+            share: that pays for following the objects.
+
+        Raises: ApiError if the API server does not answer, which ends the pass.
+        """
+        if known and known.version == version and (known.config is not None or self._is_fresh(known)):
+            return known
+        versions: dict[WatchedObject, str] = {}
+        made = KnownConfig(version=version, at=self._clock())
+        try:
+            texts = read_texts(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
+            made = replace(made, config=merge_config(deployment.spec, texts))
+        except BundleError as error:
+            made = replace(made, failure=error)
+        self._followed.watch(deployment.metadata.name, versions, share=share)
+        return made
+
+    def _is_fresh(self, known: KnownConfig) -> bool:
+        return known.failure is not None and self._clock() - known.at < SLOW_SECONDS
+
+    def forget(self, name: str) -> None:
+        """Follow nothing for a BundleDeployment any more."""
+        self._followed.watch(name, {})
+
+
+def read_texts(
+    client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen
+) -> Sequence[bytes | None]:
+    """Return the text of each reference; None if it is optional and missing.
+
+    Args:
+        client: of the controller, or of the user of a command.
+        deployment: with an install namespace.
+        account: to read as; None: the user of the client.
+        seen: gets what was read.
+
+    Raises: BundleError (ConfigNotFound, ConfigForbidden, InvalidConfig, ServiceAccountNotFound and its kin), ApiError.
+    """
+    references = deployment.spec.config_from
+    if account and references:
+        _check(client, deployment, account, seen)
+    manifests: dict[WatchedObject, Mapping[str, Any] | None] = {}
+    texts: list[bytes | None] = []
+    for index, reference in enumerate(references):
+        place = f"spec.configFrom[{index}]: "
+        namespace = deployment.spec.install_namespace or ""
+        watched = WatchedObject(
+            namespace, reference.name, account.user.name if account else "", _RESOURCES[reference.kind]
+        )
+        if watched not in manifests:
+            seen(watched, "")
+            manifests[watched] = found = _get(client, watched, account, place)
+            seen(watched, found["metadata"]["resourceVersion"] if found else "")
+        text = _text_of(manifests[watched], reference, place)
+        if text is None and not reference.optional:
+            raise BundleError(
+                Reason.CONFIG_NOT_FOUND, place + _describe_missing(watched, reference, manifests[watched])
+            )
+        texts.append(text)
+    return texts
+
+
+def _check(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
+    try:
+        check_identity(client, deployment, account)
+    except BundleError as error:
+        if error.reason in OF_ABSENCE:
+            seen(WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS), "")
+        raise
+
+
+def _get(client: Client, watched: WatchedObject, account: Account | None, place: str) -> Mapping[str, Any] | None:
+    user: User | None = account.user if account else None
+    try:
+        found: Mapping[str, Any] = (
+            client.acting_as(user).get(watched.resource.path(watched.namespace, watched.name)).value
+        )
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        if error.status == HTTPStatus.FORBIDDEN:
+            whom = f'"{user.name}"' if user else "the controller"
+            problem = f"{_name(watched)} cannot be read by {whom}; grant get, list and watch on it"
+            raise BundleError(Reason.CONFIG_FORBIDDEN, place + problem) from None
+        raise
+    return found
+
+
+def _text_of(manifest: Mapping[str, Any] | None, reference: ConfigReference, place: str) -> bytes | None:
+    """Return the value of a key; None if there is none."""
+    data = (manifest or {}).get("data") or {}
+    binary = data if reference.kind == "Secret" else (manifest or {}).get("binaryData") or {}
+    if reference.key in binary:
+        try:
+            return base64.b64decode(binary[reference.key], validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            raise BundleError(Reason.INVALID_CONFIG, f'{place}key "{reference.key}" is not base64') from None
+    text: str | None = data.get(reference.key)
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+def _describe_missing(watched: WatchedObject, reference: ConfigReference, manifest: Mapping[str, Any] | None) -> str:
+    if manifest is None:
+        return f"{_name(watched)} does not exist; create it, or correct the name"
+    return f'{_name(watched)} has no key "{reference.key}"; add it, or correct the key'
+
+
+def _name(watched: WatchedObject) -> str:
+    return f'{watched.resource.kind} "{watched.namespace}/{watched.name}"'
