@@ -99,6 +99,8 @@ class Resolution:
     """Human-readable: `ref@digest`, `repository@commit`, URL."""
     digest: str
     """Digest of the image manifest, `sha1:<commit>`, or SHA-256 of the http body."""
+    version: str = ""
+    """The name of the version that was chosen from a range, which `pinned` contains before its last "@"."""
     validator: str = ""
     """ETag or Last-Modified of an http body, which makes polling cheap."""
 

@@ -103,6 +103,7 @@ class Reason(str, Enum):
     INSTALLED = "Installed", Retry.NONE, "every object of the desired revision is applied"
     APPLYING = "Applying", Retry.NONE, "the desired revision is being applied"
     NO_CONTENT = "NoContent", Retry.PERMANENT, "the content has no manifests where the format expects them", "move them to where the message says, or correct format and destination"
+    DOWNGRADE = "Downgrade", Retry.PERMANENT, "a range of versions leads to a lower version than the installed one, which is kept and repaired", "publish a higher version, or set spec.allowDowngrade"
     INVALID_BUNDLE = "InvalidBundle", Retry.PERMANENT, "a file of the bundle is not valid for the format", "correct the file and line that the message names"
     INVALID_CONFIG = "InvalidConfig", Retry.PERMANENT, "the format does not accept spec.config, a processor cannot do what spec.processors says, or this release cannot read the spec", "correct the field that the message names"
     RENDER_FAILED = "RenderFailed", Retry.PERMANENT, "the format could not render the content", "correct the bundle or the config as the message says"

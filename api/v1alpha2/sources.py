@@ -84,12 +84,31 @@ class _Block(Api):
     """CA certificates in PEM to verify the source with, in place of the system's."""
 
 
+VersionRange = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[ -~]+$")]
+
+
 class ImageSource(_Block):
     """An OCI or Docker image, or an OCI artifact, in a registry."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.semver) || !self.ref.matches('@|:[^/]*$')",
+                "must have neither tag nor digest together with semver",
+                ".ref",
+            ),
+            rule("!has(self.semverFilter) || has(self.semver)", "requires semver", ".semverFilter"),
+        )
+    )
     ref: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")]
     """Image reference with a tag (quay.io/foo/bar:v1) or a digest (quay.io/foo/bar@sha256:…). A tag is resolved to a
     digest once; that digest remains installed until the spec changes or a new resolution is requested."""
+    semver: VersionRange | None = None
+    """Range of versions, as Helm writes them: >=1.2.0 <2.0.0, ~1.4, 1.x. The highest version among the tags that is in
+    the range is used; pre-releases only if the range names one. ref has no tag then. Default: the tag or digest of
+    ref."""
+    semver_filter: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    """Regular expression (RE2) that a tag must contain to be considered: ^v, -alpine$. Default: all tags are."""
     platform: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9._]+)?$")] = "linux/amd64"
     """Which image of an index to use: os/architecture or os/architecture/variant."""
 
@@ -103,7 +122,8 @@ class GitSource(_Block):
                 f"!self.repository.matches('{_FULL_USER_INFO}')",
                 "must not contain a password; name a Secret in auth",
                 ".repository",
-            )
+            ),
+            rule("!has(self.semver) || !has(self.ref) || self.ref == 'HEAD'", "must not be set with semver", ".ref"),
         )
     )
     repository: Annotated[
@@ -132,6 +152,9 @@ class GitSource(_Block):
     ] = "HEAD"
     """Commit (may be abbreviated), tag, branch or full ref (refs/…). It is resolved to a commit once; that commit
     remains installed until the spec changes or a new resolution is requested."""
+    semver: VersionRange | None = None
+    """Range of versions, as Helm writes them: >=1.2.0 <2.0.0, ~1.4, 1.x. The highest version among the tags that is in
+    the range is used; pre-releases only if the range names one. Default: ref."""
     directory: Directory = ""
     """Directory of the repository to use, as a relative path. Empty: the whole repository."""
     destination: Directory | None = None
@@ -214,7 +237,8 @@ class Source(Api):
     """Directory of the content tree to put the content in, as a relative path. Default: the root. Sources may share or
     nest destinations; a path that two sources contain is refused (ContentConflict)."""
     poll_interval: PollInterval = ""
-    """How often to check whether a floating reference (tag, branch, URL without sha256) has changed; at least 30s.
+    """How often to check whether a floating reference (tag, branch, range of versions, URL without sha256) has
+    changed; at least 30s.
     Empty: never; to request a new resolution, change the spec or the annotation
     core.rukpak.io/reconcile-requested-at."""
     image: ImageSource | None = None

@@ -58,7 +58,10 @@ class SourcePin(Api):
     kind: Annotated[str, Field(max_length=317)]
     """Kind of the source."""
     resolved: Annotated[str, Field(max_length=4096)]
-    """The pinned reference: ref@digest, repository@commit, or the URL."""
+    """The pinned reference: ref@digest, repository@commit, or the URL; of a range of versions ref:tag@digest or
+    repository@tag@commit."""
+    version: Annotated[str, Field(max_length=256)] = ""
+    """The tag that a range of versions was resolved to. Empty: the spec has no range."""
     digest: Digest
     """Digest of the content: of the image manifest, of the http body, or sha1:<commit>."""
     spec_digest: Digest

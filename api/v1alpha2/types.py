@@ -161,6 +161,9 @@ class Spec(Api):
     processors: Annotated[tuple[Processor, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
     """Changes of the rendered objects before they are applied, such as patches and other registries for images, in
     order."""
+    allow_downgrade: bool = False
+    """Whether a range of versions may be resolved to a lower version than the installed one, for example because a tag
+    was deleted. Otherwise that is refused (Downgrade)."""
     collision_protection: Literal["Prevent", "IfNoController", "None"] = "Prevent"
     """What to do if an object already exists and does not belong to this BundleDeployment. Prevent: refuse it.
     IfNoController: adopt it if no controller owns it. None: adopt it."""

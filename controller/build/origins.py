@@ -52,4 +52,4 @@ def store_key(key: str, asked: str, answered: str) -> str:
 
 def resolution_of(pin: SourcePin) -> Resolution:
     """Return the resolution that a pin records."""
-    return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator)
+    return Resolution(pinned=pin.resolved, digest=pin.digest, validator=pin.validator, version=pin.version)

@@ -69,4 +69,5 @@ class Resolver:
             origin=origin,
             resolved_at=self._now(),
             validator=resolution.validator,
+            version=resolution.version,
         )

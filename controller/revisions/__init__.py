@@ -5,6 +5,7 @@ revision is left to `build`; slow work runs in the background and triggers the n
 
     finder            START HERE: the wanted revision, or the one to keep instead
     approval          whether a revision may be applied, or waits for approval
+    downgrades        refuses lower versions than those that are installed
     kept              kept revisions, read once while a pass works on them
     making            resolves sources and builds revisions, and records failures
     state             what the finder remembers between passes

@@ -15,6 +15,7 @@ from controller.build.pins import Sources, match_pins, recall_pins, record_pins
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check
+from controller.revisions.downgrades import refuse_downgrade
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, resolve_ticket
 from controller.revisions.polling import Poller
@@ -97,6 +98,8 @@ class Finder:
         try:
             self._check(context)
             sources = self._sources(context)
+            if sources:
+                self._refuse_downgrade(context, sources)
             revision = self._revision(context, sources) if sources else None
         except _UnresolvedError as error:
             return self._keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
@@ -234,6 +237,16 @@ class Finder:
             raise self._maker.failed(context, build_ticket(request), error) from None
         self._maker.succeeded(context)
         return self._kept.learn(context, made)
+
+    def _refuse_downgrade(self, context: RevisionContext, sources: Sources) -> None:
+        """Refuse lower versions than those that are installed, unless the spec allows them.
+
+        Raises: BundleError (Downgrade).
+        """
+        if context.spec.allow_downgrade or not any(pin.version for pin in sources.pins):
+            return
+        if installed := self._kept.read(context, context.status.installed_revision):
+            refuse_downgrade(sources.pins, recall_pins(installed.terms.pins))
 
     def _refuse_emptiness(self, context: RevisionContext, made: Revision | PackedRevision) -> None:
         """Refuse a revision without objects if there are some, since all of them would be pruned.

@@ -82,6 +82,7 @@ def addresses(
 def fill_registry(registry: LocalRegistry) -> None:
     for name in ("shop", "foo/bar"):
         registry.push_image(name, "v1", [bundle_of(config_map("settings"))])
+    registry.push_image("shop", "v1.4.2", [bundle_of(config_map("settings"))])
     registry.push_image("monitored", "v1", [bundle_of(config_map("settings"), MONITOR)])
     operator = {str(path.relative_to(OPERATOR)): path.read_bytes() for path in OPERATOR.rglob("*.yaml")}
     registry.push_image("operators/hello", "v1", [operator])

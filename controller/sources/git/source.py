@@ -28,15 +28,18 @@ from controller.sources.git.reference import (
 )
 from controller.sources.redirects import Place
 from controller.sources.trust import certificate_problems
+from controller.sources.versions.ranges import Range
+from controller.sources.versions.selection import describe_nearest, highest
 
 Found = TypeVar("Found")
 
 _DEFAULT_REF = "HEAD"
+_TAGS = "refs/tags/"
 _ALGORITHMS = {40: "sha1", 64: "sha256"}
 
 
 class GitSource:
-    """The kind `git`. Parameters: repository, ref, directory, insecureSkipTLSVerify, certificateData."""
+    """The kind `git`. Parameters: repository, ref, semver, directory, insecureSkipTLSVerify, certificateData."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
@@ -51,13 +54,21 @@ class GitSource:
             check_ref(ref)
         except ValueError as error:
             problems.append(f"{path}.ref: {quote(ref)} {error}")
+        if semver := parameters.get("semver"):
+            if ref != _DEFAULT_REF:
+                problems.append(f"{path}.ref: must not be set with semver; remove it")
+            try:
+                Range(semver)
+            except ValueError as error:
+                problems.append(f"{path}.semver: {quote(semver)} {error}")
         if not _is_directory(directory):
             problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
         return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return repository and ref; `directory` does not change what they name."""
-        return {"repository": parse_repository(parameters["repository"]).normal, "ref": _ref(parameters)}
+        """Return repository, ref and range of versions; `directory` does not change what they name."""
+        identity = {"repository": parse_repository(parameters["repository"]).normal, "ref": _ref(parameters)}
+        return identity | ({"semver": parameters["semver"]} if parameters.get("semver") else {})
 
     def origin(self, parameters: Mapping[str, Any]) -> str:
         """Return the repository."""
@@ -71,6 +82,10 @@ class GitSource:
             HostKeyUnknown, HostKeyMismatch, InsecureRefused, InvalidReference, SecretInvalid).
         """
         ref = _ref(parameters)
+        if semver := parameters.get("semver"):
+            tag, commit = _reach(parameters, access, lambda objects: _find_tag(objects, semver, access))
+            pinned = f"{parameters['repository']}@{tag}@{commit}"
+            return Resolution(pinned=pinned, digest=f"{_ALGORITHMS[len(commit)]}:{commit}", version=tag)
         commit = _reach(parameters, access, lambda objects: _find_commit(objects, ref, access))
         digest = f"{_ALGORITHMS[len(commit)]}:{commit}"
         return Resolution(pinned=f"{parameters['repository']}@{commit}", digest=digest)
@@ -138,6 +153,17 @@ def _find_commit(objects: Objects, ref: str, access: Access) -> str:
     commit = ref if FULL_COMMIT.fullmatch(ref) else ""
     refs = objects.list_refs("origin", *_names(_DEFAULT_REF if commit else ref))
     return commit or _choose(refs, ref) or _find_short(objects, ref, access)
+
+
+def _find_tag(objects: Objects, semver: str, access: Access) -> tuple[str, str]:
+    """Return the tag with the highest version in a range, and its commit, annotated tags peeled."""
+    refs = objects.list_refs("--tags", "origin")
+    tags = [name.removeprefix(_TAGS) for name in refs if name.startswith(_TAGS) and not name.endswith(PEELED)]
+    within = Range(semver)
+    if tag := highest(tags, within):
+        return tag, refs.get(f"{_TAGS}{tag}{PEELED}") or refs[f"{_TAGS}{tag}"]
+    problem = f"the repository has no tag in the range {quote(semver)}; {describe_nearest(tags, within)}"
+    raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; correct it, or push a version")
 
 
 def _names(ref: str) -> list[str]:

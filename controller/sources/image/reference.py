@@ -83,6 +83,11 @@ def parse_reference(text: str) -> ImageReference:
     )
 
 
+def has_target(text: str) -> bool:
+    """Return whether a reference has a tag or a digest."""
+    return "@" in text or _split_tag(text)[1] is not None
+
+
 def is_wildcard(tag: str) -> bool:
     """Return whether a tag looks like a range of versions: `1.x`."""
     return bool(_WILDCARD.fullmatch(tag))
@@ -111,6 +116,6 @@ def _check(registry: str, repository: str, tag: str | None) -> None:
     if len(repository) > _NAME_LENGTH:
         raise ValueError(f"has a repository longer than {_NAME_LENGTH} characters; shorten it")
     if tag and _RANGE.search(tag) and tag.isprintable():
-        raise ValueError("has a range of versions as its tag, which is not supported; use one tag or a digest")
+        raise ValueError("has a range of versions as its tag, ; use semver for that, or one tag or a digest")
     if tag is not None and not _TAG.fullmatch(tag):
         raise ValueError("has a tag that is not 1 to 128 letters, digits and . _ -; correct it")

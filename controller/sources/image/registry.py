@@ -73,6 +73,13 @@ class Registry:
             raise _mismatch(self._path, target)
         return data
 
+    def list_tags(self, query: str) -> Response:
+        """Return a page of the list of tags to read; `query` selects the page.
+
+        Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
+        """
+        return self._request("GET", "tags", f"list?{query}")
+
     def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None] = lambda _: None) -> Blob:
         """Return a blob to read; `advance` is called with the number of bytes of each read.
 
@@ -120,8 +127,11 @@ class Registry:
         if response.place.is_elsewhere:
             return response.place.unusable()
         word = {"blobs": "blob"}.get(kind, "manifest" if DIGEST.fullmatch(name) else "tag")
-        item = f"{word} {quote(name)}"
+        item = "the list of tags" if kind == "tags" else f"{word} {quote(name)}"
         repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
+        if response.status == _NOT_FOUND and kind == "tags":
+            problem = "does not exist; correct its name, or push to it"
+            return BundleError(self._missing, f"{self._path}.ref: {repository} {problem}")
         if response.status == _NOT_FOUND:
             problem = self._describe_absence(word, name)
             return BundleError(self._missing, f"{self._path}.ref: {repository} {problem}")
@@ -141,7 +151,7 @@ class Registry:
         if not self._has_repository():
             return "does not exist; correct its name, or push to it"
         if is_wildcard(name):
-            return f"has no {item}; use one tag or a digest: ranges of versions are not supported"
+            return f"has no {item}; use one tag or a digest, or semver for a range of versions"
         return f"has no {item}; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
 
     def _has_repository(self) -> bool:

@@ -9,7 +9,7 @@ Not here: the protocol (registry.py), logging in (logins.py), manifests and laye
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,11 +25,14 @@ from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
 from controller.sources.image.logins import Login, choose_credentials
 from controller.sources.image.manifest import Image, Index, check_size, choose, parse_manifest
-from controller.sources.image.reference import ImageReference, parse_reference
+from controller.sources.image.reference import ImageReference, has_target, parse_reference
 from controller.sources.image.registry import Blob, Registry
+from controller.sources.image.tags import list_tags
 from controller.sources.image.tokens import TokenServer
 from controller.sources.transport import Transport
 from controller.sources.trust import certificate_problems, certificates_of, check_secure
+from controller.sources.versions.ranges import Range
+from controller.sources.versions.selection import describe_nearest, filtered, highest
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
@@ -37,7 +40,7 @@ _CHART_CONFIG_BYTES = MEBIBYTE
 
 
 class ImageSource:
-    """The kind `image`. Parameters: ref, platform, insecureSkipTLSVerify, certificateData."""
+    """The kind `image`. Parameters: ref, semver, semverFilter, platform, insecureSkipTLSVerify, certificateData."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
@@ -46,14 +49,16 @@ class ImageSource:
             parse_reference(parameters.get("ref", ""))
         except ValueError as error:
             problems.append(f"{path}.ref: image reference {quote(parameters.get('ref', ''))} {error}")
+        problems += _range_problems(parameters, path)
         if not _PLATFORM.fullmatch(_platform(parameters)):
             problem = f"{quote(_platform(parameters))} is not os/architecture[/variant]"
             problems.append(f"{path}.platform: {problem}; correct it")
         return problems + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the reference in normal form, and the platform."""
-        return {"ref": parse_reference(parameters["ref"]).normal, "platform": _platform(parameters)}
+        """Return the reference in normal form, the platform, and the range of versions with its filter, if any."""
+        identity = {"ref": parse_reference(parameters["ref"]).normal, "platform": _platform(parameters)}
+        return identity | {name: parameters[name] for name in ("semver", "semverFilter") if parameters.get(name)}
 
     def origin(self, parameters: Mapping[str, Any]) -> str:
         """Return registry and repository as named, even if a mirror of the administrator is used."""
@@ -68,8 +73,12 @@ class ImageSource:
         """
         reference = _parse(parameters, access)
         with _connected(parameters, reference, access, missing=Reason.NOT_FOUND) as registry:
-            digest = registry.resolve(reference.target)
-        return Resolution(pinned=f"{reference.name}@{digest}", digest=digest)
+            if not parameters.get("semver"):
+                digest = registry.resolve(reference.target)
+                return Resolution(pinned=f"{reference.name}@{digest}", digest=digest)
+            tag = _choose_tag(list_tags(registry), parameters, reference, access)
+            digest = registry.resolve(tag)
+        return Resolution(pinned=f"{reference.name}:{tag}@{digest}", digest=digest, version=tag)
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest and platform: the content of an index depends on the platform."""
@@ -87,6 +96,37 @@ class ImageSource:
             layers = plan_layers(image, access.path)
             check_size(image, access.limits, access.path)
             yield from _read_layers(registry, _name_files(layers, image, registry, access), access)
+
+
+def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    if not parameters.get("semver"):
+        return [f"{path}.semverFilter: requires semver; set it"] if parameters.get("semverFilter") else []
+    problems = []
+    if has_target(parameters.get("ref", "")):
+        problems.append(f"{path}.ref: must have neither tag nor digest together with semver; remove it")
+    try:
+        Range(parameters["semver"])
+    except ValueError as error:
+        problems.append(f"{path}.semver: {quote(parameters['semver'])} {error}")
+    try:
+        filtered((), parameters.get("semverFilter") or "")
+    except ValueError as error:
+        problems.append(f"{path}.semverFilter: {quote(parameters['semverFilter'])} {error}")
+    return problems
+
+
+def _choose_tag(tags: Sequence[str], parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> str:
+    """Return the tag with the highest version in the range.
+
+    Raises: BundleError (NotFound).
+    """
+    within = Range(parameters["semver"])
+    tags = filtered(tags, parameters.get("semverFilter") or "")
+    if found := highest(tags, within):
+        return found
+    problem = f"repository {quote(reference.repository)} has no tag in the range {quote(parameters['semver'])}"
+    near = describe_nearest(tags, within)
+    raise BundleError(Reason.NOT_FOUND, f"{access.path}.semver: {problem}; {near}; correct it, or push a version")
 
 
 def _read_image(registry: Registry, digest: str, platform: str, access: Access) -> Image:

@@ -218,7 +218,7 @@ def test_a_range_as_a_tag_is_told_to_be_none(tag: str, registry: FaultyRegistry,
     error = failure(
         lambda: SOURCE.resolve({**parameters(registry), "ref": f"{registry.host}/org/bundle:{tag}"}, access)
     )
-    assert f'has no tag "{tag}"; use one tag or a digest: ranges of versions are not supported' in error.message
+    assert f'has no tag "{tag}"; use one tag or a digest, or semver for a range of versions' in error.message
 
 
 def test_a_failure_is_told_in_the_same_words_again(registry: FaultyRegistry, access: Access) -> None:

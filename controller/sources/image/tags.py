@@ -1,0 +1,44 @@
+"""The tags of a repository, page by page (distribution specification, "Listing Tags")."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import urlsplit
+
+from api.errors import BundleError
+from api.plugins import MEBIBYTE
+from api.v1alpha2.conditions import Reason
+from controller.sources.image.registry import Registry
+
+_PAGE_BYTES = 4 * MEBIBYTE
+_FIRST = "n=1000"
+_MOST = 100_000
+_MOST_PAGES = 1000
+_NEXT = re.compile(r'<([^>]{1,4096})>\s*;[^,]*rel="?next"?')
+
+
+def list_tags(registry: Registry) -> list[str]:
+    """Return all tags.
+
+    Raises: BundleError (NotFound, ContentRejected for too many, Unreachable for an answer that is no list of tags, …).
+    """
+    tags: list[str] = []
+    query = _FIRST
+    for _ in range(_MOST_PAGES):
+        response = registry.list_tags(query)
+        try:
+            page = json.loads(response.read_all(_PAGE_BYTES)).get("tags") or []
+            tags += [tag for tag in page if isinstance(tag, str)]
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            message = f"{response.place.subject}: the registry returned something else than a list of tags; check it"
+            raise BundleError(Reason.UNREACHABLE, message) from None
+        # Only the query: the next page is on the same host, which has the credentials.
+        following = _NEXT.search(response.headers.get("Link", ""))
+        query = urlsplit(following[1]).query if following else ""
+        if not query:
+            return tags
+        if len(tags) > _MOST:
+            break
+    message = f"{response.place.subject}: the repository has more than {_MOST} tags; use a tag instead of semver"
+    raise BundleError(Reason.CONTENT_REJECTED, message)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any, cast
+
+import pytest
+
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+from controller.sources.image.registry import Registry
+from controller.sources.image.tags import list_tags
+from controller.sources.redirects import Place
+
+PLACE = Place(subject="spec.sources[0].image.ref", host="quay.io")
+
+
+@dataclass
+class Page:
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    place: Place = PLACE
+
+    def read_all(self, limit: int) -> bytes:
+        return BytesIO(self.body).read(limit)
+
+
+@dataclass
+class Pages:
+    """A registry whose pages are given, by query."""
+
+    pages: dict[str, Page]
+    asked: list[str] = field(default_factory=list)
+
+    def list_tags(self, query: str) -> Page:
+        self.asked.append(query)
+        return self.pages[query]
+
+
+def page(tags: Any, following: str = "") -> Page:
+    return Page(json.dumps({"name": "a", "tags": tags}).encode(), {"Link": following} if following else {})
+
+
+def listed(pages: dict[str, Page]) -> tuple[list[str], list[str]]:
+    registry = Pages(pages)
+    return list_tags(cast("Registry", registry)), registry.asked
+
+
+def test_pages_follow_each_other() -> None:
+    first = page(["1.0.0"], '</v2/a/tags/list?last=1.0.0&n=1000>; rel="next"')
+    assert listed({"n=1000": first, "last=1.0.0&n=1000": page(["2.0.0"])})[0] == ["1.0.0", "2.0.0"]
+
+
+def test_a_next_page_on_another_host_is_asked_for_at_the_same_one() -> None:
+    first = page(["1.0.0"], '<https://evil.example.com/steal?last=x>; rel="next"')
+    assert listed({"n=1000": first, "last=x": page(None)}) == (["1.0.0"], ["n=1000", "last=x"])
+
+
+@pytest.mark.parametrize("link", ["", '<>; rel="next"', '</v2/a/tags/list?n=1>; rel="previous"', "nonsense"])
+def test_a_page_without_a_next_one_is_the_last(link: str) -> None:
+    assert listed({"n=1000": page(["1.0.0", 1], link)}) == (["1.0.0"], ["n=1000"])
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"tags": 1}', b"[" * 100_000])
+def test_an_answer_that_is_no_list_is_refused(body: bytes) -> None:
+    with pytest.raises(BundleError) as caught:
+        listed({"n=1000": Page(body)})
+    assert caught.value.reason is Reason.UNREACHABLE
+
+
+def test_a_list_without_an_end_is_refused() -> None:
+    again = page(["1.0.0"] * 1000, '</v2/a/tags/list?n=1000>; rel="next"')
+    with pytest.raises(BundleError) as caught:
+        listed({"n=1000": again})
+    problem = "the repository has more than 100000 tags; use a tag instead of semver"
+    assert (caught.value.reason, caught.value.message) == (
+        Reason.CONTENT_REJECTED,
+        f"spec.sources[0].image.ref: {problem}",
+    )
