@@ -95,6 +95,14 @@ class Discovery:
             return self._refresh(snapshot).resources.get(gvk)
         return None
 
+    def is_namespaced(self, gvk: GroupVersionKind) -> bool | None:
+        """Return whether a kind is namespaced; None if nothing serves it.
+
+        Raises: ApiError if discovery fails.
+        """
+        resource = self.resource(gvk)
+        return resource.namespaced if resource else None
+
     def has_appeared(self, gvk: GroupVersionKind) -> bool:
         """Return whether a kind that was missing is served now; unlike `resource`, a miss alone causes no refresh.
 

@@ -10,6 +10,7 @@ import pytest
 
 from api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
+from tests.support.charts import chart_of
 from tests.support.commands import Rukpak, command
 from tests.support.objects import custom, deployment, job, secret
 
@@ -206,6 +207,43 @@ def test_who_may_apply_but_not_list_gets_the_answer_of_the_server(world: World, 
     value = json.loads(done.stdout)
     assert [(each["name"], each["change"], each["note"]) for each in value["objects"]] == [("settings", "changed", "")]
     assert any("cannot list this kind" in each for each in value["problems"])
+
+
+DICE = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: dice}\ndata: {roll: "{{ randAlphaNum 12 }}"}\n'
+HOOK = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: before, annotations: {helm.sh/hook: "pre-install,pre-upgrade"}}
+data: {color: {{ .Values.color }}}
+"""
+
+
+def test_a_rendering_that_is_not_what_waits_is_not_shown(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(chart_of({"templates/dice.yaml": DICE}), format="helm", **MANUAL)
+    digest = wait_pending(deployed)
+    done = rukpak("diff", deployed.name, restricted(world), status=2)
+    assert done.stdout == ""
+    assert f"but the status says {digest}" in done.stderr
+    assert digest in rukpak("diff", deployed.name, status=1).stdout
+
+
+def test_hooks_that_would_run_are_shown(world: World, rukpak: Rukpak) -> None:
+    chart = chart_of({"templates/hook.yaml": HOOK, "templates/dice.yaml": DICE.replace("{{ randAlphaNum 12 }}", "1")})
+    deployed = world.deploy(chart, format="helm", config={"values": {"color": "blue"}}, **MANUAL)
+    first = wait_pending(deployed)
+    assert (
+        f"  Hook:    ConfigMap {deployed.name}/before (pre-install)" in rukpak("diff", deployed.name, status=1).stdout
+    )
+    deployed.change(approvedRevision=first)
+    deployed.wait_for("Installed")
+    rukpak("diff", deployed.name)
+
+    deployed.change(config={"values": {"color": "red"}})
+    wait_pending(deployed, first)
+    shown = rukpak("diff", deployed.name, status=1).stdout.splitlines()
+    assert f"  Hook:    ConfigMap {deployed.name}/before (pre-upgrade)" in shown
+    assert f"run ConfigMap {deployed.name}/before (pre-upgrade)" in shown
+    assert {"-  color: blue", "+  color: red"} <= set(shown)
 
 
 def test_mistakes_and_failures_have_a_status_of_their_own(rukpak: Rukpak) -> None:

@@ -26,7 +26,7 @@ from controller.cli.output import to_json, to_table, to_yaml
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-from controller.kube.resources import GroupVersionKind, Resource
+from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, is_scaled, key_of, project
 from controller.revisions.secrets import RevisionSecrets
 from controller.revisions.store import RevisionStore
@@ -135,13 +135,7 @@ def _read_targets(
         revision = None
     if revision is None:
         return {}
-    discovery = Discovery(client)
-
-    def _is_namespaced(kind: GroupVersionKind) -> bool | None:
-        resource = discovery.resource(kind)
-        return resource.namespaced if resource else None
-
-    return make_targets(revision, owner, orphan=orphan, is_namespaced=_is_namespaced).by_key
+    return make_targets(revision, owner, orphan=orphan, is_namespaced=Discovery(client).is_namespaced).by_key
 
 
 def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:

@@ -171,6 +171,7 @@ BUNDLES = {
             "diff shop": "what waits for approval, or is paused, against the cluster",
             "diff -f shop.yaml": "of a BundleDeployment that is not applied yet, or changed",
             "diff shop --from 1f2e3d4c5b6a": "against an earlier revision instead of the cluster",
+            "diff shop --to 1f2e3d4c5b6a": "what an earlier revision would change; see: rukpak history shop",
         },
         arguments=arguments.diff,
         entry="review.diff:main",

@@ -22,7 +22,6 @@ from controller.cli.review.revisions import Reviewed, find, find_new, list_store
 from controller.cli.review.unified import to_value, write
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
-from controller.kube.resources import GroupVersionKind
 
 DIFFERENT = 1
 BROKEN = 2
@@ -107,13 +106,8 @@ def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
 
 def _targets(reviewed: Reviewed, discovery: Discovery) -> TargetSet:
     deployment = reviewed.deployment
-
-    def _is_namespaced(kind: GroupVersionKind) -> bool | None:
-        resource = discovery.resource(kind)
-        return resource.namespaced if resource else None
-
     orphan = deployment.spec.deletion_policy == "Orphan"
-    return make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=_is_namespaced)
+    return make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
 
 
 def _read_named(client: Client, options: argparse.Namespace, flag: str, text: str) -> Revision:

@@ -7,7 +7,7 @@ read is shown as it was rendered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -170,9 +170,9 @@ class DryRun:
     def _find_gone(self) -> Iterator[Difference]:
         """Yield the objects that the revision lacks."""
         records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
-        named = name_objects([self._installed], self._is_namespaced, orphan=self._orphan) if self._installed else None
-        older = records if named is None else named
-        for record in find_surplus(self._targets.by_key, older, records, self._owner, orphan=self._orphan):
+        for record in find_surplus(
+            self._targets.by_key, self._name_installed() or records, records, self._owner, orphan=self._orphan
+        ):
             disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
             is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
             note = "it stays because of its kind, its annotations or spec.prune" if is_kept else ""
@@ -186,9 +186,11 @@ class DryRun:
                 note=note,
             )
 
-    def _is_namespaced(self, kind: GroupVersionKind) -> bool | None:
-        resource = self._discovery.resource(kind)
-        return resource.namespaced if resource else None
+    def _name_installed(self) -> Collection[ObjectKey]:
+        """Return the objects that the installed revision names; none if it is not known: then marks alone count."""
+        if self._installed is None:
+            return ()
+        return name_objects([self._installed], self._discovery.is_namespaced, orphan=self._orphan)
 
     # what would be done
 
