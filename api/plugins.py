@@ -300,7 +300,7 @@ class Hook:
 
     manifest: dict[str, Any]
     events: tuple[str, ...]
-    """pre-install, post-install, pre-upgrade, post-upgrade, pre-delete, post-delete."""
+    """pre-install, post-install, pre-upgrade, post-upgrade, pre-rollback, post-rollback, pre-delete, post-delete."""
     weight: int = 0
     """Hooks of an event run in ascending order, one after the other."""
     delete_policies: tuple[str, ...] = ("before-hook-creation",)

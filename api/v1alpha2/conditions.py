@@ -32,6 +32,7 @@ class ConditionType(StrEnum):
     STALLED = "Stalled", "no progress until a person acts, here or elsewhere; absent otherwise"
     PAUSED = "Paused", "spec.paused is true, since lastTransitionTime; absent otherwise"
     DRIFTED = "Drifted", "managed objects were modified and are not repaired: the BundleDeployment is paused, spec.drift.mode is Report, or another client keeps changing them; absent otherwise"
+    ROLLED_BACK = "RolledBack", "an upgrade has failed and was rolled back: the message says from what, to what and why; absent otherwise, and again once the spec or the pins change"
     # fmt: on
 
 
@@ -140,6 +141,9 @@ class Reason(str, Enum):
     DEPENDENCY_CYCLE = "DependencyCycle", Retry.PERMANENT, "BundleDeployments depend on each other in a cycle, so that none of them may be applied first", "remove one of the dependencies that the message names from spec.dependsOn"
     AWAITING_APPROVAL = "AwaitingApproval", Retry.WAIT, "a revision, or another ServiceAccount, waits for approval; what is installed is kept and repaired", "look at status.pending, then run kubectl rukpak approve or kubectl rukpak deny"
     DENIED = "Denied", Retry.PERMANENT, "spec.deniedRevision names the revision that the sources and the spec lead to; what is installed is kept and repaired", "change the sources or the spec; to allow the revision after all, remove spec.deniedRevision"
+
+    REVISION_NOT_KEPT = "RevisionNotKept", Retry.PERMANENT, "spec.pinnedRevision names a revision that is not kept", "name one that the message lists, or remove spec.pinnedRevision"
+    ROLLED_BACK = "RolledBack", Retry.PERMANENT, "an upgrade has failed, and an older revision was applied again", "look at the condition RolledBack, then change the sources or the spec; any change of the spec retries the failed revision"
 
     # Healthy
     HEALTHY = "Healthy", Retry.NONE, "every managed object is healthy"

@@ -100,6 +100,15 @@ class Drift(Api):
     core.rukpak.io/ignore-fields, as comma-separated paths."""
 
 
+class OnFailure(Api):
+    """What to do when an upgrade has failed."""
+
+    action: Literal["Stay", "RollBack"] = "Stay"
+    """Stay: keep the failed revision, and keep trying. RollBack: apply the last revision that was healthy again, and do
+    not retry the failed one until the spec or the pins of the sources change. A first installation is never rolled
+    back, nor is one that replaced a revision that was rolled back, unless it was healthy in between."""
+
+
 class ConditionMatcher(Api):
     """Matches a condition in status.conditions of the object."""
 

@@ -37,7 +37,7 @@ class Condition(Api):
 
     model_config = ConfigDict(json_schema_extra=atomic())
     type: Annotated[str, Field(min_length=1, max_length=316)]
-    """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused or Drifted."""
+    """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused, Drifted or RolledBack."""
     status: ConditionStatus
     """True, False or Unknown."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
@@ -211,6 +211,24 @@ class HistoryEntry(Api):
     """Why it failed or was rolled back."""
 
 
+class Rollback(Api):
+    """An upgrade that has failed, and the revision that replaces it."""
+
+    model_config = ConfigDict(json_schema_extra=atomic())
+    from_revision: Digest
+    """The revision that has failed."""
+    to_revision: Digest
+    """The revision that is applied instead."""
+    reason: Annotated[str, Field(max_length=REASON_LENGTH)]
+    """Why it has failed, in one word."""
+    message: Annotated[str, Field(max_length=CONDITION_MESSAGE_LENGTH)] = ""
+    """Why it has failed, in one line."""
+    generation: Annotated[int, Field(ge=0)]
+    """Generation of the spec that led to the failed revision. Another one ends the rollback."""
+    pins: Digest
+    """Digest of the pins that led to it. Others end the rollback."""
+
+
 class Status(Api):
     """What the controller reports about a BundleDeployment."""
 
@@ -230,8 +248,8 @@ class Status(Api):
     relabeling: bool | None = None
     """Whether objects may still have the label of an earlier shard."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
-    """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused and Drifted only
-    while they are True."""
+    """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused, Drifted and
+    RolledBack only while they are True."""
     sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
     """What the sources were resolved to."""
     revision: Digest = ""
@@ -245,6 +263,8 @@ class Status(Api):
     ] = ()
     """The revisions that are kept, the one that was applied last first: the desired one, the installed one, and as many
     older ones as spec.revisionHistoryLimit says."""
+    rollback: Rollback | None = None
+    """The upgrade that was rolled back; absent once the spec or the pins of the sources have changed."""
     managed_state: Digest = ""
     """Digest of all managed objects as of the last full apply. Empty: there is work left to do."""
     managed_kinds: Annotated[

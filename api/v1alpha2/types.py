@@ -26,7 +26,7 @@ from api.v1alpha2.fields import (
     rule,
     rules,
 )
-from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule
+from api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
 from api.v1alpha2.processors import Processor
 from api.v1alpha2.references import ConfigReference, DeploymentReference
 from api.v1alpha2.sources import SecretReference, Source
@@ -39,6 +39,7 @@ from api.v1alpha2.status import (
     NotReady,
     ObjectCounts,
     Pending,
+    Rollback,
     SourcePin,
     Status,
     dump,
@@ -60,9 +61,11 @@ __all__ = [
     "NotReady",
     "ObjectCounts",
     "ObjectMeta",
+    "OnFailure",
     "OptionalKind",
     "Pending",
     "Processor",
+    "Rollback",
     "SecretReference",
     "Source",
     "SourcePin",
@@ -113,6 +116,12 @@ class Spec(Api):
                 "!has(self.configFrom) || size(self.configFrom) == 0 || has(self.installNamespace)",
                 "is required with configFrom",
                 ".installNamespace",
+            ),
+            rule(
+                "!has(self.onFailure) || !has(self.onFailure.action) || self.onFailure.action != 'RollBack'"
+                " || !has(self.revisionHistoryLimit) || self.revisionHistoryLimit > 0",
+                "must be at least 1 with onFailure.action RollBack",
+                ".revisionHistoryLimit",
             ),
             rule(
                 "!has(oldSelf.installNamespace)"
@@ -189,6 +198,12 @@ class Spec(Api):
     """How long an object may take to become healthy before it counts as failed, such as 30s, 10m or 1h30m."""
     revision_history_limit: Annotated[int, Field(ge=0, le=50)] = 5
     """How many older revisions are kept in addition to the installed and the desired one. status.history lists them."""
+    on_failure: OnFailure = OnFailure()
+    """What to do when an upgrade has failed for good: an object or a hook has failed, an object did not become healthy
+    within progressDeadline, or the API server has refused one for that long."""
+    pinned_revision: RevisionDigest = ""
+    """The revision to apply instead of the one that the sources lead to, out of status.history. While it is set, no
+    source is asked, nothing is rendered, and Ready is about this revision."""
     # Without a default in the schema: admission policies see what a user has set.
     approval: Literal["Automatic", "NewPermissions", "Manual"] | None = None
     """Which revisions are applied without approval. Automatic: all. NewPermissions: those that may do nothing, once

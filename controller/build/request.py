@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from api.plugins import Capabilities
@@ -40,13 +40,20 @@ def inputs_digest(request: Request) -> str:
 
 def terms_of(request: Request, install_namespace: str, rendered_from: str) -> Terms:
     """Return the terms of a revision by the current spec (rule 2); `rendered_from` is a `rendering_digest`."""
-    spec = request.spec
-    return Terms(
+    terms = Terms(
         inputs=inputs_digest(request),
         rendered_from=rendered_from,
         install_namespace=install_namespace,
-        service_account_name=spec.service_account_name,
         pins=record_pins(request.pins),
+    )
+    return renew_terms(request.spec, terms)
+
+
+def renew_terms(spec: Spec, terms: Terms) -> Terms:
+    """Return terms with those fields of the current spec that nothing is rendered from."""
+    return replace(
+        terms,
+        service_account_name=spec.service_account_name,
         drift=spec.drift.model_dump(mode="json", by_alias=True) if spec.drift != Drift() else None,
         optional=tuple(kind.model_dump(mode="json", by_alias=True) for kind in spec.optional),
     )

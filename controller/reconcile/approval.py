@@ -74,7 +74,9 @@ class Approvals:
             return wanted
         target = self._kept.last_good(context)
         try:
-            match decide(spec, revision, target, adds_permissions=self._adds_permissions(context, revision, target)):
+            adds_permissions = self._adds_permissions(context, revision, target)
+            is_recalled = wanted.recalled and any(each.revision == revision.digest for each in context.status.history)
+            match decide(spec, revision, target, adds_permissions=adds_permissions, is_recalled=is_recalled):
                 case Decision.GO_AHEAD:
                     return self._go_ahead(context, wanted, revision, target)
                 case Decision.DENY:

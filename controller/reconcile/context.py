@@ -55,13 +55,13 @@ class Context(RevisionContext):
     def is_current(self) -> bool:
         """Whether according to status this spec is installed and nothing is left to do."""
         status = self.status
-        is_pinned = len(status.sources) == len(self.spec.sources)
+        is_pinned = bool(self.spec.pinned_revision) or len(status.sources) == len(self.spec.sources)
         settled = (
             bool(is_pinned and status.managed_state and status.installed_revision)
             and status.revision == status.installed_revision
         )
         handled = status.last_handled_reconcile_at == self.requested_at
-        return self.is_installed and settled and handled and not self.spec.paused
+        return self.is_installed and settled and handled and not (self.spec.paused or status.rollback)
 
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
         """Return the records of its own objects: operators copy its labels to their children."""

@@ -171,7 +171,7 @@ class Holdings:
 
     def _is_new(self, context: Context, digest: str) -> bool:
         """Whether a revision was never applied, whatever status says: it waits for approval, or is gone."""
-        if digest in self._revisions.retired(context.name, context.metadata.uid):
+        if self._revisions.is_retired(context.name, digest):
             return False
         found = self._kept.read(context, digest)
         return found is None or found.terms.held == NEW

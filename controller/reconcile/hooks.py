@@ -1,4 +1,4 @@
-"""When the hooks of a revision run: before and after it is applied, and around a teardown.
+"""When the hooks of a revision run: before and after it is applied, again or not, and around a teardown.
 
 They run until the wanted revision is installed, and never for drift. Before an upgrade they delay the whole revision,
 while the installed one is still repaired; before a first install only what follows Namespaces and
@@ -49,9 +49,9 @@ class Hooks:
         if status.installed_revision == revision.digest:
             context.state.hooks.contested = None  # of an upgrade that was given up
         has_begun = status.revision == revision.digest and not status.managed_state
-        if status.installed_revision in ("", revision.digest) or has_begun:
+        if not status.installed_revision or has_begun or _is_untouched(context, wanted):
             return wanted
-        error = self._run(revision, HookEvent.PRE_UPGRADE, context)
+        error = self._run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
         if error is None:
             return wanted
         last = self._kept.last_good(context)
@@ -73,18 +73,18 @@ class Hooks:
         Raises: ApiError.
         """
         revision = wanted.revision
-        if not wanted.current or revision is None or context.status.installed_revision == revision.digest:
+        if not wanted.current or revision is None or _is_done(context, wanted):
             return None
         is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
         before = self._run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
-        return before or self._run(revision, _event_after(context), context)
+        return before or self._run(revision, _event_after(context, wanted), context)
 
     def are_left(self, context: Context, wanted: Wanted) -> bool:
         """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
         revision = wanted.revision
-        if revision is None or context.status.installed_revision == revision.digest:
+        if revision is None or _is_done(context, wanted):
             return False
-        return not self._runner.has_run(revision, _event_after(context), context.state.hooks)
+        return not self._runner.has_run(revision, _event_after(context, wanted), context.state.hooks)
 
     def around_teardown(self, context: Context, event: HookEvent) -> BundleError | None:
         """Run the hooks before or after a teardown; returns why they are not done.
@@ -124,7 +124,24 @@ def _waits_for_hooks(key: ObjectKey) -> bool:
     return position_of(key).stage is not Stage.DEFINITIONS
 
 
-def _event_after(context: Context) -> HookEvent:
+def _is_untouched(context: Context, wanted: Wanted) -> bool:
+    """Whether the installed revision is wanted, and no other one was begun to be applied that is rolled back."""
+    is_installed = wanted.revision is not None and context.status.installed_revision == wanted.revision.digest
+    return is_installed and (not wanted.recalled or bool(context.status.managed_state))
+
+
+def _is_done(context: Context, wanted: Wanted) -> bool:
+    """Whether the hooks of a revision have run: it is installed, and not applied again to roll another one back."""
+    if wanted.revision is None or context.status.installed_revision != wanted.revision.digest:
+        return False
+    newest = next(iter(context.status.history), None)
+    is_again = newest is not None and newest.revision == wanted.revision.digest and newest.installed_at is None
+    return not (wanted.recalled and is_again)
+
+
+def _event_after(context: Context, wanted: Wanted) -> HookEvent:
+    if wanted.recalled and context.status.installed_revision:
+        return HookEvent.POST_ROLLBACK
     return HookEvent.POST_UPGRADE if context.status.installed_revision else HookEvent.POST_INSTALL
 
 

@@ -7,7 +7,7 @@ It never waits: an event or a timer triggers the next pass. An unchanged BundleD
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.kube.client import ApiError
 from controller.observe.watches import Watches
@@ -27,6 +27,7 @@ from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.large import CrowdedError, LargeRevisions
 from controller.revisions.service_accounts import OF_RIGHTS, RIGHTS_SECONDS
 from controller.status.report import Report
+from controller.status.rollback import begin_rollback
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ class Reconciler:
             if report is None or not steps.settled.is_kept(context):
                 context, report = self._install(context, report)
             report = steps.reporter.complete(context, report)
+            report = replace(report, rollback=begin_rollback(context.deployment, report, context.now()))
         except ApiError as error:
             return steps.reporter.refuse(context, error)
         context.state.awaits_change = awaits_change(context, report)

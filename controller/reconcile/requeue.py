@@ -10,6 +10,7 @@ from controller.reconcile.context import Context
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.finder import Finder
 from controller.status.report import Report
+from controller.status.rollback import seconds_to_rollback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Scheduler:
             yield UNKNOWN_SECONDS, "a kind is not listed yet"
         if context.state.awaits_change or blind:
             yield self._watches.seconds_to_recheck(), "a kind may be served"
+        yield seconds_to_rollback(context.deployment, report, context.now()), "an upgrade is rolled back"
         if report.held and report.held.problems:
             yield SLOW_SECONDS, "what would prevent a pending revision may be resolved"
         if report.errors or report.drifted:  # no event reports that a modified field was reverted

@@ -29,7 +29,14 @@ class Decision(Enum):
     DENY = "deny"
 
 
-def decide(spec: Spec, wanted: Revision, target: Revision | None, *, adds_permissions: bool = True) -> Decision:
+def decide(
+    spec: Spec,
+    wanted: Revision,
+    target: Revision | None,
+    *,
+    adds_permissions: bool = True,
+    is_recalled: bool = False,
+) -> Decision:
     """Decide whether a revision may be applied.
 
     Args:
@@ -37,6 +44,7 @@ def decide(spec: Spec, wanted: Revision, target: Revision | None, *, adds_permis
         wanted: what the spec asks for. Its terms name the account that may apply it if it was approved before.
         target: the revision that the cluster is to have, and may have in part; None before the first.
         adds_permissions: whether the wanted one may do more than the target, once they run.
+        is_recalled: whether it was applied before, so that it was approved then, and is wanted again.
     """
     is_target = target is not None and target.digest == wanted.digest
     if wanted.digest == spec.denied_revision and not is_target:
@@ -44,9 +52,11 @@ def decide(spec: Spec, wanted: Revision, target: Revision | None, *, adds_permis
     if not spec.requires_approval:
         return Decision.GO_AHEAD
     if target is None or not is_target:
-        is_let = _needs_none(spec, target, adds_permissions=adds_permissions)
+        is_let = _needs_none(spec, target, adds_permissions=adds_permissions) or (
+            is_recalled and wanted.terms.held != NEW and _keeps_account(spec, wanted)
+        )
         return Decision.GO_AHEAD if is_let or _is_approved(spec, wanted) else Decision.AWAIT
-    is_same = wanted.terms.service_account_name == spec.service_account_name
+    is_same = _keeps_account(spec, wanted)
     return Decision.GO_AHEAD if is_same or _is_approved(spec, wanted) else Decision.AWAIT_ACCOUNT
 
 
@@ -59,7 +69,12 @@ def _needs_none(spec: Spec, target: Revision | None, *, adds_permissions: bool) 
     """Whether an upgrade needs no approval: nothing is new but what the same account may apply."""
     if spec.approval != "NewPermissions" or target is None or adds_permissions:
         return False
-    return target.terms.service_account_name == spec.service_account_name
+    return _keeps_account(spec, target)
+
+
+def _keeps_account(spec: Spec, revision: Revision) -> bool:
+    """Whether a revision is applied by the account that applied it last."""
+    return revision.terms.service_account_name == spec.service_account_name
 
 
 def _is_approved(spec: Spec, wanted: Revision) -> bool:

@@ -23,7 +23,9 @@ from controller.revisions.service_accounts import AccountPolicy
 from controller.revisions.source_access import SourceProgress
 from controller.revisions.state import RevisionContext
 from controller.status.report import Held, Report
+from controller.status.rollback import find_rollback
 from controller.status.summary import summarize
+from controller.status.texts import short
 from controller.status.writer import StatusWriter
 
 
@@ -33,6 +35,8 @@ class Wanted:
 
     revision: Revision | None
     """To work on: the wanted one, or if that is not available the one applied last (rule 2)."""
+    recalled: bool = False
+    """Whether `revision` was applied before and is wanted instead of what the sources lead to."""
     current: bool = False
     """Whether `revision` is the one that the spec asks for, or is kept instead of one that may not be applied."""
     failure: BundleError | None = None
@@ -61,6 +65,25 @@ class Wanted:
             managed_state=status.managed_state,
             managed_kinds=status.managed_kinds,
         )
+
+
+NAMED = 10
+"""Of the kept revisions, how many a message names."""
+
+
+def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
+    """Return the digest of the kept revision that is wanted; empty: the one that the sources lead to. Pure.
+
+    What a user pins comes first, then the rollback of an upgrade that has failed.
+
+    Args:
+        deployment: with its status.
+        sources: None while they are being resolved.
+    """
+    if deployment.spec.pinned_revision:
+        return deployment.spec.pinned_revision
+    rollback = find_rollback(deployment, sources.pins) if sources else None
+    return rollback.to_revision if rollback else ""
 
 
 class _UnresolvedError(BundleError):
@@ -98,6 +121,8 @@ class Finder:
         try:
             self._check(context)
             sources = self._sources(context)
+            if digest := choose(context.deployment, sources):
+                return self._recall_revision(context, digest, sources)
             if sources:
                 self._refuse_downgrade(context, sources)
             revision = self._revision(context, sources) if sources else None
@@ -111,12 +136,31 @@ class Finder:
         context.state.source_progress = SourceProgress()
         return Wanted(revision=revision, current=True, sources=sources)
 
+    def _recall_revision(self, context: RevisionContext, digest: str, sources: Sources | None) -> Wanted:
+        """Return a revision that is kept, without asking sources or rendering.
+
+        Raises: BundleError (RevisionNotKept), CrowdedError, ApiError.
+        """
+        self._maker.cancel(context)
+        self._maker.succeeded(context)
+        context.state.source_progress = SourceProgress()
+        revision = self._kept.recall(context, digest)
+        if revision is None:
+            kept = ", ".join(short(each.revision) for each in context.status.history[:NAMED]) or "none"
+            message = (
+                f"spec.pinnedRevision: revision {short(digest)} is not kept; kept revisions: {kept}; "
+                "name one of them in full, or remove the field"
+            )
+            raise BundleError(Reason.REVISION_NOT_KEPT, message)
+        return Wanted(revision=revision, recalled=True, current=True, sources=sources)
+
     def _keep_last(self, context: RevisionContext, failure: BundleError, sources: Sources | None = None) -> Wanted:
         return Wanted(revision=self._kept.last_good(context), failure=failure, sources=sources)
 
     def _check(self, context: RevisionContext) -> None:
         try:
-            check(context.spec)
+            if not context.spec.pinned_revision:
+                check(context.spec)
             self._policy.check(context.spec)
         except BundleError:
             self._maker.cancel(context)
@@ -141,7 +185,7 @@ class Finder:
 
     def _may_poll(self, context: RevisionContext) -> bool:
         """Whether a valid spec asks for polls, and no annotation asks for a new resolution."""
-        if not any(source.poll_interval for source in context.spec.sources):
+        if context.spec.pinned_revision or not any(source.poll_interval for source in context.spec.sources):
             return False
         if context.requested_at != context.status.last_handled_reconcile_at:
             return False
@@ -176,6 +220,8 @@ class Finder:
     def _sources(self, context: RevisionContext) -> Sources | None:
         """Return a pin for each source; None while they are resolved."""
         spec, status, requested = context.spec, context.status, context.requested_at
+        if spec.pinned_revision:  # no source is asked
+            return Sources(pins=status.sources, requested_at=requested)
         renew = requested != status.last_handled_reconcile_at
         known = match_pins(spec, () if renew else status.sources)
         if None not in known:

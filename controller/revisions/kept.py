@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.build.request import Request, terms_of
+from controller.build.request import Request, renew_terms, terms_of
 from controller.build.revision import PackedRevision, Revision, Terms, measure
 from controller.revisions.approval import NEW, REPLACED, keeps_account
 from controller.revisions.identities import account_to_keep
@@ -135,6 +135,25 @@ class KeptRevisions:
         terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
         account = account_to_keep(context.deployment, kept.terms)
         terms = replace(terms, left=kept.terms.left, kinds=kept.terms.kinds, account=account, held=kept.terms.held)
+        if keeps_account(context.spec, kept.terms):
+            terms = _with_account_of(terms, kept.terms)
+        return self._write_terms(context, kept, terms)
+
+    def recall(self, context: RevisionContext, digest: str) -> Revision | None:
+        """Return a revision that was applied once, with the terms of the current spec; None if it is not kept.
+
+        From then on it counts as one that may have objects on the cluster.
+
+        Raises: BundleError (TooLarge, QuotaExceeded) if its terms cannot be kept; CrowdedError, ApiError.
+        """
+        name, uid = context.name, context.metadata.uid
+        kept = self.read(context, digest) if self._store.has(name, digest, uid) else None
+        if kept is None:
+            return None
+        if self._store.is_retired(name, digest):
+            self._store.recall(name, digest)
+            context.state.kept = None
+        terms = replace(renew_terms(context.spec, kept.terms), account=account_to_keep(context.deployment, kept.terms))
         if keeps_account(context.spec, kept.terms):
             terms = _with_account_of(terms, kept.terms)
         return self._write_terms(context, kept, terms)

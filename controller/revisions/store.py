@@ -271,6 +271,33 @@ class RevisionStore:
         heads = [each for each in self._heads(name, uid) if not each.is_retired]
         return [each.digest for each in sorted(heads, key=lambda head: head.created, reverse=True)]
 
+    def has(self, name: str, digest: str, uid: str = "") -> bool:
+        """Return whether a revision of a BundleDeployment is stored, retired or not.
+
+        Args:
+            name: of the BundleDeployment.
+            digest: of the revision.
+            uid: of the BundleDeployment: not the revisions of an earlier one of this name.
+
+        Raises: ApiError.
+        """
+        head = self._head(name, digest)
+        return head is not None and head.digest == digest and uid in ("", head.owner_uid or uid)
+
+    def is_retired(self, name: str, digest: str) -> bool:
+        """Return whether a revision is stored only for the history.
+
+        Raises: ApiError.
+        """
+        head = self._head(name, digest)
+        return head is not None and head.is_retired
+
+    def _head(self, name: str, digest: str) -> StoredSecret | None:
+        own_name = secret_name(name, digest, 0)
+        if self._secrets.synced:
+            return self._secrets.get(own_name)
+        return next((each for each in self._list_all(name) if each.name == own_name), None)
+
     def retired(self, name: str, uid: str = "") -> list[str]:
         """Return the digests of the revisions that are only part of the history; see `digests`.
 

@@ -8,6 +8,7 @@ from `observe`, failures carry their reason. START HERE, in reading order:
     summary     the rest of status: revisions, counts, objects that are not ready
     history     which revisions were applied, and what became of them
     failure     when a revision has failed for good
+    rollback    when an upgrade is rolled back, to which revision, and until when
     notes       the texts of Events
     texts       shortened digests and lists
     writer      writes status, Events and the finalizer

@@ -13,9 +13,10 @@ from datetime import datetime
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
-from api.v1alpha2.types import BundleDeployment, Condition
+from api.v1alpha2.types import BundleDeployment, Condition, Rollback
 from controller.content.limits import visible
 from controller.status.report import Deletion, Report
+from controller.status.rollback import rollback_after
 from controller.status.texts import list_some, short
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.
@@ -94,8 +95,10 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     hindrance = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
     # A failed poll does not make what is installed unready: its pins are still in use (rule 1).
     is_ready = installed.status == healthy.status == "True"
-    findings = [unpacked, installed, healthy, _ready(None if is_ready else hindrance, report)]
+    findings = [unpacked, installed, healthy, _ready(deployment, None if is_ready else hindrance, report)]
     findings += _work(deployment, hindrance, report)
+    if rollback := rollback_after(deployment, report):
+        findings.append(Finding(ConditionType.ROLLED_BACK, "True", Reason(rollback.reason), _rolled_back(rollback)))
     if deployment.spec.paused:
         message = "no object is changed until spec.paused is false"
         findings.append(Finding(ConditionType.PAUSED, "True", Reason.PAUSED, message))
@@ -127,8 +130,8 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
         return _no(Reason.APPLYING, f"waiting for the first list of {list_some(report.unknown)}")
     if error := _worst(outcome.error for outcome in report.outcomes):
         return _no(error.reason, f"{_in_part(deployment, report)}{error.message}")
-    if report.held:
-        return _no(report.held.error.reason, report.held.error.message)
+    if instead := _kept_instead(deployment, report):
+        return _no(instead.reason, instead.message)
     if report.applied or (deployment.spec.paused and report.wanted == deployment.status.installed_revision):
         message = f"revision {short(report.wanted)} is applied"
         if skipped := skipped_kinds(deployment, report):
@@ -140,6 +143,22 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
             Reason.PAUSED_WITH_CHANGES, f"revision {short(report.wanted)} will be applied when spec.paused is false"
         )
     return _no(Reason.APPLYING, f"applying revision {short(report.wanted)}")
+
+
+def _kept_instead(deployment: BundleDeployment, report: Report) -> BundleError | None:
+    """Return why another revision than the one that the sources lead to is on the cluster, or is to be."""
+    if report.held:
+        return report.held.error
+    rollback = rollback_after(deployment, report)
+    if rollback and report.wanted == rollback.to_revision:
+        return BundleError(Reason.ROLLED_BACK, _rolled_back(rollback))
+    return None
+
+
+def _rolled_back(rollback: Rollback) -> str:
+    before, after = short(rollback.from_revision), short(rollback.to_revision)
+    end = "until the spec or the pins of the sources change"
+    return f"rolled back from revision {before}, which is not retried {end}, to revision {after}: {rollback.message}"
 
 
 def _before(deployment: BundleDeployment) -> str:
@@ -171,9 +190,11 @@ def _healthy(deployment: BundleDeployment, report: Report) -> Finding:
     return Finding(ConditionType.HEALTHY, "Unknown", Reason.NOT_INSTALLED, "nothing has been applied yet")
 
 
-def _ready(hindrance: Finding | None, report: Report) -> Finding:
+def _ready(deployment: BundleDeployment, hindrance: Finding | None, report: Report) -> Finding:
     if hindrance is None:
         message = f"revision {short(report.wanted)} is installed and healthy"
+        if deployment.spec.pinned_revision:
+            message += "; spec.sources and spec.config do not count until spec.pinnedRevision is removed"
         return Finding(ConditionType.READY, "True", Reason.READY, message)
     return Finding(ConditionType.READY, "False", hindrance.reason, hindrance.message)
 

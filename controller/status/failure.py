@@ -1,6 +1,6 @@
 """When a revision has failed for good, so that waiting does not help. Pure.
 
-Not here: what is done about it (revisions/rollback.py).
+Not here: what is done about it (rollback.py).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from api.v1alpha2.types import BundleDeployment, Status
 from controller.content.limits import visible
 from controller.status.failure import find_failure
 from controller.status.report import Report
+from controller.status.texts import short
 
 
 def record(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:
@@ -26,18 +27,15 @@ def record(deployment: BundleDeployment, report: Report, after: Status, now: dat
         now: the time of day.
     """
     entries, spec = deployment.status.history, deployment.spec
-    if _is_begun(after, report) and not is_current(entries, after.revision):
-        entries = _begin(deployment, after, now)
-    if is_current(entries, after.revision):
+    is_current = bool(entries) and entries[0].revision == after.revision
+    is_retried = is_current and entries[0].outcome == "RolledBack" and after.rollback is None
+    if _is_begun(after, report) and (is_retried or not is_current):
+        entries, is_current = _begin(deployment, after, now), True
+    if is_current:
         entries = (_judge(entries[0], deployment, report, now), *entries[1:])
     current = (after.revision, after.installed_revision)
     stored = [each for each in entries if each.revision in current or each.revision not in report.lost]
     return tuple(choose(stored, current, spec.revision_history_limit))
-
-
-def is_current(entries: Collection[HistoryEntry], revision: str) -> bool:
-    """Whether a revision is the one that was begun to be applied last."""
-    return next((each.revision == revision for each in entries), False)
 
 
 def choose(entries: Iterable[HistoryEntry], current: Collection[str], limit: int) -> list[HistoryEntry]:
@@ -69,14 +67,22 @@ def _begin(deployment: BundleDeployment, after: Status, now: datetime) -> tuple[
     before = deployment.status
     earlier = list(before.history or _recall(before))
     known = next((each for each in earlier if each.revision == after.revision), None)
-    if earlier and earlier[0].outcome is None:
-        earlier[0] = earlier[0].model_copy(update={"outcome": "Superseded"})
+    if earlier:
+        earlier[0] = _end(earlier[0], deployment, after, is_known=known is not None)
     entry = HistoryEntry(
         revision=after.revision,
         sources=known.sources if known else after.display.sources[:HISTORY_LENGTH],
         started_at=now,
     )
     return (entry, *(each for each in earlier if each.revision != after.revision))
+
+
+def _end(entry: HistoryEntry, deployment: BundleDeployment, after: Status, *, is_known: bool) -> HistoryEntry:
+    """Return the entry of a revision that is replaced by the desired one."""
+    if is_known and deployment.spec.pinned_revision == after.revision:
+        message = f"spec.pinnedRevision names revision {short(after.revision)}"
+        return entry.model_copy(update={"outcome": "RolledBack", "message": entry.message or message})
+    return entry if entry.outcome else entry.model_copy(update={"outcome": "Superseded"})
 
 
 def _recall(status: Status) -> list[HistoryEntry]:
@@ -90,10 +96,12 @@ def _recall(status: Status) -> list[HistoryEntry]:
 
 def _judge(entry: HistoryEntry, deployment: BundleDeployment, report: Report, now: datetime) -> HistoryEntry:
     """Return the entry of the desired revision with what is known about it now. Once it was healthy, that remains."""
+    if report.rollback and report.rollback.from_revision == entry.revision:
+        return entry.model_copy(update={"outcome": "RolledBack", "message": shorten(report.rollback.message)})
     is_applied = report.applied and report.revision == entry.revision
     if is_applied and entry.installed_at is None:
         entry = entry.model_copy(update={"installed_at": now})
-    if entry.outcome == "Healthy":
+    if entry.outcome in ("Healthy", "RolledBack"):
         return entry
     if is_applied and report.progress and report.progress.shown.status == "True":
         return entry.model_copy(update={"outcome": "Healthy", "message": ""})

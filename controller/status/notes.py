@@ -10,7 +10,7 @@ from typing import Literal
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import ConditionType, Reason, Retry
-from api.v1alpha2.types import Condition, Pending, Status
+from api.v1alpha2.types import Condition, Pending, Rollback, Status
 from controller.apply.drift.explanation import DELETED, RECREATED
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
@@ -37,6 +37,7 @@ def notes(before: Status, after: Status) -> list[Note]:
     return [
         *_note_on_ready(before.condition(ConditionType.READY), after.condition(ConditionType.READY)),
         *_note_on_pending(before.pending, after.pending),
+        *_note_on_rollback(before.rollback, after.rollback),
         *_note_on_pause(before, after),
         *_note_on_drift(before.condition(ConditionType.DRIFTED), after.condition(ConditionType.DRIFTED)),
         *_note_on_warnings(before.warnings, after.warnings),
@@ -155,6 +156,13 @@ def _note_on_pending(last: Pending | None, now: Pending | None) -> list[Note]:
         return []
     text = f"revision {short(now.revision)} waits for approval: {describe_changes(now.changes)}"
     return [Note(type="Normal", reason=Reason.AWAITING_APPROVAL, action="Approve", text=text)]
+
+
+def _note_on_rollback(last: Rollback | None, now: Rollback | None) -> list[Note]:
+    if now is None or now == last:
+        return []
+    text = f"from revision {short(now.from_revision)} to revision {short(now.to_revision)}: {now.message}"
+    return [Note(type="Warning", reason=Reason.ROLLED_BACK, action="RollBack", text=text)]
 
 
 def _identify(pending: Pending) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from api.v1alpha2.types import Pending, SourcePin
+from api.v1alpha2.types import Pending, Rollback, SourcePin
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
@@ -37,6 +37,8 @@ class Report:
     """Why the sources could not be re-resolved; their pins remain in use."""
     held: Held | None = None
     """The revision that the spec asks for, if it may not be applied; `wanted` is the one that is kept."""
+    rollback: Rollback | None = None
+    """The rollback that begins with this pass; None: as in status."""
     unkept: BundleError | None = None
     """Why the installed revision is not stored again yet, after another client deleted or changed it; objects are as
     they should be."""

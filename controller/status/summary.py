@@ -27,6 +27,7 @@ from controller.observe.records import ObjectKey
 from controller.status.conditions import conditions_of, conditions_of_bug, conditions_of_deletion, skipped_kinds
 from controller.status.history import record
 from controller.status.report import Deletion, Report
+from controller.status.rollback import rollback_after
 from controller.status.texts import short
 
 
@@ -50,6 +51,7 @@ def summarize(deployment: BundleDeployment, report: Report, now: datetime) -> St
             "revision": wanted,
             "installed_revision": installed,
             "pending": _pending(report, status),
+            "rollback": rollback_after(deployment, report),
             "managed_state": report.managed_state,
             "managed_kinds": report.managed_kinds,
             "skipped_kinds": skipped_kinds(deployment, report),

@@ -28,6 +28,8 @@ class HookEvent(Enum):
     POST_INSTALL = "post-install"
     PRE_UPGRADE = "pre-upgrade"
     POST_UPGRADE = "post-upgrade"
+    PRE_ROLLBACK = "pre-rollback"
+    POST_ROLLBACK = "post-rollback"
     PRE_DELETE = "pre-delete"
     POST_DELETE = "post-delete"
 

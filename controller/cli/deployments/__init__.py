@@ -7,6 +7,7 @@ changes      pause, resume, reconcile
 approval     approve, deny
 status       status: table.py, description.py, objects.py
 history      history
+rollback     rollback
 tree         tree: branches.py
 events       events
 logs         logs

@@ -158,6 +158,16 @@ def history(parser: Parser) -> None:
     _add_cluster(parser)
 
 
+def rollback(parser: Parser) -> None:
+    """Add the name of a BundleDeployment, and the revision."""
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    text = 'kept revision, as "rukpak history" shows it [default: the last one that was healthy]'
+    _add(parser, "--to", metavar="DIGEST", default="", help=text)
+    _add_wait(parser, "wait until it is Ready; ends at once if waiting cannot help")
+    _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser)
+
+
 def tree(parser: Parser) -> None:
     """Add the name of a BundleDeployment."""
     parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")

@@ -89,6 +89,17 @@ DEPLOYMENTS = {
         arguments=arguments.history,
         entry="deployments.history:main",
     ),
+    "rollback": Verb(
+        summary="apply a revision again that is kept",
+        description="Apply a revision again that is kept, without its sources, until spec.pinnedRevision is removed.",
+        usage="NAME [flags]",
+        examples={
+            "rollback shop --wait": "to the last one that was healthy; return when it is Ready",
+            "rollback shop --to 1f2e3d4c5b6a": "to another one",
+        },
+        arguments=arguments.rollback,
+        entry="deployments.rollback:main",
+    ),
     "pause": Verb(
         summary="pause BundleDeployments: report drift, change nothing",
         description="Pause BundleDeployments: keep reporting health and drift, but change no object.",

@@ -13,7 +13,7 @@ from controller.cli.deployments.access import Deployments
 from controller.kube.client import Client
 from controller.revisions.secrets import RevisionSecrets
 from controller.revisions.store import RevisionStore
-from controller.status.texts import list_some, short
+from controller.status.texts import short
 
 _REVISION = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
@@ -35,7 +35,7 @@ def read(options: argparse.Namespace) -> Revision | None:
     digest = find_kept(deployment.status, given["digest"])
     found = _read(client, options.namespace, name, digest) if digest else None
     if found is None:
-        kept = list_some(map(short, kept_revisions(deployment.status))) or "none"
+        kept = ", ".join(map(short, kept_revisions(deployment.status))) or "none"
         tell(f"rukpak render: {name}: revision {given['digest'][:12]} is not kept; kept revisions: {kept}")
     return found
 

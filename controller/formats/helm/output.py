@@ -20,7 +20,9 @@ _OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")  # of the chart or a dep
 _EVENT = "helm.sh/hook"
 _WEIGHT = "helm.sh/hook-weight"
 _DELETE_POLICY = "helm.sh/hook-delete-policy"
-_EVENTS = frozenset({"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete"})
+_EVENTS = frozenset(
+    f"{when}-{what}" for when in ("pre", "post") for what in ("install", "upgrade", "rollback", "delete")
+)
 _TESTS = frozenset({"test", "test-success"})
 _EVENTS_OF_TESTS = ("post-install", "post-upgrade")
 _DELETE_POLICIES = frozenset({"before-hook-creation", "hook-succeeded", "hook-failed"})

@@ -144,6 +144,8 @@ def _still_needed(work: Work) -> tuple[str, ...]:
     wanted, applied = work.wanted, work.options.wanted.revision
     if wanted.held:
         return (applied, wanted.held.revision)
+    if wanted.recalled:
+        return (applied,)
     return () if wanted.current and not wanted.failure else (applied, wanted.pending)
 
 

@@ -13,6 +13,7 @@ from api.v1alpha2.types import Status
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.prune import Removal
 from controller.status.report import Deletion, Report
+from controller.status.rollback import digest_of_pins
 from controller.status.summary import summarize, summarize_deletion
 from tests.support.deployments import deployment
 from tests.support.reports import (
@@ -127,6 +128,12 @@ ROWS = [
          replace(DONE, poll_failure=BundleError(Reason.UNREACHABLE, "spec.sources[0].image: no answer"),
                  awaiting_prune=SURPLUS),
          {**OK, "Unpacked": "False Unreachable", "Reconciling": "True Unreachable"}),
+    Case("an upgrade was rolled back", DONE,
+         waiting("True Unpacked", "False RolledBack", "True Healthy", "False RolledBack", Stalled="True RolledBack",
+         RolledBack="True Failed"),
+         status={"installedRevision": NEW, "history": [{"revision": NEW, "outcome": "Healthy"}], "rollback": {
+             "fromRevision": OLD, "toRevision": NEW, "reason": "Failed", "message": "bad", "generation": 1,
+             "pins": digest_of_pins(())}}),
     Case("a poll that somebody has to see to", replace(DONE, poll_failure=NOT_FOUND),
          {**OK, "Unpacked": "False NotFound", "Stalled": "True NotFound"}),
     Case("of a poll that failed and an object that is refused the poll is told first",

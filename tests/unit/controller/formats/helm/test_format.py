@@ -74,7 +74,8 @@ def test_hooks_are_separate_and_in_order_of_execution(tmp_path: Path) -> None:
     hooks = render(SHOP, tmp_path).hooks
     assert [(hook.manifest["metadata"]["name"], hook.events, hook.weight, hook.delete_policies) for hook in hooks] == [
         ("announce", ("post-install",), -1, ("before-hook-creation",)),
-        ("goodbye", ("pre-delete",), 0, ("before-hook-creation",)),
+        ("goodbye", ("pre-rollback", "pre-delete"), 0, ("before-hook-creation",)),
+        ("undo", ("post-rollback",), 0, ("before-hook-creation",)),
         ("migrate", ("pre-install", "pre-upgrade"), 5, ("hook-succeeded", "hook-failed")),
     ]
 
