@@ -15,6 +15,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from api.errors import BundleError
+from api.v1alpha2.conditions import Reason
+
 KIBIBYTE, MEBIBYTE = 1 << 10, 1 << 20
 
 
@@ -105,6 +108,19 @@ class Resolution:
     """ETag or Last-Modified of an http body, which makes polling cheap."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalContent:
+    """A ConfigMap of the install namespace."""
+
+    files: Mapping[str, bytes]
+    """By key."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def _refuse_local(name: str) -> LocalContent:
+    raise BundleError(Reason.NOT_SUPPORTED, f'ConfigMap "{name}": cannot be read without a cluster')
+
+
 Room: TypeAlias = Callable[[int], AbstractContextManager[None]]
 """Waits until that many bytes of memory are free and reserves them for a block. Nested blocks can deadlock. Raises
 BundleError (RenderLimitExceeded) if there will never be enough, or if the work is cancelled."""
@@ -132,6 +148,8 @@ class Access:
     credentials: Credentials | None = None
     confinement_required: bool = True
     """Whether programs may only run where the kernel can confine them."""
+    config_map: Callable[[str], LocalContent] = _refuse_local
+    """Reads a ConfigMap of the install namespace by its name, as the account. Raises BundleError."""
     previous: Resolution | None = None
     """When polling: the last resolution, to be returned again if nothing has changed."""
     progress: Callable[[int, int], None] = lambda done, total: None

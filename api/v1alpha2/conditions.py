@@ -81,7 +81,7 @@ class Reason(str, Enum):
     UNAUTHORIZED = "Unauthorized", Retry.SLOW, "the source rejected the credentials, or requires some", "correct the Secret that auth names, or its permissions at the source"
     SECRET_NOT_FOUND = "SecretNotFound", Retry.WAIT, "the Secret that auth names does not exist", "create it, or correct its name and namespace"
     SECRET_INVALID = "SecretInvalid", Retry.WAIT, "the Secret that auth names has the wrong type or lacks a key", "give it the type and keys that the message lists"
-    SECRET_FORBIDDEN = "SecretForbidden", Retry.WAIT, "the Secret may not be read for this BundleDeployment", "grant get on it, or move it to an allowed namespace"
+    SECRET_FORBIDDEN = "SecretForbidden", Retry.WAIT, "the Secret, or a ConfigMap with content, may not be read for this BundleDeployment", "grant get on it, or move it to an allowed namespace"
     UNREACHABLE = "Unreachable", Retry.TRANSIENT, "the source did not answer, or answered with a server error", "check the address and the network; the source is retried automatically"
     TLS_VERIFICATION_FAILED = "TLSVerificationFailed", Retry.SLOW, "the certificate of the source could not be verified", "set certificateData to the CA that issued it"
     HOST_KEY_UNKNOWN = "HostKeyUnknown", Retry.PERMANENT, "known_hosts has no entry for the host", "add known_hosts to the Secret"

@@ -6,8 +6,6 @@ and a copy gets a set of its own, so that nothing changes a shared one.
 
 from __future__ import annotations
 
-from datetime import datetime
-from types import NoneType
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,8 +14,6 @@ _SETS: dict[frozenset[str], set[str]] = {}
 """There are few shapes, of which optional fields are given."""
 MOST_SETS = 4096
 """Users choose which fields they give: this many shapes are shared at most."""
-_PLAIN = frozenset({str, int, bool, dict, NoneType, datetime})
-"""Types of values without models, which most are: to ask for these is far cheaper than `isinstance`."""
 
 
 def share_fields(model: BaseModel) -> None:
@@ -27,14 +23,12 @@ def share_fields(model: BaseModel) -> None:
     if shape in _SETS or len(_SETS) < MOST_SETS:
         object.__setattr__(model, "__pydantic_fields_set__", _SETS.setdefault(shape, given))
     for value in model.__dict__.values():
-        if type(value) not in _PLAIN:
-            _share_in(value)
+        _share_in(value)
 
 
 def _share_in(value: Any) -> None:
-    if isinstance(value, tuple):
-        for item in value:
-            if type(item) not in _PLAIN:
-                _share_in(item)
-    elif isinstance(value, BaseModel):
+    if isinstance(value, BaseModel):
         share_fields(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _share_in(item)

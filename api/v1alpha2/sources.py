@@ -16,12 +16,13 @@ from api.v1alpha2.fields import (
     Namespace,
     ObjectName,
     PollInterval,
+    list_of,
     parse_duration,
     rule,
     rules,
 )
 
-_BLOCKS = ("image", "git", "http")
+_BLOCKS = ("image", "git", "http", "configMap")
 
 # user:password@ in a URL; some forges have a user without a password in their clone URLs.
 _FULL_USER_INFO = "^[a-z]+://[^/@]*:[^/@]*@"
@@ -184,6 +185,29 @@ class HttpSource(_Block):
     """Older spelling of the destination of the source."""
 
 
+class ConfigMapSource(Api):
+    """Content in ConfigMaps of the install namespace, for what is in no registry or repository."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("has(self.name) != has(self.names)", "set either name or names, and not both", ".name"),
+        )
+    )
+    name: ObjectName | None = None
+    """Name of the ConfigMap. Each key of data and binaryData is a file; a single key that is named like an archive
+    (.tar, .tar.gz, .tgz, .tar.zst, .zip) is unpacked. Any change of it is installed, unless it is immutable."""
+    names: Annotated[
+        tuple[ObjectName, ...] | None, Field(min_length=1, max_length=64, json_schema_extra=list_of("atomic"))
+    ] = None
+    """Names of several ConfigMaps, in place of name: the parts of one archive, as kubectl rukpak push makes them, or
+    ConfigMaps with different keys."""
+
+    @property
+    def auth(self) -> Auth | None:
+        """No credentials: it is read as the account."""
+        return None
+
+
 class Parameters(Api):
     """Parameters of an out-of-tree kind, as its plug-in documents them; `auth` has its usual meaning."""
 
@@ -226,13 +250,13 @@ class Source(Api):
             json_schema_extra=rules(
                 rule(
                     f"self in {list(_BLOCKS)} || self.matches(r'{QUALIFIED_NAME}')",
-                    "must be image, git, http, or the <domain>/<name> of an installed plug-in",
+                    "must be image, git, http, configMap, or the <domain>/<name> of an installed plug-in",
                 )
             ),
         ),
     ]
-    """Kind of the source: image, git, http, or the <domain>/<name> of an installed plug-in. Of image, git and http,
-    only the block of this name may be set, and must be."""
+    """Kind of the source: image, git, http, configMap, or the <domain>/<name> of an installed plug-in. Of image, git,
+    http and configMap, only the block of this name may be set, and must be."""
     destination: Directory | None = None
     """Directory of the content tree to put the content in, as a relative path. Default: the root. Sources may share or
     nest destinations; a path that two sources contain is refused (ContentConflict)."""
@@ -247,6 +271,8 @@ class Source(Api):
     """The commit to fetch, if kind is git."""
     http: HttpSource | None = None
     """The file to fetch, if kind is http."""
+    config_map: ConfigMapSource | None = None
+    """The ConfigMaps in spec.installNamespace to read, if kind is configMap."""
     parameters: Annotated[Parameters, Field(json_schema_extra={"maxProperties": 64})] | None = None
     """Parameters of a kind that is not built in, as its plug-in documents them."""
 
@@ -260,6 +286,11 @@ class Source(Api):
     def poll_interval_seconds(self) -> float | None:
         """`poll_interval` in seconds; None: never."""
         return parse_duration(self.poll_interval) if self.poll_interval else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the content is in the cluster: it is resolved again when it changes."""
+        return self.config_map is not None
 
     @property
     def block(self) -> str:
@@ -281,6 +312,6 @@ class Source(Api):
         return auth.reference if auth else None
 
     @property
-    def _block(self) -> _Block | Parameters | None:
-        blocks = {"image": self.image, "git": self.git, "http": self.http}
+    def _block(self) -> _Block | ConfigMapSource | Parameters | None:
+        blocks = {"image": self.image, "git": self.git, "http": self.http, "configMap": self.config_map}
         return blocks.get(self.kind, self.parameters)

@@ -113,6 +113,11 @@ class Spec(Api):
                 ".installNamespace",
             ),
             rule(
+                "has(self.installNamespace) || !self.sources.exists(s, has(s.configMap))",
+                "is required for sources of kind configMap",
+                ".installNamespace",
+            ),
+            rule(
                 "!has(self.configFrom) || size(self.configFrom) == 0 || has(self.installNamespace)",
                 "is required with configFrom",
                 ".installNamespace",

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from api.errors import BundleError
-from api.plugins import Credentials, Limits, Means, Network, endless
+from api.plugins import Credentials, Limits, LocalContent, Means, Network, endless
 from api.v1alpha2.types import Source
 from controller.build.pins import Pins
 from controller.content.shares import Use
@@ -38,6 +38,8 @@ class BuildContext:
 
     credentials: Callable[[int, Source], Credentials | None] = lambda _index, _source: None
     """Reads the Secret of a source, by its index in the spec; raises BundleError."""
+    config_map: Callable[[int, str], LocalContent] | None = None
+    """Reads a ConfigMap of the install namespace for a source, by its index and the name; raises BundleError."""
     progress: Callable[[int, int, int], None] = lambda _index, _done, _total: None
     """Receives the index of a source, the bytes done, and their total (0: unknown)."""
     ended: Callable[[int, BundleError | None], None] = lambda _index, _failure: None

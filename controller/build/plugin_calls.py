@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from api.errors import BundleError
@@ -62,7 +63,8 @@ class PluginCalls:
             call.use.receive(index, done)
             context.progress(index, done, total)
 
-        return Access(
+        read = context.config_map
+        access = Access(
             path=f"spec.sources[{index}].{source.block}",
             deadline=time.monotonic() + self._settings.timeout,
             cancelled=call.cancelled,
@@ -75,6 +77,7 @@ class PluginCalls:
             room=lambda size: context.room(size, call.cancelled),
             progress=_advance,
         )
+        return replace(access, config_map=lambda name: read(index, name)) if read else access
 
 
 def first_failure(failures: Sequence[BundleError]) -> BundleError | None:

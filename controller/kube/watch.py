@@ -95,8 +95,6 @@ class Reflector(Generic[RecordT]):
         label_selector: selects objects by label.
         field_selector: selects objects by field.
         metadata: whether to request PartialObjectMetadata.
-        learns_whole: whether what is learned from a reply is as much as an event has, which is then not read again;
-            None: if both are metadata.
         on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
             a learned record only once the watch confirms it, with `old` as last reported.
         on_synced: called on that thread when the first list is complete, and each list that `refresh` requires.
@@ -113,7 +111,6 @@ class Reflector(Generic[RecordT]):
         label_selector: str = "",
         field_selector: str = "",
         metadata: bool = False,
-        learns_whole: bool | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -122,7 +119,6 @@ class Reflector(Generic[RecordT]):
         self._collection = Collection(
             client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=metadata
         )
-        self._learns_whole = metadata if learns_whole is None else learns_whole
         self._project = project
         self._on_change = on_change
         self._on_synced = on_synced
@@ -400,9 +396,10 @@ class Reflector(Generic[RecordT]):
             self._report(self._cache.remove(record) if kind == "DELETED" else self._cache.put(record))
 
     def _learned(self, value: dict[str, Any]) -> RecordT | None:
-        """Return the known record of exactly this version, if any: every write of ours is followed by its event."""
+        """Return the known record of exactly this version, if any: every apply of ours is followed by its event."""
         about = value["metadata"]
-        known = self._cache.get((about.get("namespace", ""), about["name"])) if self._learns_whole else None
+        # Of a full object, a reply contains less than the event.
+        known = self._cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None
         seen = (about["uid"], about["resourceVersion"])
         return known if known is not None and (known.uid, known.resource_version) == seen else None
 

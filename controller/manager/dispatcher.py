@@ -42,7 +42,7 @@ class Dispatcher:
         self._queue.add_after(name, PROGRESS_SECONDS)
 
     def secret_changed(self, name: str) -> None:
-        """Handle a change of a Secret with which one of its sources failed."""
+        """Handle a change of a Secret with which one of its sources failed, or of local content."""
         if self.reconciler:
             self.reconciler.retry_sources(name)
         self._queue.add(name)

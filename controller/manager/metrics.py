@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.status import ObjectCounts
-from api.v1alpha2.types import BundleDeployment, Condition
+from api.v1alpha2.types import BundleDeployment
 from controller.kube.shard import DEFAULT_SHARD, Shard
 from controller.manager.descriptions import DESCRIBED
 from controller.manager.queue import QueueStats
@@ -72,7 +72,6 @@ class Metrics(Observer):
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each
         self._registry = CollectorRegistry()
         self._state: ProcessState | None = None
-        self._lines = _ConditionLines()
         self._requests = self._counter("rest_client_requests_total")
         self._passes = self._counter("controller_runtime_reconcile_total")
         self._errors = self._counter("controller_runtime_reconcile_errors_total")
@@ -129,7 +128,7 @@ class Metrics(Observer):
         if state is None or not state.leading():
             return b""
         found = state.deployments()
-        return self._lines.write(filter(_has_problem, found) if state.only_problems else found, state.shard.name)
+        return _write_conditions(filter(_has_problem, found) if state.only_problems else found, state.shard.name)
 
     # events
 
@@ -245,38 +244,22 @@ def _find_pending(deployments: Iterable[BundleDeployment]) -> dict[tuple[str, ..
     return {(name,): pending.since.timestamp() for name, pending in waiting if pending}
 
 
-class _ConditionLines:
-    """Writes the one long family in the text format: the library would need 100 ms for a thousand BundleDeployments.
+def _write_conditions(deployments: Iterable[BundleDeployment], shard: str) -> bytes:
+    """Return the one long family in the text format: the library would need 100 ms for a thousand.
 
-    Their lines are kept until the next scrape, since most have the same conditions then. Thread-safe.
+    Names of objects, types and reasons need no escaping.
     """
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[Condition, ...], str]] = {}
-
-    def write(self, deployments: Iterable[BundleDeployment], shard: str) -> bytes:
-        """Return the conditions of BundleDeployments, with the name of a shard as a label unless it is empty."""
-        described = DESCRIBED["rukpak_bundledeployment_condition"]
-        mark = f',shard="{shard}"' if shard else ""
-        known, fresh = self._known, dict[str, tuple[tuple[Condition, ...], str]]()
-        for deployment in deployments:
-            name, conditions = deployment.metadata.name, deployment.status.conditions
-            found = known.get(name)
-            if found is None or found[0] is not conditions:
-                found = conditions, _write_conditions(described.name, name, conditions, mark)
-            fresh[name] = found
-        self._known = fresh
-        head = f"# HELP {described.name} {described.help}\n# TYPE {described.name} {described.type}\n"
-        return "".join((head, *(lines for _, lines in fresh.values()))).encode()
-
-
-def _write_conditions(metric: str, name: str, conditions: Iterable[Condition], mark: str) -> str:
-    """Return a line for each; names of objects, types and reasons need no escaping."""
-    return "".join(
-        f'{metric}{{name="{name}",type="{each.type}",reason="{each.reason}"{mark}}} '
-        f"{_CONDITION_VALUES.get(each.status, -1)}\n"
-        for each in conditions
-    )
+    described = DESCRIBED["rukpak_bundledeployment_condition"]
+    mark = f',shard="{shard}"' if shard else ""
+    lines = [f"# HELP {described.name} {described.help}", f"# TYPE {described.name} {described.type}"]
+    lines += [
+        f'{described.name}{{name="{deployment.metadata.name}",type="{condition.type}",'
+        f'reason="{condition.reason}"{mark}}} '
+        f"{_CONDITION_VALUES.get(condition.status, -1)}"
+        for deployment in deployments
+        for condition in deployment.status.conditions
+    ]
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _family(name: str, values: Mapping[tuple[str, ...], float]) -> Metric:

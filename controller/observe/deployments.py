@@ -113,7 +113,6 @@ class SeenDeployments:
             label_selector=labels,
             field_selector=fields,
             project=make_seen,
-            learns_whole=True,
             on_change=self._note,
             on_synced=self._note_synced,
             on_failed=failed,
@@ -231,11 +230,8 @@ class SeenDeployments:
         before, now = old.checks if old else (), self.checks_of(new.name)
         return [check for check in (*new.checks, *before) if (check in now) != (check in before)]
 
-    def learn(self, manifest: Mapping[str, Any]) -> SeenDeployment:
-        """Keep the state in the reply to a write, if it is newer; forget one that concerns only another shard now.
-
-        Returns: that state.
-        """
+    def learn(self, manifest: Mapping[str, Any]) -> None:
+        """Keep the state in the reply to a write, if it is newer; forget one that concerns only another shard now."""
         seen = make_seen(dict(manifest))
         labels, status = manifest["metadata"].get("labels") or {}, manifest.get("status") or {}
         if wanted_shard(labels) == self._shard.name:
@@ -244,7 +240,6 @@ class SeenDeployments:
             self.held.learn(seen)
         else:
             self.forget(seen.name, seen.uid)
-        return seen
 
     def forget(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""

@@ -186,9 +186,9 @@ class Watches:
         """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""
         return self._deployments.was_orphaned(name, uid)
 
-    def learn_deployment(self, manifest: Mapping[str, Any]) -> SeenDeployment:
-        """Learn a BundleDeployment from the reply to a write of ours; returns its state in that reply."""
-        return self._deployments.learn(manifest)
+    def learn_deployment(self, manifest: Mapping[str, Any]) -> None:
+        """Learn a BundleDeployment from the reply to a write of ours."""
+        self._deployments.learn(manifest)
 
     def forget_deployment(self, name: str, uid: str) -> None:
         """Learn from the reply to a write of ours that a BundleDeployment is gone."""

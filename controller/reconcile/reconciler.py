@@ -158,7 +158,8 @@ class Reconciler:
             self._steps.reporter.report_bug(self._contexts.current(deployment), bug)
 
     def retry_sources(self, name: str) -> None:
-        """Retry failed sources in the next pass: a Secret that they use has changed."""
+        """Retry failed sources in the next pass, and read local content again: a Secret or ConfigMap has changed."""
+        self._contexts.states.sources_changed(name)
         self._steps.search.retry_sources(name)
 
     def config_changed(self, name: str) -> None:
@@ -169,6 +170,7 @@ class Reconciler:
         """Retry in the next pass what was forbidden: RBAC rules have changed."""
         self._retries.end(name, OF_RIGHTS, lag=RIGHTS_SECONDS)
         self._contexts.states.rights_changed(name)
+        self._contexts.states.config_changed(name)
 
     def retry_objects(self, name: str) -> None:
         """Retry in the next pass the objects that wait for another owner or a deletion: one of them may be free."""

@@ -26,7 +26,6 @@ FIRST_SECONDS = 3.0
 """For so long status does not report that the sources of a new BundleDeployment are being resolved or fetched."""
 RETRIED_SECONDS = 20.0
 """For so long after a restart status keeps a failure while it is retried."""
-SETTLING = "objects may become healthy in a moment"
 # Another client has changed or deleted the BundleDeployment: the watch reports it.
 _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
@@ -114,8 +113,6 @@ def defer(context: Context, report: Report) -> Requeue | None:
     status, state = context.status, context.state
     if report.unknown and state.is_listing_new():
         return UNLISTED
-    if report.settling:
-        return Requeue(after=report.settling, cause=SETTLING)
     # Its pins are needed once something is applied, and recorded before that at the latest.
     is_new = not (status.sources or status.conditions)
     if report.fetching and is_new and state.age() < FIRST_SECONDS:

@@ -9,6 +9,7 @@ from controller.reconcile.context import Context
 from controller.reconcile.registration import Registrar
 from controller.retries import Retries
 from controller.revisions.finder import Finder, Wanted
+from controller.revisions.polling import is_polled
 from controller.status.writer import StatusWriter
 
 
@@ -26,7 +27,7 @@ class Search:
         Raises: ApiError.
         """
         context = replace(context, deployment=self._writer.with_finalizer(context.deployment))
-        if any(source.poll_interval for source in context.spec.sources):
+        if any(map(is_polled, context.spec.sources)):
             context, _ = self._record_account(context)
         return replace(context, deployment=self._finder.poll(context))
 

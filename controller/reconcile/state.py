@@ -22,9 +22,6 @@ from controller.revisions.account import Account
 from controller.revisions.state import RevisionState
 
 SOON_SECONDS = 20.0
-SETTLE_SECONDS = 2.0
-"""For so long a first installation is not reported while objects become healthy: most that have no pods soon are, and
-then a single write reports both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +80,6 @@ class State(RevisionState):
     unknown_since: float | None = None
     """Since when, in monotonic seconds, a kind has been waiting for its first list."""
 
-    settling_since: float | None = None
-    """When all objects of the first installation were applied, in monotonic seconds."""
-
     def __post_init__(self) -> None:
         self.since = self.clock()
 
@@ -99,13 +93,6 @@ class State(RevisionState):
         if self.unknown_since is None:
             self.unknown_since = now
         return now - self.unknown_since < SOON_SECONDS
-
-    def seconds_to_settle(self) -> float:
-        """Return for how long objects that were just applied may become healthy before that is reported."""
-        now = self.clock()
-        if self.settling_since is None:
-            self.settling_since = now
-        return max(0.0, self.settling_since + SETTLE_SECONDS - now)
 
     def deletion_age(self) -> float:
         """Return for how many seconds this process has known that it is being deleted."""
@@ -177,6 +164,12 @@ class States:
         with self._lock:
             if state := self._states.get(name):
                 state.config_changes += 1
+
+    def sources_changed(self, name: str) -> None:
+        """Record that a Secret or local content that sources have read has changed."""
+        with self._lock:
+            if state := self._states.get(name):
+                state.poll.local_changes += 1
 
     def missed(self, state: State) -> bool:
         """Whether the cluster has changed during the pass of one that waits for a change."""

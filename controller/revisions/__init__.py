@@ -15,6 +15,7 @@ revision is left to `build`; slow work runs in the background and triggers the n
     polling           re-resolves floating references
     source_access     what sources may use: credentials, memory, progress
     credentials       reads the Secrets that sources name
+    local_content     reads ConfigMaps that are content
     config_objects    reads what spec.configFrom refers to
     account           a ServiceAccount by its name
     service_accounts  as which account objects are applied and Secrets read, and whether it exists

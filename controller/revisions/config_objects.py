@@ -115,7 +115,6 @@ def read_texts(
             namespace, reference.name, account.user.name if account else "", _RESOURCES[reference.kind]
         )
         if watched not in manifests:
-            seen(watched, "")
             manifests[watched] = found = _get(client, watched, account, place)
             seen(watched, found["metadata"]["resourceVersion"] if found else "")
         text = _text_of(manifests[watched], reference, place)

@@ -11,12 +11,13 @@ from http import HTTPStatus
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Credentials
+from api.plugins import Credentials, LocalContent
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, SecretReference, Source
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from controller.observe.named import WatchedObject
+from controller.revisions import local_content
 from controller.revisions.account import Account, account_in
 from controller.revisions.service_accounts import OF_ABSENCE, check_identity, find_absence
 from controller.sources.credentials import parse_pull_secrets, parse_secret
@@ -46,6 +47,16 @@ class SecretReader:
             return parse_secret(self._read(deployment, source.secret, path, seen), source.kind, path)
         account = account_in(deployment.spec)
         return self._pull_secrets(deployment, account, path, seen) if account and source.kind == "image" else None
+
+    def local_content(
+        self, deployment: BundleDeployment, name: str, place: str, seen: local_content.Seen
+    ) -> LocalContent:
+        """Return the content of a ConfigMap in the install namespace.
+
+        Raises: BundleError, as `read_config_map`.
+        """
+        account = account_in(deployment.spec) if self._namespaces is not None else None
+        return local_content.read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
 
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen

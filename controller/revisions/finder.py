@@ -18,7 +18,7 @@ from controller.build.validation import check
 from controller.revisions.downgrades import refuse_downgrade
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, resolve_ticket
-from controller.revisions.polling import Poller
+from controller.revisions.polling import Poller, is_polled
 from controller.revisions.service_accounts import AccountPolicy
 from controller.revisions.source_access import SourceProgress
 from controller.revisions.state import RevisionContext
@@ -185,7 +185,7 @@ class Finder:
 
     def _may_poll(self, context: RevisionContext) -> bool:
         """Whether a valid spec asks for polls, and no annotation asks for a new resolution."""
-        if context.spec.pinned_revision or not any(source.poll_interval for source in context.spec.sources):
+        if context.spec.pinned_revision or not any(map(is_polled, context.spec.sources)):
             return False
         if context.requested_at != context.status.last_handled_reconcile_at:
             return False

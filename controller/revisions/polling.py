@@ -1,5 +1,7 @@
 """Re-resolves floating references at the intervals of `spec.sources[].pollInterval`.
 
+Local content is polled when it has changed, and once after a start or a change of the spec, to follow it from then on.
+
 A poll never disturbs what is installed: while it is active and if it fails, the pins remain in use (rule 1). Only a new
 digest is written to status, so that an unchanged source costs one conditional request. There are no polls while paused.
 """
@@ -36,6 +38,8 @@ class ActivePoll:
     """The pins in use."""
     asked: Pins
     """The same, but None for each source that is polled."""
+    local: tuple[str, int]
+    """The `local_state` that it handles."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,10 @@ class PollState:
     failed_at: float = 0.0
     """When, in monotonic seconds."""
     active: ActivePoll | None = None
+    local_changes: int = 0
+    """How often local content may have changed; set by watches."""
+    local_handled: tuple[str, int] | None = None
+    """The last `local_state` for which local content was read."""
     progress: SourceProgress = field(default_factory=SourceProgress)
     """Of the last poll."""
 
@@ -109,14 +117,14 @@ class Poller:
     def seconds_to_next(self, deployment: BundleDeployment, state: PollState) -> float | None:
         """Return the seconds until the next poll; None without one, or while one is active."""
         spec = deployment.spec
-        polls = [index for index, source in enumerate(spec.sources) if source.poll_interval]
+        polls = [index for index, source in enumerate(spec.sources) if is_polled(source)]
         if not polls or spec.paused or state.active:
             return None
         pins = match_pins(spec, deployment.status.sources)
         soonest = min(self._wait(deployment, spec.sources[index], pins[index], state) for index in polls)
         held = self._retries.seconds_until(deployment.metadata.name, PURPOSE)
         if math.isinf(held):  # until the content changes, which only a poll detects
-            shortest = min(spec.sources[index].poll_interval_seconds or 0.0 for index in polls)
+            shortest = min(spec.sources[index].poll_interval_seconds or math.inf for index in polls)
             held = max(state.failed_at + shortest - self._now(), 0.0)
         seconds = max(soonest, held)
         return seconds if math.isfinite(seconds) else None
@@ -138,7 +146,7 @@ class Poller:
         state.progress = SourceProgress(ticket)
         pairs = zip(deployment.spec.sources, known, strict=True)
         asked = tuple(None if self._wait(deployment, source, pin, state) == 0 else pin for source, pin in pairs)
-        return ActivePoll(ticket=ticket, known=known, asked=asked)
+        return ActivePoll(ticket=ticket, known=known, asked=asked, local=_local_state(deployment, state))
 
     def _ask(self, deployment: BundleDeployment, active: ActivePoll, state: PollState) -> Resolved | None:
         # Status does not show the progress of a poll, so it wakes no pass.
@@ -156,6 +164,8 @@ class Poller:
 
     def _wait(self, deployment: BundleDeployment, source: Source, pin: SourcePin | None, state: PollState) -> float:
         interval = source.poll_interval_seconds
+        if source.is_local and pin and state.local_handled != _local_state(deployment, state):
+            return 0.0
         if interval is None or pin is None:
             return math.inf
         asked = max(state.asked.get(pin.spec_digest, -math.inf), self._resolved(pin, state))
@@ -189,6 +199,17 @@ class Poller:
             self._retries.failed(name, PURPOSE, active.ticket, resolved.failure)
         else:
             self._retries.succeeded(name, PURPOSE)
+            state.local_handled = active.local
+
+
+def is_polled(source: Source) -> bool:
+    """Whether a source is resolved again without being asked to: at an interval, or when its local content changes."""
+    return bool(source.poll_interval) or source.is_local
+
+
+def _local_state(deployment: BundleDeployment, state: PollState) -> tuple[str, int]:
+    """Return what identifies the local content, as far as changes are known."""
+    return _ticket(deployment), state.local_changes
 
 
 def _with_validator(pin: SourcePin, state: PollState) -> SourcePin:

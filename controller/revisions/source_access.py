@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from api.errors import BundleError
-from api.plugins import MEBIBYTE, Credentials
+from api.plugins import MEBIBYTE, Credentials, LocalContent
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.build.context import BuildContext
@@ -58,6 +58,7 @@ class SourceProgress:
     _done: dict[int, tuple[int, int]] = field(default_factory=dict)
     _reported_at: float = 0.0
     _read: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
+    _local: dict[int, dict[WatchedObject, str]] = field(default_factory=dict)
     _refused: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -79,6 +80,14 @@ class SourceProgress:
         with self._lock:
             self._read.setdefault(index, {})[secret] = version
 
+    def note_local(self, index: int, watched: WatchedObject, version: str | None) -> None:
+        """Record the version of a ConfigMap with content that was read for a source, to follow it; None: not to."""
+        with self._lock:
+            found = self._local.setdefault(index, {})
+            found.pop(watched, None)
+            if version is not None:
+                found[watched] = version
+
     def note_end(self, index: int, failure: BundleError | None) -> None:
         """Record the result of a source."""
         with self._lock:
@@ -87,10 +96,11 @@ class SourceProgress:
             else:
                 self._refused.discard(index)
 
-    def failing_secrets(self) -> dict[WatchedObject, str]:
-        """Return the Secrets of the sources that fail now, each with the version that was read."""
+    def to_follow(self) -> dict[WatchedObject, str]:
+        """Return the Secrets of the sources that fail now, and local content, each with the version that was read."""
         with self._lock:
-            return {each: version for index in self._refused for each, version in self._read.get(index, {}).items()}
+            secrets = [self._read.get(index, {}) for index in self._refused]
+            return {each: version for read in (*secrets, *self._local.values()) for each, version in read.items()}
 
 
 def _describe(index: int, done: int, total: int) -> str:
@@ -131,6 +141,12 @@ class SourceAccess:
             if progress.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
+        def _read_local(index: int, name: str) -> LocalContent:
+            place = f"spec.sources[{index}].configMap"
+            return self._secrets.local_content(
+                deployment, name, place, lambda watched, version: progress.note_local(index, watched, version)
+            )
+
         subject, tenant = subject_of(deployment), share_of(deployment)
 
         @contextmanager
@@ -143,6 +159,7 @@ class SourceAccess:
 
         return BuildContext(
             credentials=_read,
+            config_map=_read_local,
             progress=_report,
             ended=progress.note_end,
             tenant=tenant,
@@ -151,8 +168,8 @@ class SourceAccess:
         )
 
     def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
-        """Watch the Secrets of the sources that fail, and no others, at the expense of a share."""
+        """Watch the Secrets of sources that fail, and local content, and nothing else, at the expense of a share."""
         secrets: dict[WatchedObject, str] = {}
         for progress in found:
-            secrets |= progress.failing_secrets()
+            secrets |= progress.to_follow()
         self._watches.watch(name, secrets, share=share)

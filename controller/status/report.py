@@ -68,8 +68,6 @@ class Report:
     """Objects that another client keeps changing."""
     progress: Progress | None = None
     """None before the first apply."""
-    settling: float = 0.0
-    """Seconds for which it is not reported that everything is applied, since all may be healthy by then; 0: none."""
     install_namespace: str = ""
     managed_state: str = ""
     managed_kinds: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from controller.kube.client import ApiError, Client
 from controller.kube.events import EventRecorder, Note, Regarding
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.shard import is_unclaimed
+from controller.observe.statuses.writers import writers_of
 from controller.observe.watches import Watches
 from controller.status.notes import notes
 
@@ -55,10 +56,10 @@ class StatusWriter:
             return deployment.model_copy(update={"status": status})
         self._watches.statuses.send(deployment, status)
         reply = self._replace(deployment, dump(status), self._unchanged(deployment, version))
-        seen = self._watches.learn_deployment(reply)
+        self._watches.learn_deployment(reply)
         self.record_events(deployment, notes(deployment.status, status))
-        written = deployment.model_copy(update={"status": seen.outline.status if seen.outline else status})
-        self._watches.statuses.keep(written, seen.writers)
+        written = deployment.model_copy(update={"status": read(reply).status})
+        self._watches.statuses.keep(written, writers_of(reply))
         return written
 
     def _is_shown(self, deployment: BundleDeployment, status: Status) -> bool:
@@ -136,13 +137,5 @@ class StatusWriter:
 
 
 def _are_equal(one: Status, other: Status) -> bool:
-    """Whether two statuses are the same JSON; converted to it are only those that values do not tell apart."""
-    return one == other or (not _differ_in_text(one, other) and dump(one) == dump(other))
-
-
-def _differ_in_text(one: Status, other: Status) -> bool:
-    """Whether a member that is text or a number differs."""
-    pairs = ((value, getattr(other, name)) for name, value in one)
-    return any(
-        mine != theirs for mine, theirs in pairs if isinstance(mine, str | int) and isinstance(theirs, str | int)
-    )
+    """Whether two statuses are the same JSON; those that are equal as values, as most are, are not converted to it."""
+    return one == other or dump(one) == dump(other)

@@ -220,6 +220,15 @@ def test_values_come_from_the_namespace_of_the_tenant_only(tenants: Tenants) -> 
     deployed.wait_gone()
 
 
+def test_local_content_comes_from_the_namespace_of_the_tenant_only(tenants: Tenants) -> None:
+    tenants.put("other", "configmaps", config_map("content", **{"a.yaml": json.dumps(config_map("stolen"))}))
+    sources = [{"kind": "configMap", "configMap": {"name": "content"}}]
+    deployed = tenants.apply(ANN, "local", "unused", **OWN, sources=sources)
+    deployed.wait_for("Ready", "False", "NotFound", saying='"tenant/content"')
+    tenants.world.cluster.kubectl("delete", "bd", "local", *ANN)
+    deployed.wait_gone()
+
+
 LOOSE = {
     "an image by tag": {"kind": "image", "image": {"ref": "example.com/a:v1"}},
     "a branch": {"kind": "git", "git": {"repository": "https://example.com/a", "ref": "main"}},

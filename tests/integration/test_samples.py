@@ -138,4 +138,4 @@ def test_the_samples_show_every_source_format_and_feature() -> None:
     version = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert shown == set(version["properties"]["spec"]["properties"])
     assert {spec["format"] for spec in specs} == {"plain", "helm", "registry-v1"}
-    assert {source["kind"] for spec in specs for source in spec["sources"]} == {"image", "git", "http"}
+    assert {source["kind"] for spec in specs for source in spec["sources"]} == {"image", "git", "http", "configMap"}

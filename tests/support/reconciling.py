@@ -7,7 +7,6 @@ moves the clock. A restart keeps the cluster and forgets everything else.
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,7 +38,6 @@ from controller.observe.records import ObjectKey
 from controller.observe.statuses.own import OwnStatuses
 from controller.reconcile.context import Context
 from controller.reconcile.installed_targets import MOST_BYTES, InstalledTargetsCache
-from controller.reconcile.reporter import SETTLING
 from controller.reconcile.requeue import Requeue
 from controller.reconcile.state import State
 from controller.reconcile.wiring import Parts, make_reconciler
@@ -403,19 +401,13 @@ class World:
         return self.reconciler.reconcile(NAME)
 
     def settle(self) -> None:
-        """Run passes until one sends nothing, and applied objects have had their time; forget their requests."""
+        """Run passes until one sends nothing; forget their requests."""
         for _ in range(10):
             self.cluster.taken()
-            requeue = self.reconcile()
-            if requeue.cause == SETTLING:
-                self.end_settling()
-            elif not self.cluster.taken():
+            self.reconcile()
+            if not self.cluster.taken():
                 return
         raise AssertionError("it does not come to rest")
-
-    def end_settling(self) -> None:
-        """Let the time pass in which applied objects may become healthy before that is reported."""
-        self.reconciler._contexts.states.of(self.deployment.metadata).settling_since = -math.inf
 
     def reconcile_until_idle(self) -> None:
         """Run passes until one sends nothing; keep their requests."""

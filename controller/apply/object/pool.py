@@ -85,12 +85,10 @@ class Pool:
 
         Raises: the error of the first item that failed; CancelledError if the pool was stopped.
         """
-        if not items:
-            return []
         batch = _Batch(function, items, self._limits.of(user), shares=user is not None)
         with self._lock:
             batch.cancelled = self._stopped
-            if not self._stopped:
+            if items and not self._stopped:
                 self._batches.append(batch)
             batch.release_caller()
         while (index := self._take_own_turn(batch)) is not None:

@@ -8,6 +8,7 @@ approval     approve, deny
 status       status: table.py, description.py, objects.py
 history      history
 rollback     rollback
+push         push: packing.py
 tree         tree: branches.py
 events       events
 logs         logs

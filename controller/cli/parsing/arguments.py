@@ -151,6 +151,17 @@ def decision(parser: Parser) -> None:
     _add_cluster(parser)
 
 
+def push(parser: Parser) -> None:
+    """Add the folder, the BundleDeployment, and which source is replaced."""
+    parser.add_argument("folder", metavar="FOLDER", help="folder to push, such as a chart or one with manifests/")
+    parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")
+    text = "position of the source in spec.sources, from 0 [default: the only one of kind configMap]"
+    _add(parser, "--source", metavar="NUMBER", type=int, help=text)
+    _add_wait(parser, "wait until it is Ready; ends at once if waiting cannot help")
+    _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser)
+
+
 def history(parser: Parser) -> None:
     """Add the name of a BundleDeployment."""
     parser.add_argument("name", metavar="NAME", help="name of a BundleDeployment")

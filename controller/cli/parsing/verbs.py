@@ -81,6 +81,18 @@ DEPLOYMENTS = {
         arguments=arguments.logs,
         entry="deployments.logs:main",
     ),
+    "push": Verb(
+        summary="push a folder as the content of a BundleDeployment, without a registry",
+        description="Pack a folder into immutable ConfigMaps in the install namespace, at most 32 MiB, and have a "
+        "source of kind configMap name them.",
+        usage="FOLDER NAME [flags]",
+        examples={
+            "push ./bundle shop --wait": "return when it is Ready",
+            "push ./chart shop --source 1": "replace the second source, whatever its kind",
+        },
+        arguments=arguments.push,
+        entry="deployments.push:main",
+    ),
     "history": Verb(
         summary="show the revisions of a BundleDeployment that are kept",
         description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Credentials, Limits, RenderRequest
+from api.plugins import Capabilities, ContentTree, Credentials, Limits, LocalContent, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
@@ -191,7 +191,8 @@ def _render_deployment(
 ) -> Revision:
     spec, status = _with_config(options, deployment), deployment.status
     builder = _builder(options, store)
-    cancelled, context = threading.Event(), BuildContext(credentials=_SecretReader(options, deployment).read)
+    reader = _Reader(options, deployment)
+    cancelled, context = threading.Event(), BuildContext(credentials=reader.read, config_map=reader.read_local)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -239,8 +240,8 @@ def _overrides(options: argparse.Namespace) -> Mapping[str, Any]:
     return {"name": options.name, "spec": spec}
 
 
-class _SecretReader:
-    """Reads the Secrets that sources name with the user's permissions; connects only if there are any."""
+class _Reader:
+    """Reads what sources name in the cluster with the user's permissions; connects only if there is any."""
 
     def __init__(self, options: argparse.Namespace, deployment: BundleDeployment) -> None:
         self._options, self._deployment = options, deployment
@@ -258,6 +259,18 @@ class _SecretReader:
         with self._lock:
             reader = SecretReader(connect(self._options), None)
             return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
+
+    def read_local(self, index: int, name: str) -> LocalContent:
+        """Return the content of a ConfigMap.
+
+        Raises: BundleError as SecretReader.local_content; ConfigurationError.
+        """
+        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+
+        with self._lock:
+            reader = SecretReader(connect(self._options), None)
+            place = f"spec.sources[{index}].configMap"
+            return reader.local_content(self._deployment, name, place, lambda _object, _version: None)
 
 
 # the result

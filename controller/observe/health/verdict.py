@@ -24,9 +24,7 @@ _UNSTABLE = ((re.compile(_TIME), "…"), (re.compile(_POD_SUFFIX), "-…"))
 def stable(text: str) -> str:
     """Return a text as one printable line of at most `MESSAGE_LENGTH` characters, without times or names of pods."""
     beginning = text[: 8 * MESSAGE_LENGTH]  # far more than is kept, far less than an object may contain
-    if not beginning.isprintable():
-        beginning = "".join(letter for letter in beginning if letter.isprintable() or letter.isspace())
-    line = " ".join(beginning.split())
+    line = " ".join("".join(letter for letter in beginning if letter.isprintable() or letter.isspace()).split())
     for pattern, replacement in _UNSTABLE:
         line = pattern.sub(replacement, line)
     return line if len(line) <= MESSAGE_LENGTH else f"{line[: MESSAGE_LENGTH - 1]}…"

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from api.errors import BundleError
-from api.v1alpha2.conditions import Reason
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.kube.resources import GroupVersionKind
@@ -91,11 +90,8 @@ class Finisher:
         )
         if not is_over:
             return report
-        report = replace(report, managed_kinds=tuple(sorted(map(str, kinds))))
-        if _is_settling(work, report) and (seconds := context.state.seconds_to_settle()):
-            return replace(report, settling=seconds)
         context.state.rest(_still_needed(work))
-        return report
+        return replace(report, managed_kinds=tuple(sorted(map(str, kinds))))
 
     def _evaluate(self, work: Work, outcomes: list[Outcome]) -> _Result:
         applied = not (work.lack or any(outcome.error for outcome in outcomes))
@@ -147,16 +143,6 @@ def _still_needed(work: Work) -> tuple[str, ...]:
     if wanted.recalled:
         return (applied,)
     return () if wanted.current and not wanted.failure else (applied, wanted.pending)
-
-
-def _is_settling(work: Work, report: Report) -> bool:
-    """Whether all objects of a first installation are applied, and their health is all that there is to report."""
-    status, revision, progress = work.context.status, work.wanted.revision, report.progress
-    is_first = work.wanted.current and not (status.installed_revision or work.wanted.held)
-    is_rolling = progress is not None and progress.health.reason is Reason.PROGRESSING
-    # What hooks have done, and what the API server warned of, is recorded at once: no later pass knows it.
-    is_all = revision is not None and not revision.hooks and report.warnings in (None, status.warnings)
-    return is_first and is_rolling and is_all
 
 
 def _unsettled(context: Context, waiting: Collection[Record]) -> str:

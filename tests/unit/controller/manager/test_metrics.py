@@ -12,7 +12,7 @@ import pytest
 from api.v1alpha2.types import BundleDeployment, Pending
 from controller.kube.shard import Shard
 from controller.manager.descriptions import DESCRIBED, PROCESS_METRICS
-from controller.manager.metrics import Metrics, ProcessState, _ConditionLines
+from controller.manager.metrics import Metrics, ProcessState
 from controller.manager.queue import WorkQueue
 from controller.revisions.background import Counts
 from controller.telemetry import Phase, SourceResult
@@ -169,18 +169,6 @@ def test_what_is_told_of_bundle_deployments() -> None:
     assert (found["rukpak_bundledeployments"], found["rukpak_bundledeployments_paused"]) == (2, 1)
     states = ("healthy", "progressing", "failed", "drifted")
     assert [found[f'rukpak_managed_objects{{state="{state}"}}'] for state in states] == [2, 1, 1, 0]
-
-
-def test_a_scrape_has_the_conditions_of_now_and_none_of_what_is_gone() -> None:
-    lines, failed = _ConditionLines(), ("Ready", "False", "Unreachable")
-    same, gone, better = (deployment(name, failed) for name in ("same", "gone", "better"))
-    before = lines.write([same, gone, better], "")
-    assert lines.write([same, gone, better], "") == before
-    found = lines.write([same, deployment("better", ("Ready", "True", "Ready"))], "").decode()
-    assert [line.partition("{")[2] for line in found.splitlines() if not line.startswith("#")] == [
-        'name="same",type="Ready",reason="Unreachable"} 0',
-        'name="better",type="Ready",reason="Ready"} 1',
-    ]
 
 
 def test_with_only_problems_those_that_are_just_ready_have_no_series_of_their_own() -> None:

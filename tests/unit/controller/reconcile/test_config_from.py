@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller.kube.errors import ApiError
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.named import WatchedObject
 from tests.support.fake_cluster import Json
@@ -192,3 +193,18 @@ def test_without_references_nothing_is_followed(world: World) -> None:
     assert world.conditions == READY
     assert world.config_objects.objects == {}
     assert config_of(world) == {}
+
+
+def test_what_was_forbidden_is_read_again_when_rights_change(world: World) -> None:
+    put_values(world)
+    wish(world, FROM_MAP)
+    denied = ApiError(403, "Forbidden", "no")
+    world.cluster.faults[f"GET {VALUES}"] = [denied]
+    world.settle()
+    assert world.conditions["Installed"] == "False ConfigForbidden"
+    assert world.config_objects.objects == {}  # who may watch but not get it would be woken over and over
+    assert world.grants.lacking == {NAME}
+
+    world.reconciler.retry_rights(NAME)
+    world.settle()
+    assert world.conditions == READY

@@ -19,7 +19,6 @@ from controller.kube.resources import Resource
 from controller.reconcile.context import Context
 from controller.reconcile.installation.work import Work
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
-from controller.reconcile.state import SETTLE_SECONDS
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
 from controller.status.texts import short
 from tests.support.deployments import manifest
@@ -800,56 +799,6 @@ def test_that_sources_were_resolved_is_not_told_before_their_content_is_there_or
     world.reconcile()
     assert world.requests().count(STATUS) == 2
     assert world.conditions == READY
-
-
-def roll_out(world: World) -> None:
-    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
-    status = {"observedGeneration": 0, "conditions": [{"type": "Available", "status": "True"}], **counts}
-    world.cluster.patch(WEB, {"status": status})
-
-
-def test_a_workload_that_is_available_a_moment_after_its_apply_costs_no_further_status(world: World) -> None:
-    world.wish("rolling")
-    assert 0 < (world.reconcile().after or 0) <= SETTLE_SECONDS
-    assert world.conditions["Installed"] == "False Applying"
-    roll_out(world)
-    world.reconcile()
-    assert world.requests().count(STATUS) == 2
-    assert world.conditions == READY
-    assert [each.reason for each in world.events.notes] == ["Ready"]
-
-
-def test_that_a_workload_is_rolled_out_is_told_once_it_takes_longer_than_a_moment(world: World) -> None:
-    world.wish("rolling")
-    world.reconcile()
-    world.end_settling()
-    world.reconcile()
-    assert world.requests().count(STATUS) == 2
-    assert (world.conditions["Installed"], world.conditions["Healthy"]) == ("True Installed", "False Progressing")
-    roll_out(world)
-    world.reconcile()
-    assert world.requests().count(STATUS) == 1
-    assert world.conditions == READY
-
-
-def test_a_kill_before_a_workload_is_told_of_applies_nothing_again(world: World) -> None:
-    world.wish("rolling")
-    world.reconcile()
-    world.requests()
-    world.restart()
-    world.reconcile()
-    world.end_settling()
-    world.reconcile()
-    assert [request for request in world.requests() if request.startswith(("TRY", "APPLY"))] == []
-    assert world.conditions["Installed"] == "True Installed"
-
-
-def test_a_warning_about_a_workload_is_told_at_once(world: World) -> None:
-    world.cluster.warnings = ("deprecated",)
-    world.wish("rolling")
-    world.reconcile()
-    assert world.deployment.status.warnings == ("deprecated",)
-    assert world.conditions["Installed"] == "True Installed"
 
 
 def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -> None:

@@ -75,7 +75,7 @@ def test_which_secrets_are_at_fault(case: Told) -> None:
     progress.note_secret(1, OTHER, "7")
     for index, reason in case.failures.items():
         progress.note_end(index, BundleError(reason, "spec.sources: x") if reason else None)
-    assert progress.failing_secrets() == case.expect
+    assert progress.to_follow() == case.expect
 
 
 def test_success_ends_it() -> None:
@@ -83,7 +83,7 @@ def test_success_ends_it() -> None:
     progress.note_secret(0, LOGIN, "7")
     progress.note_end(0, BundleError(Reason.UNAUTHORIZED, "x"))
     progress.note_end(0, None)
-    assert not progress.failing_secrets()
+    assert not progress.to_follow()
 
 
 class Reader:

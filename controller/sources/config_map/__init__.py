@@ -1,0 +1,1 @@
+"""The kind `configMap`: content that is in the cluster."""
