@@ -334,12 +334,14 @@ def test_the_api_server_fills_in_the_defaults(cluster: Cluster) -> None:
     assert members == {
         "paused": False,
         "format": "plain",
+        "allowDowngrade": False,
         "collisionProtection": "Prevent",
         "prune": "AfterHealthy",
         "deletionPolicy": "Delete",
         "drift": {"mode": "Repair"},
         "crdUpgradeSafety": {"enforcement": "Error"},
         "progressDeadline": "10m",
+        "revisionHistoryLimit": 5,
     }
     assert (first["platform"], second["ref"], third["stripComponents"]) == ("linux/amd64", "HEAD", 0)
 
