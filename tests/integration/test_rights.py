@@ -23,7 +23,7 @@ from controller.kube.resources import GroupVersionKind
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.accounts import ACCOUNT, make_account, make_namespace
-from tests.support.bundles import Manifest, World, config_map, definition, image, new_name, new_world
+from tests.support.bundles import Manifest, World, config_map, definition, exists, image, new_name, new_world
 from tests.support.commands import command
 from tests.support.golden_permissions import BUNDLES, read_bundle
 from tests.support.installations import kubeconfig_of
@@ -146,9 +146,12 @@ def _upgraded(objects: list[Manifest]) -> tuple[list[Manifest], Manifest]:
 
 
 def _exists(world: World, item: Manifest, namespace: str) -> bool:
-    kind = f"{item['kind']}.{item['apiVersion'].rpartition('/')[0]}".rstrip(".")
-    place = [f"--namespace={item['metadata'].get('namespace', namespace)}"]
-    return bool(world.cluster.kubectl("get", kind, item["metadata"]["name"], *place, "--ignore-not-found", "-o=name"))
+    # Not by kubectl: it is called repeatedly, and to start that takes longer than anything that is waited for.
+    resource = Discovery(world.client).resource(GroupVersionKind.of(item))
+    if resource is None:
+        return False
+    place = item["metadata"].get("namespace", namespace) if resource.namespaced else ""
+    return exists(world.client, resource.path(place, item["metadata"]["name"]))
 
 
 def _install_upgrade_repair_delete(world: World, name: str, user: User, objects: list[Manifest]) -> None:
