@@ -2,7 +2,8 @@
 
 It is cut off before a write is carried out, or after that, before it hears of it; killed; and started again. By default
 at every write of an install and of taking released objects back; with RUKPAK_STORMS above 1 at those of an upgrade with
-prune, of taking over list items, of migrating entries of older versions, and of a deletion, too.
+prune, of one that waits for approval, of taking over list items, of migrating entries of older versions, and of a
+deletion, too.
 
 In the same manner, each of these writes fails once, or its reply does, and the controller goes on: of what takes more
 than one request for one object, what unit/controller/reconcile/test_interruptions.py cannot do without a real server.
@@ -229,6 +230,27 @@ def upgrade(world: World, deployed: Deployed) -> None:
     deployed.change(sources=[image(ref)])
 
 
+def install_guarded(world: World, name: str) -> Deployed:
+    """Install a bundle whose upgrades wait for approval."""
+    deployed = install_and_rest(world, name)
+    deployed.change(approval="NewPermissions")
+    world.wait(lambda: is_at_rest(deployed) and is_observed(deployed), "at rest")
+    return deployed
+
+
+def is_observed(deployed: Deployed) -> bool:
+    return bool(deployed.status()["observedGeneration"] == deployed.read()["metadata"]["generation"])
+
+
+def approve_and_rest(deployed: Deployed) -> bool:
+    """Approve what waits; return whether it is installed and nothing is left to do."""
+    digest = (deployed.status().get("pending") or {}).get("revision", "")
+    if digest and not deployed.read()["spec"].get("approvedRevision"):
+        assert (deployed.data("settings"), deployed.data("new")) == ({"color": "blue"}, None)
+        deployed.change(approvedRevision=digest)
+    return bool(deployed.read()["spec"].get("approvedRevision")) and is_at_rest(deployed)
+
+
 def delete(_: World, deployed: Deployed) -> None:
     deployed.delete()
 
@@ -333,6 +355,9 @@ WORKS = {
     "an install": INSTALL,
     "taking back": TAKE_BACK,
     "an upgrade with prune": Work(prepare=install_and_rest, begin=upgrade, is_done=is_at_rest, ends_with=second_bundle),
+    "an upgrade that waits for approval": Work(
+        prepare=install_guarded, begin=upgrade, is_done=approve_and_rest, ends_with=second_bundle
+    ),
     "taking over items": Work(
         prepare=install_service,
         begin=renumber,
