@@ -341,6 +341,7 @@ def test_the_api_server_fills_in_the_defaults(cluster: Cluster) -> None:
         "drift": {"mode": "Repair"},
         "crdUpgradeSafety": {"enforcement": "Error"},
         "progressDeadline": "10m",
+        "onFailure": {"action": "Stay"},
         "revisionHistoryLimit": 5,
     }
     assert (first["platform"], second["ref"], third["stripComponents"]) == ("linux/amd64", "HEAD", 0)
