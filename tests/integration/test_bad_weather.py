@@ -374,7 +374,7 @@ def test_in_a_storm_records_that_other_clients_damage_are_repaired(
             each.act(deployed)
 
     weather.storm(seed * 10 + 4)
-    deployed = world.deploy(*first, name=f"storm-{number}")
+    deployed = world.deploy(*first, name=f"storm-{number}", revisionHistoryLimit=0)
     tamper(TAMPERINGS)
     wait_until_whole(world, deployed, number, first)
 
