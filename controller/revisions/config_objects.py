@@ -19,16 +19,13 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, ConfigReference
 from controller.build.config_values import merge_config
 from controller.kube.client import ApiError, Client, User
-from controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
+from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.retries import SLOW_SECONDS
 from controller.revisions.account import Account, account_in
-from controller.revisions.service_accounts import OF_ABSENCE, check_identity
+from controller.revisions.service_accounts import Seen, check_before_reading
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
-
-Seen = Callable[[WatchedObject, str], None]
-"""Called with each object that is read, and its resourceVersion; empty: it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +102,7 @@ def read_texts(
     """
     references = deployment.spec.config_from
     if account and references:
-        _check(client, deployment, account, seen)
+        check_before_reading(client, deployment, account, seen)
     manifests: dict[WatchedObject, Mapping[str, Any] | None] = {}
     texts: list[bytes | None] = []
     for index, reference in enumerate(references):
@@ -124,15 +121,6 @@ def read_texts(
             )
         texts.append(text)
     return texts
-
-
-def _check(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-    try:
-        check_identity(client, deployment, account)
-    except BundleError as error:
-        if error.reason in OF_ABSENCE:
-            seen(WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS), "")
-        raise
 
 
 def _get(client: Client, watched: WatchedObject, account: Account | None, place: str) -> Mapping[str, Any] | None:

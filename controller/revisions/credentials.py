@@ -6,8 +6,7 @@ read; without one only in namespaces that the administrator allows. Values are p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from http import HTTPStatus
+from collections.abc import Collection
 from typing import Any
 
 from api.errors import BundleError
@@ -19,11 +18,14 @@ from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from controller.observe.named import WatchedObject
 from controller.revisions import local_content
 from controller.revisions.account import Account, account_in
-from controller.revisions.service_accounts import OF_ABSENCE, check_identity, find_absence
+from controller.revisions.service_accounts import (
+    Seen,
+    check_before_reading,
+    find_absence,
+    translate_refusal,
+    watched_account,
+)
 from controller.sources.credentials import parse_pull_secrets, parse_secret
-
-Seen = Callable[[WatchedObject, str], None]
-"""Called with each Secret or ServiceAccount that is read, and its resourceVersion; empty: it does not exist."""
 
 
 class SecretReader:
@@ -102,22 +104,18 @@ class SecretReader:
             if error.reason is Reason.SECRET_NOT_FOUND:
                 self._require(account, seen)
             raise
-        seen(_watched(account), manifest["metadata"]["resourceVersion"])
+        seen(watched_account(account), manifest["metadata"]["resourceVersion"])
         return manifest
 
     def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
         """Check that the account is still the recorded one: its successor's Secrets are not for these sources."""
         try:
-            check_identity(self._client, deployment, account)
+            check_before_reading(self._client, deployment, account, seen)
         except ApiError as error:
             raise _translate(error, None, _describe(account)) from None
-        except BundleError as error:
-            if error.reason in OF_ABSENCE:
-                seen(_watched(account), "")
-            raise
 
     def _require(self, account: Account, seen: Seen) -> None:
-        seen(_watched(account), "")
+        seen(watched_account(account), "")
         try:
             absence = find_absence(self._client, account)
         except ApiError as error:
@@ -137,16 +135,5 @@ def _describe(account: Account) -> str:
     return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
 
 
-def _watched(account: Account) -> WatchedObject:
-    return WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS)
-
-
 def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
-    if error.status == HTTPStatus.NOT_FOUND:
-        return BundleError(Reason.SECRET_NOT_FOUND, f"{what} does not exist; create it or correct the name")
-    if error.status == HTTPStatus.FORBIDDEN:
-        whom = f'"{account.user.name}"' if account else "the controller"
-        return BundleError(Reason.SECRET_FORBIDDEN, f"{what} cannot be read by {whom}; grant get on it")
-    problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
-    message = f"{what} cannot be read: {problem}; will be retried"
-    return BundleError(Reason.API_UNAVAILABLE, message, retry_after=error.retry_after)
+    return translate_refusal(error, account, what, missing=Reason.SECRET_NOT_FOUND, verbs="get")

@@ -13,10 +13,10 @@ from api.plugins import LocalContent
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment
 from controller.kube.client import ApiError, Client
-from controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
+from controller.kube.resources import CONFIG_MAPS
 from controller.observe.named import WatchedObject
 from controller.revisions.account import Account
-from controller.revisions.service_accounts import OF_ABSENCE, check_identity
+from controller.revisions.service_accounts import check_before_reading, translate_refusal
 
 Seen = Callable[[WatchedObject, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""
@@ -43,23 +43,15 @@ def read_config_map(
     what = f'{place}: ConfigMap "{namespace}/{name}"'
     try:
         if account:
-            _check(client, deployment, account, seen)
+            check_before_reading(client, deployment, account, seen)
         manifest = client.acting_as(account.user if account else None).get(CONFIG_MAPS.path(namespace, name)).value
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             seen(watched, "")
-        raise _translate(error, account, what) from None
+        missing, verbs = Reason.NOT_FOUND, "get, list and watch"
+        raise translate_refusal(error, account, what, missing=missing, verbs=verbs) from None
     seen(watched, None if manifest.get("immutable") else manifest["metadata"]["resourceVersion"])
     return LocalContent(files=_files_of(manifest, what), annotations=manifest["metadata"].get("annotations") or {})
-
-
-def _check(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-    try:
-        check_identity(client, deployment, account)
-    except BundleError as error:
-        if error.reason in OF_ABSENCE:
-            seen(WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS), "")
-        raise
 
 
 def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
@@ -69,14 +61,3 @@ def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
     except (binascii.Error, ValueError):
         raise BundleError(Reason.CONTENT_REJECTED, f"{what}: binaryData is not base64; correct it") from None
     return texts | binary
-
-
-def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
-    if error.status == HTTPStatus.NOT_FOUND:
-        return BundleError(Reason.NOT_FOUND, f"{what} does not exist; create it or correct the name")
-    if error.status == HTTPStatus.FORBIDDEN:
-        whom = f'"{account.user.name}"' if account else "the controller"
-        return BundleError(Reason.SECRET_FORBIDDEN, f"{what} cannot be read by {whom}; grant get, list and watch on it")
-    problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
-    message = f"{what} cannot be read: {problem}; will be retried"
-    return BundleError(Reason.API_UNAVAILABLE, message, retry_after=error.retry_after)

@@ -92,10 +92,6 @@ class RevisionSecrets:
         """Return a Secret; None if it does not exist."""
         return self.reflector.get((self.namespace, secret_name))
 
-    def retired_of(self, name: str) -> set[str]:
-        """Return the digests of the retired revisions of a BundleDeployment."""
-        return {each.digest for each in self.all_of(name) if each.is_retired}
-
     def learn(self, manifest: Mapping[str, Any]) -> None:
         """Learn a Secret from the reply to a write of ours."""
         self.reflector.learn(make_stored(manifest))

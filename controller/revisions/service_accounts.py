@@ -6,7 +6,7 @@ named, nothing is written: no account would mean the controller itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -25,6 +25,8 @@ from controller.sharing.shares import share_of_accounts
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN, Reason.CONFIG_FORBIDDEN})
+Seen = Callable[[WatchedObject, str], None]
+"""Called with each object that is read, and its resourceVersion; empty: it does not exist."""
 RIGHTS_SECONDS = 0.5
 """How long the API server may use outdated RBAC rules; also joins a Role and its binding into one pass."""
 
@@ -151,6 +153,46 @@ def check_identity(client: Client, deployment: BundleDeployment, account: Accoun
         raise _absent(account)
     if refusal := judge(deployment, account, found):
         raise refusal
+
+
+def check_before_reading(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
+    """Check that an account is the recorded one, before something is read as it; `seen` learns of one that is absent.
+
+    Raises: as `check_identity`.
+    """
+    try:
+        check_identity(client, deployment, account)
+    except BundleError as error:
+        if error.reason in OF_ABSENCE:
+            seen(watched_account(account), "")
+        raise
+
+
+def watched_account(account: Account) -> WatchedObject:
+    """Return what to follow to hear of changes of an account."""
+    return WatchedObject(account.namespace, account.name, resource=SERVICE_ACCOUNTS)
+
+
+def translate_refusal(
+    error: ApiError, account: Account | None, what: str, *, missing: Reason, verbs: str
+) -> BundleError:
+    """Return why an object cannot be read, for a user.
+
+    Args:
+        error: of the read.
+        account: that read it; None: the controller.
+        what: names the object, and starts the message.
+        missing: the reason if it does not exist.
+        verbs: that the account needs.
+    """
+    if error.status == HTTPStatus.NOT_FOUND:
+        return BundleError(missing, f"{what} does not exist; create it or correct the name")
+    if error.status == HTTPStatus.FORBIDDEN:
+        whom = f'"{account.user.name}"' if account else "the controller"
+        return BundleError(Reason.SECRET_FORBIDDEN, f"{what} cannot be read by {whom}; grant {verbs} on it")
+    problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
+    message = f"{what} cannot be read: {problem}; will be retried"
+    return BundleError(Reason.API_UNAVAILABLE, message, retry_after=error.retry_after)
 
 
 class Accounts:

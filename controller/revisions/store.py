@@ -313,11 +313,9 @@ class RevisionStore:
         """Return whether `keep_only` would change nothing, as far as the watch knows; sends no request."""
         if not self._secrets.synced:
             return False
-        retired = self._secrets.retired_of(name)
-        return all(
-            each.digest in digests or (each.digest in history and each.digest in retired)
-            for each in self._secrets.all_of(name)
-        )
+        found = self._secrets.all_of(name)
+        stay = {*digests, *(each.digest for each in found if each.is_retired and each.digest in history)}
+        return all(each.digest in stay for each in found)
 
     def keep_only(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> None:
         """Retire the revisions of a BundleDeployment that are only part of its history, and delete all others.
