@@ -22,12 +22,11 @@ from controller.cli.deployments.waiting import (
     DONE,
     Awaited,
     Awaits,
-    Waiter,
     awaits_ready,
+    conclude,
     condition,
-    report,
+    wait_if_asked,
 )
-from controller.cli.output import name_of, show
 from controller.cli.parsing.parser import program
 from controller.cli.question import ask
 from controller.kube.errors import ApiError
@@ -83,11 +82,8 @@ def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -
     except _UndecidedError as error:
         tell(f"rukpak {verb}: {error}")
         return FAILED
-    values, failures = Waiter(deployments, awaits, options.timeout).wait([value]) if options.wait else ([value], [])
-    lines = "".join(f"{name_of(each)} revision {short(choice.digest)} {done}\n" for each in values)
-    print(show(values, options.output) if options.output else lines, end="", flush=True)
-    report(verb, failures, is_explained=False)
-    return FAILED if failures else 0
+    values, failures = wait_if_asked(options, deployments, awaits, [value])
+    return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
 
 
 def _ask(options: argparse.Namespace, done: str) -> None:

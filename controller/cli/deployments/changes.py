@@ -19,12 +19,11 @@ from controller.cli.deployments.waiting import (
     DONE,
     Awaited,
     Awaits,
-    Waiter,
     awaits_ready,
+    conclude,
     condition,
-    report,
+    wait_if_asked,
 )
-from controller.cli.output import name_of, show
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""
@@ -61,12 +60,9 @@ def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *
     check(options, default_all=False)
     deployments = Deployments(connect(options))
     found = _apply(verb, options, deployments, change)
-    waiter = Waiter(deployments, awaits, options.timeout)
-    values, failures = waiter.wait(found) if options.wait else (found, [])
-    lines = "".join(f"{name_of(value)} {done}\n" for value in values)
-    print(show(values, options.output) if options.output else lines, end="", flush=True)
-    report(verb, failures, is_explained=False)
-    return 0 if not failures and is_complete(options, found) else FAILED
+    values, failures = wait_if_asked(options, deployments, awaits, found)
+    status = conclude(verb, options, values, failures, done=done)
+    return status or (0 if is_complete(options, found) else FAILED)
 
 
 def _apply(

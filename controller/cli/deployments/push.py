@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from api import names
-from controller.cli.command import FAILED, MisuseError, connect
+from controller.cli.command import MisuseError, connect
 from controller.cli.deployments.access import MANAGER, Deployments, Manifest
 from controller.cli.deployments.packing import pack
-from controller.cli.deployments.waiting import Waiter, awaits_ready, report
-from controller.cli.output import name_of, show
+from controller.cli.deployments.waiting import awaits_ready, conclude, wait_if_asked
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS
 from controller.sources.config_map.parts import KEY, MOST_BYTES, Part, split
@@ -43,14 +42,10 @@ def main(options: argparse.Namespace) -> int:
     pushed = [_create(client, value, namespace, part, data) for part, data in parts]
     before = _named(value)
     value = _point(client, value, index, pushed)
-    waiter = Waiter(deployments, awaits_ready, options.timeout)
-    values, failures = waiter.wait([value]) if options.wait else ([value], [])
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     is_installed = options.wait and not failures
     _delete_others(client, options.name, namespace, {*pushed, *([] if is_installed else before)})
-    lines = "".join(f"{name_of(each)} pushed {parts[0][0].digest}\n" for each in values)
-    print(show(values, options.output) if options.output else lines, end="", flush=True)
-    report("push", failures, is_explained=False)
-    return FAILED if failures else 0
+    return conclude("push", options, values, failures, done=f"pushed {parts[0][0].digest}")
 
 
 def _namespace_of(value: Manifest) -> str:

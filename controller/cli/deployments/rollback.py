@@ -9,7 +9,7 @@ from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment, Status
 from controller.cli.command import FAILED, connect, tell
 from controller.cli.deployments.access import Deployments
-from controller.cli.deployments.waiting import Waiter, awaits_ready, report
+from controller.cli.deployments.waiting import awaits_ready, report, wait_if_asked
 from controller.cli.output import name_of, show
 from controller.cli.rendering.stored import find_kept, kept_revisions
 from controller.kube.errors import ApiError
@@ -33,8 +33,7 @@ def main(options: argparse.Namespace) -> int:
     except _UnchangedError as error:
         tell(f"rukpak rollback: {options.name}: {error}")
         return FAILED
-    waiter = Waiter(deployments, awaits_ready, options.timeout)
-    values, failures = waiter.wait([value]) if options.wait else ([value], [])
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     lines = "".join(f"{name_of(each)} rolled back to revision {short(digest)}\n" for each in values)
     print(show(values, options.output) if options.output else lines, end="", flush=True)
     tell("its sources and config do not count until spec.pinnedRevision is removed")

@@ -5,6 +5,7 @@ Not here: what each verb awaits (changes.py, status.py).
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import time
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.cli.command import tell
+from controller.cli.command import FAILED, tell
 from controller.cli.deployments.access import Deployments, Manifest
-from controller.cli.output import one_line
+from controller.cli.output import name_of, one_line, show
 
 POLL_SECONDS = 0.5
 MANY = 3
@@ -102,6 +103,34 @@ class Waiter:
         self._states |= {name: found[name] for name in names if name in found}
         self._failures += [Failure(name, "deleted", "") for name in names if name not in found]
         return [name for name in names if name in found]
+
+
+def wait_if_asked(
+    options: argparse.Namespace, deployments: Deployments, awaits: Awaits, values: Sequence[Manifest]
+) -> tuple[Sequence[Manifest], list[Failure]]:
+    """Return the last state of each and those that are not done; without `--wait` they are returned as they are.
+
+    Raises: ApiError.
+    """
+    return Waiter(deployments, awaits, options.timeout).wait(values) if options.wait else (values, [])
+
+
+def conclude(
+    verb: str, options: argparse.Namespace, values: Sequence[Manifest], failures: Sequence[Failure], *, done: str
+) -> int:
+    """Print what has become of BundleDeployments, and what was not reached; return the exit status.
+
+    Args:
+        verb: of the command line.
+        options: of the command line, with `output`.
+        values: the last state of each.
+        failures: those that did not reach what was awaited.
+        done: what was done with each, for a line of its own.
+    """
+    lines = "".join(f"{name_of(value)} {done}\n" for value in values)
+    print(show(values, options.output) if options.output else lines, end="", flush=True)
+    report(verb, failures, is_explained=False)
+    return FAILED if failures else 0
 
 
 def report(verb: str, failures: Iterable[Failure], *, is_explained: bool) -> None:

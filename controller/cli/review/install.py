@@ -15,7 +15,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.cli.command import FAILED, MisuseError, connect, tell
 from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.description import fit
-from controller.cli.deployments.waiting import Waiter, awaits_ready, report
+from controller.cli.deployments.waiting import awaits_ready, conclude, wait_if_asked
 from controller.cli.output import name_of, show, to_json
 from controller.cli.question import ask
 from controller.cli.rendering import manifest
@@ -118,12 +118,9 @@ def _approved(value: Manifest, reviewed: Reviewed, options: argparse.Namespace) 
 
 def _create(deployments: Deployments, value: Manifest, reviewed: Reviewed, options: argparse.Namespace) -> int:
     made = deployments.create(value)
-    waiter = Waiter(deployments, awaits_ready, options.timeout)
-    values, failures = waiter.wait([made]) if options.wait else ([made], [])
+    values, failures = wait_if_asked(options, deployments, awaits_ready, [made])
     _warn_of_another(values, reviewed.revision.digest)
-    print(show(values, options.output) if options.output else f"{name_of(made)} created\n", end="", flush=True)
-    report("install", failures, is_explained=False)
-    return FAILED if failures else 0
+    return conclude("install", options, values, failures, done="created")
 
 
 def _warn_of_another(values: Sequence[Manifest], shown: str) -> None:
