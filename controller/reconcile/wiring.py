@@ -111,38 +111,10 @@ def make_reconciler(parts: Parts) -> Reconciler:
 def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
     assessor = Assessor(parts.watches, parts.explainer)
     executor = Executor(parts.applier, parts.contested, parts.observer)
-    planner = Planner(
-        watches=parts.watches,
-        kept=parts.kept,
-        hooks=hooks,
-        holdings=holdings,
-        accounts=parts.accounts,
-        retries=parts.retries,
-    )
-    repairer = Repairer(
-        watches=parts.watches,
-        installed=parts.installed,
-        planner=planner,
-        executor=executor,
-        writer=parts.writer,
-    )
+    planner = _make_planner(parts, hooks, holdings)
     dependencies = Dependencies(parts.watches, parts.elsewhere)
-    adoption = Adoption(
-        watches=parts.watches,
-        kept=parts.kept,
-        holdings=holdings,
-        accounts=parts.accounts,
-        relabeler=parts.applier.relabeler,
-        writer=parts.writer,
-    )
     return Steps(
-        custody=Custody(
-            watches=parts.watches,
-            writer=parts.writer,
-            revisions=parts.revisions,
-            adoption=adoption,
-            takeovers=parts.takeovers,
-        ),
+        custody=_make_custody(parts, holdings),
         search=Search(
             registrar=Registrar(parts.accounts, holdings, parts.writer),
             finder=parts.finder,
@@ -153,7 +125,7 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
             watches=parts.watches,
             kept=parts.kept,
             dependencies=dependencies,
-            repairer=repairer,
+            repairer=_make_repairer(parts, planner, executor),
             assessor=assessor,
             writer=parts.writer,
         ),
@@ -172,6 +144,45 @@ def _make_steps(parts: Parts, hooks: Hooks, holdings: Holdings) -> Steps:
         deleter=_make_deleter(parts, hooks, holdings),
         reporter=Reporter(accounts=parts.accounts, watches=parts.watches, kept=parts.kept, writer=parts.writer),
         scheduler=Scheduler(parts.watches, parts.finder, parts.retries),
+    )
+
+
+def _make_planner(parts: Parts, hooks: Hooks, holdings: Holdings) -> Planner:
+    return Planner(
+        watches=parts.watches,
+        kept=parts.kept,
+        hooks=hooks,
+        holdings=holdings,
+        accounts=parts.accounts,
+        retries=parts.retries,
+    )
+
+
+def _make_custody(parts: Parts, holdings: Holdings) -> Custody:
+    adoption = Adoption(
+        watches=parts.watches,
+        kept=parts.kept,
+        holdings=holdings,
+        accounts=parts.accounts,
+        relabeler=parts.applier.relabeler,
+        writer=parts.writer,
+    )
+    return Custody(
+        watches=parts.watches,
+        writer=parts.writer,
+        revisions=parts.revisions,
+        adoption=adoption,
+        takeovers=parts.takeovers,
+    )
+
+
+def _make_repairer(parts: Parts, planner: Planner, executor: Executor) -> Repairer:
+    return Repairer(
+        watches=parts.watches,
+        installed=parts.installed,
+        planner=planner,
+        executor=executor,
+        writer=parts.writer,
     )
 
 
