@@ -21,15 +21,10 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import JSON_PATCH, ApiError, connect
+from controller.kube.client import JSON_PATCH, ApiError
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
 from tests.support.bundles import (
-    DEPLOYMENTS,
-    ROOT,
-    SECONDS,
     Deployed,
     Manifest,
     World,
@@ -37,17 +32,14 @@ from tests.support.bundles import (
     definition,
     exists,
     image,
-    is_answered,
     new_name,
 )
-from tests.support.forking import ForkedController
+from tests.support.mortal import new_mortal_world
 from tests.support.objects import custom, deployment, make, namespace, service, webhook
 from tests.support.registry import LocalRegistry
 from tests.support.severing import Cut, Severing
 from tests.support.weather import Fault
 
-ALONE = ("--leader-elect=no", "--workers=1", "--apply-workers=1")
-"""So that writes come one after the other, and the n-th is the same one each time."""
 FULL = int(os.environ.get("RUKPAK_STORMS", "1")) > 1
 CUTS = {"before it is carried out": Fault.CUT, "before its reply is heard": Fault.LOST}
 FAILURES = {
@@ -60,7 +52,6 @@ FAILURES = {
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-LOG_CHARACTERS = 50_000
 MOST = 60
 """Writes, and so points; more are a defect of their own."""
 STATUS = "PATCH /apis/core.rukpak.io/v1alpha2/bundledeployments/NAME/status"
@@ -84,23 +75,8 @@ def mortal_world(
     fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
 ) -> Iterator[World]:
     """A world whose controller is reached through there, and started in no time."""
-    fresh_cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "config" / "crd"))
-    folder = make_owned_folder(settings.running, "mortal")
-    kubeconfig = severing.write_kubeconfig(folder / "kubeconfig")
-    controller = ForkedController(folder, kubeconfig, *ALONE)
-    client = connect(kubeconfig=str(fresh_cluster.kubeconfig), user_agent="tests")
-    wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
-    try:
-        controller.start()
-        made = World(
-            cluster=fresh_cluster, registry=registry, controller=controller, store=folder / "store", client=client
-        )
-        made.wait_until_looked_at()  # the first revision of all makes the namespace of the store
+    with new_mortal_world(fresh_cluster, registry, settings, severing) as made:
         yield made
-        print(controller.log[-LOG_CHARACTERS:])  # noqa: T201 -- pytest shows it where a test has failed
-    finally:
-        controller.close()
-        take_away(folder)
 
 
 # a small bundle of all stages

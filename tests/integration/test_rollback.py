@@ -14,25 +14,18 @@ from typing import Any
 
 import pytest
 
-from controller.kube.client import connect
 from hack.control_plane.cluster import ControlPlane
-from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings
-from hack.control_plane.waiting import wait_for
 from tests.support.bundles import (
-    DEPLOYMENTS,
-    ROOT,
-    SECONDS,
     Deployed,
     Manifest,
     World,
     config_map,
     image,
-    is_answered,
     new_name,
 )
 from tests.support.commands import command
-from tests.support.forking import ForkedController
+from tests.support.mortal import new_mortal_world
 from tests.support.objects import deployment, job, make
 from tests.support.registry import LocalRegistry
 from tests.support.severing import Cut, Severing
@@ -204,21 +197,8 @@ def mortal_world(
     fresh_kwok_cluster: ControlPlane, registry: LocalRegistry, settings: Settings, severing: Severing
 ) -> Iterator[World]:
     """A world whose controller is reached through there, and started in no time."""
-    cluster = fresh_kwok_cluster
-    cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "config" / "crd"))
-    folder = make_owned_folder(settings.running, "rolling-back")
-    alone = ("--leader-elect=no", "--workers=1", "--apply-workers=1")
-    controller = ForkedController(folder, severing.write_kubeconfig(folder / "kubeconfig"), *alone)
-    client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="tests")
-    wait_for(lambda: is_answered(client, DEPLOYMENTS), SECONDS, "BundleDeployments served")
-    try:
-        controller.start()
-        made = World(cluster=cluster, registry=registry, controller=controller, store=folder / "store", client=client)
-        made.wait_until_looked_at()
+    with new_mortal_world(fresh_kwok_cluster, registry, settings, severing) as made:
         yield made
-    finally:
-        controller.close()
-        take_away(folder)
 
 
 def pin(deployed: Deployed, first: str) -> None:
