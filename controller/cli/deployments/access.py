@@ -72,6 +72,18 @@ class Deployments:
             raise _explain(error) from None
         return made
 
+    def apply(self, value: Manifest) -> Manifest:
+        """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
+
+        Raises: ApiError.
+        """
+        path = DEPLOYMENTS.path(name=value["metadata"]["name"])
+        try:
+            made: Manifest = self._client.apply(path, value, manager=MANAGER, force=True, metadata=False).value
+        except ApiError as error:
+            raise _explain(error) from None
+        return made
+
     def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
         """Merge a change into a BundleDeployment and return the result; None if it does not exist.
 

@@ -91,6 +91,24 @@ def install(parser: Parser) -> None:
     parser.set_defaults(from_cluster=False, capabilities=None)
 
 
+def adopt(parser: Parser) -> None:
+    """Add the BundleDeployment, what has installed its objects, and what rendering depends on."""
+    parser.add_argument("name", metavar="NAME", help="name of the BundleDeployment")
+    _add(parser, "-f", "--file", metavar="FILE", help="the BundleDeployment, which is applied; -: stdin")
+    text = "what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE] or kubectl"
+    _add(parser, "--from", dest="origin", metavar="OWNER", required=True, help=text)
+    text = "field manager that has set fields of the objects, too, and keeps none; may be repeated"
+    _add(parser, "--field-manager", dest="managers", action="append", metavar="NAME", help=text)
+    parser.add_flag(FLAGS, ("-y", "--yes"), action="store_true", help="do not ask for confirmation")
+    parser.add_flag(FLAGS, ("--dry-run",), action="store_true", help="only show what would be done")
+    parser.add_flag(FLAGS, ("--use-secrets",), action="store_true", help="use the Secrets of sources without asking")
+    _add_timeout(parser)
+    _add_output(parser, *OBJECTS, prefix=JSONPATH)
+    _add_cluster(parser, "namespace")
+    add_options(parser, os.environ, only=RENDERING)
+    parser.set_defaults(from_cluster=False, capabilities=None)
+
+
 def permissions(parser: Parser) -> None:
     """Add the BundleDeployment, and whether only what is new is shown."""
     _add_reviewed(parser)

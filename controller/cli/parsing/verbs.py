@@ -184,6 +184,20 @@ BUNDLES = {
         arguments=arguments.install,
         entry="review.install:main",
     ),
+    "adopt": Verb(
+        summary="take over what Helm, Flux or kubectl has installed",
+        description="Take over objects that Helm, Flux or kubectl has installed, in place: show what would be taken, "
+        "ask, suspend Flux, apply the BundleDeployment, wait until it is Ready, remove what the tool has left on the "
+        "objects, and delete the Secrets of the Helm release. No other object is deleted.",
+        usage="NAME -f FILE --from OWNER [flags]",
+        examples={
+            "adopt shop -f shop.yaml --from helm/shop": "a release in the install namespace",
+            "adopt shop -f shop.yaml --from flux/apps.team-a --dry-run": "only show what would be done",
+            "adopt shop -f shop.yaml --from kubectl --yes": "do not ask",
+        },
+        arguments=arguments.adopt,
+        entry="adoption.adopt:main",
+    ),
     "diff": Verb(
         summary="show what a revision would change on the cluster",
         description="Show what a revision would change, as the API server answers a dry run of each apply: of the "

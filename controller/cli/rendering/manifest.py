@@ -23,10 +23,7 @@ def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployme
 
     Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one valid BundleDeployment).
     """
-    found = [document.value for document in read_documents(data, file) if _is_one(document.value)]
-    if len(found) != 1:
-        raise _invalid(f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one")
-    value: dict[str, Any] = found[0]
+    value = find(data, file)
     metadata = {**(value.get("metadata") or {}), **({"name": overrides["name"]} if overrides["name"] else {})}
     value = {**value, "metadata": metadata, "spec": {**(value.get("spec") or {}), **overrides["spec"]}}
     problems = [*_unknown(open_api_schema()["properties"]["spec"], value["spec"], "spec")]
@@ -37,6 +34,17 @@ def read(data: bytes, file: str, overrides: Mapping[str, Any]) -> BundleDeployme
     if problems:
         raise _invalid("\n".join(f"{file}: {problem}" for problem in problems))
     return deployment
+
+
+def find(data: bytes, file: str) -> dict[str, Any]:
+    """Return the BundleDeployment of a file as it is written there, unchecked.
+
+    Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one).
+    """
+    found: list[dict[str, Any]] = [each.value for each in read_documents(data, file) if _is_one(each.value)]
+    if len(found) != 1:
+        raise _invalid(f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one")
+    return found[0]
 
 
 def _is_one(value: Any) -> bool:

@@ -72,7 +72,7 @@ def compare(reviewed: Reviewed, options: argparse.Namespace) -> Comparison:
     is_same = digest == revision.digest
     installed = revision if is_same else read_stored(client, options, digest) if digest else None
     discovery = Discovery(client)
-    targets = leave_out_missing(_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
+    targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
     line = ProgressLine()
     try:
         found = DryRun(client, discovery, deployment, targets, installed).compare(
@@ -98,13 +98,17 @@ def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
     Raises: ApiError if discovery fails.
     """
     discovery = Discovery(reviewed.on_cluster())
-    old, new = (_targets(each, discovery) for each in (reviewed.of(before), reviewed))
+    old, new = (find_targets(each, discovery) for each in (reviewed.of(before), reviewed))
     hooks = compare_hooks(before, reviewed.revision, is_upgrade=True)
     changed = [each for each in hooks if each.before != each.after]
     return compare_revisions(reviewed.deployment.metadata.name, old, new, changed)
 
 
-def _targets(reviewed: Reviewed, discovery: Discovery) -> TargetSet:
+def find_targets(reviewed: Reviewed, discovery: Discovery) -> TargetSet:
+    """Return the targets of a revision.
+
+    Raises: ApiError if discovery fails.
+    """
     deployment = reviewed.deployment
     orphan = deployment.spec.deletion_policy == "Orphan"
     return make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)

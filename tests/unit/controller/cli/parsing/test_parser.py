@@ -90,7 +90,7 @@ def test_a_switch_is_listed_with_its_opposite() -> None:
 
 def test_completion_knows_which_verbs_take_names() -> None:
     found = {verb for verb in VERBS if takes_names(verb)}
-    changes = {"pause", "resume", "reconcile", "approve", "deny", "push"}
+    changes = {"pause", "resume", "reconcile", "approve", "deny", "push", "adopt"}
     assert found == {
         "status",
         "tree",

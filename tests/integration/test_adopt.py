@@ -1,0 +1,378 @@
+"""`rukpak adopt`: what Helm, kubectl and Flux have installed changes hands in place, and nobody fights afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from api import names
+from hack.control_plane.cluster import ControlPlane
+from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
+from tests.support.charts import chart_of, write
+from tests.support.commands import Rukpak, command
+from tests.support.objects import deployment, labelled, make
+
+pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
+
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  labels: {app: web{{ if .Values.old }}, team: shop{{ end }}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: main, image: "example.com/main:1", ports: [{containerPort: 8080}]}
+"""
+SETTINGS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, annotations: {about: "{{ .Release.Name }}"}}
+data: {color: blue{{ if .Values.old }}, size: big{{ end }}{{ if .Values.more }}, taste: sweet{{ end }}}
+"""
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{name: web, port: 80}{{ if .Values.old }}, {name: old, port: 81}{{ end }}]}
+"""
+EXTRA = """
+{{ if .Values.more }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: extra}
+data: {a: b}
+{{ end }}
+"""
+CHART = {
+    "templates/web.yaml": WEB,
+    "templates/settings.yaml": SETTINGS,
+    "templates/service.yaml": SERVICE,
+    "templates/extra.yaml": EXTRA,
+}
+KINDS = ("deployments.apps", "services", "configmaps", "replicasets.apps", "pods")
+
+
+@pytest.fixture
+def rukpak(kwok_world: World) -> Rukpak:
+    return command(kwok_world.cluster.kubeconfig)
+
+
+def uids(world: World, name: str) -> dict[str, str]:
+    """Return the UIDs of the objects in a namespace, and of their pods."""
+    listed = json.loads(world.cluster.kubectl("get", ",".join(KINDS), "--namespace", name, "--output=json"))["items"]
+    found = {f"{each['kind']} {each['metadata']['name']}": each["metadata"]["uid"] for each in listed}
+    return {key: uid for key, uid in found.items() if key != "ConfigMap kube-root-ca.crt"}
+
+
+def deletions(world: World, name: str, since: int) -> list[str]:
+    """Return what anybody has asked to delete in a namespace."""
+    assert isinstance(world.cluster, ControlPlane)
+    asked = [each for each in world.cluster.audit_requests(since) if each["verb"] in ("delete", "deletecollection")]
+    return [each["requestURI"] for each in asked if f"/namespaces/{name}/" in each["requestURI"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """A BundleDeployment in a file, of which the objects are on the cluster already."""
+
+    world: World
+    name: str
+    folder: Path
+
+    @property
+    def file(self) -> str:
+        return str(self.folder / "bundle.yaml")
+
+    @property
+    def deployed(self) -> Deployed:
+        return Deployed(client=self.world.client, name=self.name, ref="", wait=self.world.wait)
+
+    def write(self, *layers: Any, **spec: Any) -> None:
+        """Push a bundle, and write a BundleDeployment of it."""
+        ref = self.world.push(self.name, *layers)
+        fields = {"format": "plain", "installNamespace": self.name, "sources": [image(ref)], **spec}
+        value = make(f"{names.GROUP}/v1alpha2", names.KIND, self.name, spec=fields)
+        (self.folder / "bundle.yaml").write_text(yaml.safe_dump(value), encoding="utf-8")
+
+    def upgrade(self, *layers: Any, **spec: Any) -> None:
+        before = self.deployed.status()["installedRevision"]
+        ref = self.world.push(self.name, *layers, tag="v2")
+        self.deployed.change(sources=[image(ref)], **spec)
+        self.deployed.wait_installed(before)
+
+    def read(self, name: str, plural: str = "configmaps", prefix: str = "/api/v1") -> Manifest:
+        value = self.deployed.get(name, plural, prefix)
+        assert value is not None
+        return value
+
+    def managers(self, name: str, plural: str = "configmaps", prefix: str = "/api/v1") -> set[str]:
+        """Return who has set fields of an object, beside its status."""
+        entries = self.read(name, plural, prefix)["metadata"]["managedFields"]
+        return {each["manager"] for each in entries if not each.get("subresource")}
+
+
+@pytest.fixture
+def adopted(kwok_world: World, tmp_path: Path) -> Adopted:
+    found = Adopted(world=kwok_world, name=new_name(), folder=tmp_path)
+    kwok_world.cluster.kubectl("create", "namespace", found.name)
+    kwok_world.deployed.append(found.deployed)
+    return found
+
+
+# from Helm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Helm:
+    program: Path
+    kubeconfig: Path
+
+    def run(self, *words: str) -> str:
+        environment = os.environ | {"KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(
+            [self.program, *words], env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def cli(helm: Path, kwok_world: World) -> Helm:
+    return Helm(program=helm, kubeconfig=kwok_world.cluster.kubeconfig)
+
+
+def install_release(cli: Helm, adopted: Adopted) -> None:
+    """Install a release, and upgrade it once; wait for its pods."""
+    folder = write(adopted.folder, chart_of(CHART, "shop"))
+    words = ["shop", str(folder / "shop"), "--namespace", adopted.name, "--set", "old=true,more=true"]
+    cli.run("install", *words)
+    cli.run("upgrade", *words)
+    wait = ("wait", "deployment/web", "--for=condition=Available", "--timeout=60s", "--namespace", adopted.name)
+    adopted.world.cluster.kubectl(*wait)
+
+
+def release_secrets(adopted: Adopted) -> list[str]:
+    found = adopted.world.client.list(f"/api/v1/namespaces/{adopted.name}/secrets", label_selector="owner=helm")
+    return sorted(each["metadata"]["name"] for each in found)
+
+
+def chart_layer() -> Mapping[str, bytes]:
+    return {f"{path.partition('/')[2]}": data for path, data in chart_of(CHART, "shop").items()}
+
+
+def helm_spec(**values: Any) -> dict[str, Any]:
+    return {"format": "helm", "config": {"releaseName": "shop", "values": values}}
+
+
+def test_a_release_of_helm_changes_hands_and_is_upgraded_without_touching_a_pod(
+    adopted: Adopted, rukpak: Rukpak, cli: Helm
+) -> None:
+    install_release(cli, adopted)
+    adopted.write(chart_layer(), **helm_spec(old=True))
+    before, since = uids(adopted.world, adopted.name), adopted.world.position()
+    words = ["adopt", adopted.name, "-f", adopted.file, "--from", "helm/shop"]
+
+    shown = rukpak(*words, "--dry-run").stderr
+    assert "Take over: Deployment" in shown
+    assert f"Leave:     ConfigMap {adopted.name}/extra" in shown
+    assert release_secrets(adopted) == ["sh.helm.release.v1.shop.v1", "sh.helm.release.v1.shop.v2"]
+    assert not exists(adopted.world.client, f"{DEPLOYMENTS}/{adopted.name}")
+    assert "pass --yes" in rukpak(*words, status=2).stderr
+
+    done = rukpak(*words, "--yes")
+    assert done.stdout == (
+        f"bundledeployment.core.rukpak.io/{adopted.name} adopted 3 objects from Helm release {adopted.name}/shop\n"
+    )
+    said = " ".join(done.stderr.split())
+    assert f"left: ConfigMap {adopted.name}/settings: data.taste: not in the bundle" in said
+    assert f"left: ConfigMap {adopted.name}/extra: not in the bundle" in said
+    assert release_secrets(adopted) == []
+    assert cli.run("list", "--namespace", adopted.name, "--short") == ""
+    assert adopted.deployed.read()["spec"]["collisionProtection"] == "Prevent"
+    assert not [key for key in adopted.read("settings")["metadata"]["annotations"] if key.startswith("meta.helm.sh")]
+    assert adopted.managers("settings") == {names.field_manager(adopted.name)}
+
+    adopted.upgrade(chart_layer(), config={"releaseName": "shop", "values": {"old": False}})
+    assert adopted.read("settings")["data"] == {"color": "blue", "taste": "sweet"}
+    assert [port["name"] for port in adopted.read("web", "services")["spec"]["ports"]] == ["web"]
+    assert "team" not in adopted.read("web", "deployments", "/apis/apps/v1")["metadata"]["labels"]
+    assert uids(adopted.world, adopted.name) == before
+    asked = deletions(adopted.world, adopted.name, since)
+    assert [each.rpartition("/")[2].partition("?")[0] for each in asked] == [
+        "sh.helm.release.v1.shop.v1",
+        "sh.helm.release.v1.shop.v2",
+    ]
+
+
+def test_the_records_of_a_release_stay_until_its_objects_are_ready(adopted: Adopted, rukpak: Rukpak, cli: Helm) -> None:
+    """The second attempt goes on where the first one has stopped."""
+    install_release(cli, adopted)
+    before = uids(adopted.world, adopted.name)
+    words = ["adopt", adopted.name, "-f", adopted.file, "--from", f"helm/shop.{adopted.name}", "--yes"]
+    adopted.write(chart_layer(), **helm_spec(old=True), approval="Manual")
+    failed = rukpak(*words, status=1)
+    assert "waiting cannot help: AwaitingApproval" in failed.stderr
+    assert "the release of Helm is kept: Secret" in failed.stderr
+    assert len(release_secrets(adopted)) == 2
+    assert uids(adopted.world, adopted.name) == before
+
+    adopted.write(chart_layer(), **helm_spec(old=True))
+    rukpak(*words)
+    assert release_secrets(adopted) == []
+    assert uids(adopted.world, adopted.name) == before
+
+
+def test_a_release_that_does_not_exist_is_not_adopted(adopted: Adopted, rukpak: Rukpak) -> None:
+    adopted.write(config_map("settings"))
+    failed = rukpak("adopt", adopted.name, "-f", adopted.file, "--from", "helm/other", "--yes", status=1)
+    assert f"rukpak adopt: Helm release {adopted.name}/other: not found" in failed.stderr
+    assert not exists(adopted.world.client, f"{DEPLOYMENTS}/{adopted.name}")
+
+
+# from kubectl
+
+BEFORE = config_map("settings", color="blue", size="big", taste="sweet")
+BUNDLE = config_map("settings", color="blue", size="big")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [("apply",), ("apply", "--server-side"), ("apply", "--server-side", "--field-manager=ci"), ("create",)],
+    ids=["client-side", "server-side", "by another manager", "created"],
+)
+def test_what_kubectl_has_applied_changes_hands(adopted: Adopted, rukpak: Rukpak, verb: tuple[str, ...]) -> None:
+    kubectl = adopted.world.cluster.kubectl
+    kubectl(*verb, "--namespace", adopted.name, "--filename=-", input=json.dumps(BEFORE))
+    kubectl(*verb, "--namespace", adopted.name, "--filename=-", input=json.dumps(deployment("web", 1)))
+    before = uids(adopted.world, adopted.name)
+    adopted.write(BUNDLE, deployment("web", 1))
+    words = ["adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes"]
+    done = rukpak(*words, *(["--field-manager", "ci"] if "--field-manager=ci" in verb else []))
+    assert "adopted 2 objects from kubectl" in done.stdout
+    assert "collisionProtection: IfNoController" in done.stderr
+    said = " ".join(done.stderr.split())
+    assert ("settings: data.taste: not in the bundle" in said) == (verb != ("create",))  # that leaves no record
+    assert adopted.managers("settings") == {names.field_manager(adopted.name)}
+
+    adopted.upgrade(config_map("settings", color="blue"), deployment("web", 1))
+    assert adopted.read("settings")["data"] == {"color": "blue", "taste": "sweet"}
+    after = uids(adopted.world, adopted.name)
+    assert after.items() >= before.items()
+
+
+def test_a_manager_that_is_not_named_is_reported(adopted: Adopted, rukpak: Rukpak) -> None:
+    apply = ("apply", "--server-side", "--field-manager=ci", "--namespace", adopted.name, "--filename=-")
+    adopted.world.cluster.kubectl(*apply, input=json.dumps(BUNDLE))
+    adopted.write(BUNDLE)
+    done = rukpak("adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes")
+    assert f"left: ConfigMap {adopted.name}/settings: also set by ci" in " ".join(done.stderr.split())
+    assert "ci" in adopted.managers("settings")
+
+
+def test_objects_of_others_are_refused_and_nothing_is_changed(adopted: Adopted, rukpak: Rukpak) -> None:
+    kubectl = adopted.world.cluster.kubectl
+    uid = json.loads(kubectl("get", "namespace", adopted.name, "--output=json"))["metadata"]["uid"]
+    reference = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "s", "uid": uid, "controller": True}
+    for value in (
+        labelled(config_map("controlled"), ownerReferences=[reference]),
+        labelled(config_map("released"), annotations={"meta.helm.sh/release-name": "other"}),
+        config_map("free"),
+    ):
+        kubectl("create", "--namespace", adopted.name, "--filename=-", input=json.dumps(value))
+    adopted.write(config_map("controlled"), config_map("released"), config_map("free"))
+    failed = rukpak("adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes", status=1)
+    said = " ".join(failed.stderr.split())
+    assert f'Refused: ConfigMap {adopted.name}/controlled: belongs to Shop "s", not to kubectl' in said
+    assert f'Refused: ConfigMap {adopted.name}/released: belongs to Helm release "other", not to kubectl' in said
+    assert "nothing was changed" in said
+    assert not exists(adopted.world.client, f"{DEPLOYMENTS}/{adopted.name}")
+
+
+def test_without_the_right_to_change_objects_the_adoption_is_not_complete(adopted: Adopted, rukpak: Rukpak) -> None:
+    """The controller has taken them over: somebody with the right completes it."""
+    kubectl = adopted.world.cluster.kubectl
+    apply = ("apply", "--server-side", "--namespace", adopted.name, "--filename=-")
+    kubectl(*apply, input=json.dumps(BUNDLE))
+    adopted.write(BUNDLE)
+    role = ("create", "clusterrole", adopted.name, "--verb=get,list,patch,create", f"--resource={names.PLURAL}")
+    kubectl(*role)
+    kubectl("create", "clusterrolebinding", adopted.name, f"--clusterrole={adopted.name}", f"--user={adopted.name}")
+    kubectl("create", "clusterrolebinding", f"{adopted.name}-view", "--clusterrole=view", f"--user={adopted.name}")
+    words = ["adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes"]
+    failed = rukpak(*words, "--as", adopted.name, status=1)
+    assert f"ConfigMap {adopted.name}/settings" in failed.stderr
+    assert "is applied, with collisionProtection: IfNoController" in failed.stderr
+    assert "kubectl" in adopted.managers("settings")
+    rukpak(*words)
+    assert adopted.managers("settings") == {names.field_manager(adopted.name)}
+    kubectl("delete", "clusterrole,clusterrolebinding", adopted.name)
+    kubectl("delete", "clusterrolebinding", f"{adopted.name}-view")
+
+
+# from Flux
+
+
+def flux_kind(group: str, kind: str) -> Manifest:
+    """Return a definition of a kind of Flux, as far as it is used here."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "plural": f"{kind.lower()}s"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+    }
+    return make("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{kind.lower()}s.{group}", spec=spec)
+
+
+@pytest.fixture(scope="module")
+def _flux(shared_kwok_world: World) -> Iterator[None]:
+    kubectl = shared_kwok_world.cluster.kubectl
+    found = flux_kind("kustomize.toolkit.fluxcd.io", "Kustomization")
+    kubectl("create", "--filename=-", input=json.dumps(found))
+    kubectl("wait", "--for=condition=Established", f"crd/{found['metadata']['name']}", "--timeout=60s")
+    yield
+    kubectl("delete", "crd", found["metadata"]["name"])
+
+
+@pytest.mark.usefixtures("_flux")
+def test_what_flux_has_applied_changes_hands_and_its_kustomization_is_suspended(
+    adopted: Adopted, rukpak: Rukpak
+) -> None:
+    kubectl, name = adopted.world.cluster.kubectl, adopted.name
+    kustomization = make("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "shop", spec={"interval": "10m"})
+    kubectl("create", "--namespace", name, "--filename=-", input=json.dumps(kustomization))
+    marks = {"kustomize.toolkit.fluxcd.io/name": "shop", "kustomize.toolkit.fluxcd.io/namespace": name}
+    apply = ("apply", "--server-side", "--field-manager=kustomize-controller", "--namespace", name, "--filename=-")
+    for value in (BEFORE, deployment("web", 1)):
+        kubectl(*apply, input=json.dumps(labelled(value, labels=marks)))
+    before = uids(adopted.world, name)
+    adopted.write(BUNDLE, deployment("web", 1))
+    words = ["adopt", name, "-f", adopted.file, "--yes", "--from"]
+    assert "Flux Kustomization flux-system/shop: not found" in rukpak(*words, "flux/shop", status=1).stderr
+
+    done = rukpak(*words, f"flux/shop.{name}")
+    said = " ".join(done.stderr.split())
+    assert f"Suspend: Kustomization {name}/shop" in said
+    assert f"left: Kustomization {name}/shop: suspended" in said
+    assert f"left: ConfigMap {name}/settings: data.taste: not in the bundle" in said
+    path = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{name}/kustomizations/shop"
+    assert adopted.world.client.get(path).value["spec"]["suspend"] is True
+    assert adopted.managers("settings") == {names.field_manager(name)}
+    assert marks.keys().isdisjoint(adopted.read("settings")["metadata"]["labels"])
+    adopted.upgrade(config_map("settings", color="blue"), deployment("web", 1))
+    assert adopted.read("settings")["data"] == {"color": "blue", "taste": "sweet"}
+    assert uids(adopted.world, name).items() >= before.items()
