@@ -100,6 +100,29 @@ def test_an_upgrade_waits_for_its_hook_and_what_is_installed_is_repaired_meanwhi
     deployed.wait_ready()
 
 
+def test_an_upgrade_still_waits_for_its_hook_after_a_repair_that_was_refused_and_a_restart(world: World) -> None:
+    deployed = deploy(world, config_map("settings", color="blue"))
+    before = deployed.wait_ready()["installedRevision"]
+    upgrade(world, deployed, config_map("settings", color="red"), config_map("more"), hook("migrate", "pre-upgrade"))
+    deployed.wait_for("Installed", "False", "WaitingForHook")
+
+    edit = {"data": {"color": "edited"}, "immutable": True}
+    world.client.merge_patch(deployed.path_of("settings"), edit)
+    # Nothing but the repair that was begun takes the state away.
+    deployed.wait(lambda: not deployed.status().get("managedState"), "the repair")
+    deployed.request_reconcile("again")
+    deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "again", "another pass")
+    world.controller.kill()
+    world.controller.start()
+    deployed.request_reconcile("after the restart")
+    deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "after the restart", "another pass")
+    assert deployed.get("more") is None
+    assert deployed.status()["installedRevision"] == before
+
+    end(world, deployed, "migrate")
+    deployed.wait(lambda: deployed.get("more"), "the upgrade")
+
+
 def test_a_hook_that_fails_is_told_and_run_again_when_somebody_asks(world: World) -> None:
     deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
     end(world, deployed, "migrate", "Failed")

@@ -91,7 +91,8 @@ class Finisher:
         if not is_over:
             return report
         context.state.rest(_still_needed(work))
-        return replace(report, managed_kinds=tuple(sorted(map(str, kinds))))
+        wanted = work.wanted.pending or report.wanted
+        return replace(report, wanted=wanted, managed_kinds=tuple(sorted(map(str, kinds))))
 
     def _evaluate(self, work: Work, outcomes: list[Outcome]) -> _Result:
         applied = not (work.lack or any(outcome.error for outcome in outcomes))

@@ -44,15 +44,16 @@ class Installer:
             return work
         context, options = work.context, work.options
         status = context.status
+        is_begun = work.plan.upgrades or status.revision != options.wanted.revision
         report = replace(
             work.report(),
+            # Not the one that must wait: without managedState, it would count as begun.
+            wanted=options.wanted.revision,
             install_namespace=options.install_namespace,
-            managed_state=""
-            if work.plan.upgrades or status.revision != options.wanted.revision
-            else status.managed_state,
+            managed_state="" if is_begun else status.managed_state,
             managed_kinds=tuple(sorted({*status.managed_kinds, *map(str, options.wanted.kinds)})),
         )
-        essential = (report.wanted or status.revision, report.managed_state, report.managed_kinds)
+        essential = (report.wanted, report.managed_state, report.managed_kinds)
         if essential == (status.revision, status.managed_state, status.managed_kinds):
             return work
         written = self._writer.write_status(context.deployment, summarize(context.deployment, report, context.now()))
