@@ -310,6 +310,7 @@ class World:
             deployed.wait_gone()
             if exists(self.client, f"/api/v1/namespaces/{deployed.namespace}"):
                 self.client.delete(f"/api/v1/namespaces/{deployed.namespace}")
+        self.deployed.clear()
 
 
 @contextmanager
