@@ -52,6 +52,26 @@ def render(parser: Parser) -> None:
     add_options(parser, os.environ, only=RENDERING)
 
 
+def package(parser: Parser) -> None:
+    """Add the folder, the image, how it is rendered, and how to log in to the registry."""
+    parser.add_argument("source", metavar="FOLDER", help="folder to push, such as a chart or one with manifests/")
+    parser.add_argument("reference", metavar="REGISTRY/REPOSITORY:TAG", help="name of the image")
+    _add(parser, "--format", help="format that it must have [default: what it looks like, else plain]")
+    _add(parser, "--config", metavar="FILE", help="YAML or JSON file with the spec.config to render it with; -: stdin")
+    _add(parser, "--install-namespace", metavar="NAMESPACE", help="spec.installNamespace to render it with")
+    text = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
+    _add(parser, "--capabilities", metavar="FILE", help=text)
+    text = "Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or ~/.docker/config.json]"
+    _add(parser, "--registry-config", metavar="FILE", help=text)
+    _add(parser, "--username", help="user at the registry, whose password is read from stdin")
+    _add(parser, "--certificate-authority", metavar="FILE", help="PEM certificates to trust instead of the system's")
+    text = "do not verify certificates, and use plain http if the registry does not serve https"
+    parser.add_flag(FLAGS, ("--insecure-skip-tls-verify",), action="store_true", help=text)
+    _add_output(parser, "name")
+    parser.set_defaults(name=None)
+    add_options(parser, os.environ, only=RENDERING)
+
+
 def diff(parser: Parser) -> None:
     """Add the BundleDeployment, and which revisions are compared."""
     _add_reviewed(parser)

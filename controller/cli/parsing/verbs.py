@@ -93,6 +93,18 @@ DEPLOYMENTS = {
         arguments=arguments.push,
         entry="deployments.push:main",
     ),
+    "package": Verb(
+        summary="push a folder to a registry as an image",
+        description="Render a folder, and if that succeeds, push it to a registry as an image that a source of kind "
+        "image installs. The same files give the same digest.",
+        usage="FOLDER REGISTRY/REPOSITORY:TAG [flags]",
+        examples={
+            "package ./shop registry.example.com/shop:v1": "with the credentials of docker login",
+            "package ./chart registry.example.com/chart:v1 --format helm": "refuse a folder that is no chart",
+        },
+        arguments=arguments.package,
+        entry="rendering.package:main",
+    ),
     "history": Verb(
         summary="show the revisions of a BundleDeployment that are kept",
         description="Show the revisions of a BundleDeployment that are kept, newest first, and what became of them.",

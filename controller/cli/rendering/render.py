@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import BundleError
-from api.plugins import Capabilities, ContentTree, Credentials, Limits, LocalContent, RenderRequest
+from api.plugins import Capabilities, ContentTree, Credentials, Limits, LocalContent, Network, RenderRequest
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source, Spec
 from controller.build import capabilities as capabilities_file
@@ -66,11 +66,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> Revision | None:
-    capabilities = _capabilities(options.capabilities)
+    capabilities = read_capabilities(options.capabilities)
     if options.file:
         return render_deployment(options, _read(options), capabilities, options.file)
-    with _new_store() as store:
-        return (_render_remote if is_remote(options.source) else _render_local)(options, store, capabilities)
+    with new_store() as store:
+        return (_render_remote if is_remote(options.source) else render_local)(options, store, capabilities)
 
 
 def render_deployment(
@@ -89,12 +89,13 @@ def render_deployment(
     if not (options.use_secrets or consent.is_given(_uses(options, deployment), origin)):
         tell("rukpak: canceled; no Secret was read")
         return None
-    with _new_store() as store:
+    with new_store() as store:
         return _render_deployment(options, deployment, store, capabilities)
 
 
 @contextmanager
-def _new_store() -> Iterator[ContentStore]:
+def new_store() -> Iterator[ContentStore]:
+    """Provide a content store that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder, ContentStore(Path(folder)) as store:
         yield store
 
@@ -108,17 +109,30 @@ def _check(options: argparse.Namespace) -> None:
         raise MisuseError("specify either SOURCE, -f FILE or --revision")
     if [options.source, options.file, options.config, options.capabilities].count("-") > 1:
         raise MisuseError("only one file can be read from stdin")
+    network_of(options)
+
+
+def network_of(options: argparse.Namespace) -> Network:
+    """Return what sources may connect to.
+
+    Raises: MisuseError for an invalid option.
+    """
     try:
-        _settings(options).network(in_pod=False)
+        return settings_of(options).network(in_pod=False)
     except ValueError as error:
         raise MisuseError(str(error)) from None
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Return the settings of the controller with the options that rendering depends on."""
     return Settings(**{name: getattr(options, name) for name in RENDERING})
 
 
-def _capabilities(name: str | None) -> Capabilities:
+def read_capabilities(name: str | None) -> Capabilities:
+    """Return the capabilities in a file; those of the latest Kubernetes version without one.
+
+    Raises: MisuseError; BundleError (InvalidConfig).
+    """
     return capabilities_file.parse(read_file(name), name) if name else capabilities_file.shipped()
 
 
@@ -136,7 +150,16 @@ def read_config(name: str) -> dict[str, Any]:
 # SOURCE
 
 
-def _render_local(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
+def render_local(options: argparse.Namespace, store: ContentStore, capabilities: Capabilities) -> Revision:
+    """Render local content.
+
+    Args:
+        options: source, and those of `render` that rendering depends on.
+        store: for scratch folders.
+        capabilities: of the cluster.
+
+    Raises: BundleError, MisuseError.
+    """
     config = read_config(options.config) if options.config else {}
     with store.scratch() as scratch, store.scratch() as own:
         unpack(options.source, scratch)
@@ -148,7 +171,7 @@ def _render_local(options: argparse.Namespace, store: ContentStore, capabilities
             tree=ContentTree(root=scratch, destinations=("",)),
             config=config,
             capabilities=capabilities,
-            means=replace(_settings(options).means(), scratch=own),
+            means=replace(settings_of(options).means(), scratch=own),
         )
         return render(format_name, request)
 
@@ -183,7 +206,7 @@ def _read(options: argparse.Namespace) -> BundleDeployment:
 
 
 def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[consent.SecretUse]:
-    return consent.find_secret_uses(deployment, _settings(options).network(in_pod=False).registry_mirrors)
+    return consent.find_secret_uses(deployment, network_of(options).registry_mirrors)
 
 
 def _render_deployment(
@@ -222,8 +245,8 @@ def _builder(options: argparse.Namespace, store: ContentStore) -> Builder:
         store_bytes=_STORE_BYTES,
         limits=Limits(),
         timeout=options.fetch_timeout,
-        network=_settings(options).network(in_pod=False),
-        means=_settings(options).means(),
+        network=network_of(options),
+        means=settings_of(options).means(),
     )
     return Builder(store, settings, lambda: datetime.now(UTC))
 

@@ -7,7 +7,7 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE
@@ -87,34 +87,37 @@ class Registry:
         """
         return Blob(self._request("GET", "blobs", descriptor.digest), descriptor, self._path, advance)
 
-    def _request(self, method: str, kind: str, name: str, *, also: int = _OK) -> Response:
-        response = self._send(method, kind, name)
+    def _request(
+        self, method: str, kind: str, name: str, *, also: int = _OK, media_type: str = "", body: bytes | None = None
+    ) -> Response:
+        response = self._send(method, kind, name, media_type, body)
         # A refusal after a redirect to another host is final: the credentials are not for it.
         while response.status not in (_OK, also) and not response.place.is_elsewhere:
             response.discard()
             if not self._login.answer(response):
                 break
-            response = self._send(method, kind, name)
+            response = self._send(method, kind, name, media_type, body)
         if response.status not in (_OK, also):
             response.discard()
             raise self._failure(response, kind, name)
         self._login.accept()
         return response
 
-    def _send(self, method: str, kind: str, name: str) -> Response:
+    def _send(self, method: str, kind: str, name: str, media_type: str = "", body: bytes | None = None) -> Response:
+        headers = {"Content-Type": media_type} if media_type else {"Accept": ACCEPT}
         try:
-            return self._send_by(self._schemes[0], method, kind, name)
+            return self._send_by(self._schemes[0], method, f"{kind}/{name}", headers, body)
         except PlainServerError:
             if self._login.has_credentials:
                 raise self._credentials_refused() from None
             if len(self._schemes) == 1:
                 raise
             self._schemes = self._schemes[1:]
-            return self._send_by(self._schemes[0], method, kind, name)
+            return self._send_by(self._schemes[0], method, f"{kind}/{name}", headers, body)
 
-    def _send_by(self, scheme: str, method: str, kind: str, name: str) -> Response:
-        url = f"{scheme}://{self._endpoint.host}/v2/{self._endpoint.repository}/{kind}/{name}"
-        return self._transport.send(method, url, {"Accept": ACCEPT, **self._login.headers})
+    def _send_by(self, scheme: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        url = f"{scheme}://{self._endpoint.host}/v2/{self._endpoint.repository}/{path}"
+        return self._transport.send(method, url, {**headers, **self._login.headers}, body=body)
 
     # failures
 

@@ -9,10 +9,10 @@ Not here: the protocol (registry.py), logging in (logins.py), manifests and laye
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from api.errors import BundleError
@@ -37,6 +37,7 @@ from controller.sources.versions.selection import describe_nearest, filtered, hi
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
 _CHART_CONFIG_BYTES = MEBIBYTE
+RegistryT = TypeVar("RegistryT", bound=Registry)
 
 
 class ImageSource:
@@ -72,7 +73,7 @@ class ImageSource:
             InvalidReference).
         """
         reference = _parse(parameters, access)
-        with _connected(parameters, reference, access, missing=Reason.NOT_FOUND) as registry:
+        with connected(parameters, reference, access, missing=Reason.NOT_FOUND, kind=Registry) as registry:
             if not parameters.get("semver"):
                 digest = registry.resolve(reference.target)
                 return Resolution(pinned=f"{reference.name}@{digest}", digest=digest)
@@ -91,7 +92,7 @@ class ImageSource:
             and those of `resolve`).
         """
         reference = _parse(parameters, access)
-        with _connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE) as registry:
+        with connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE, kind=Registry) as registry:
             image = _read_image(registry, resolution.digest, _platform(parameters), access)
             layers = plan_layers(image, access.path)
             check_size(image, access.limits, access.path)
@@ -186,10 +187,25 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> ImageReference:
 
 
 @contextmanager
-def _connected(
-    parameters: Mapping[str, Any], reference: ImageReference, access: Access, *, missing: Reason
-) -> Iterator[Registry]:
-    """Provide the repository that a reference names, for one call."""
+def connected(
+    parameters: Mapping[str, Any],
+    reference: ImageReference,
+    access: Access,
+    *,
+    missing: Reason,
+    kind: Callable[..., RegistryT],
+) -> Iterator[RegistryT]:
+    """Provide the repository that a reference names, for one call.
+
+    Args:
+        parameters: of the source.
+        reference: its tag and digest are ignored.
+        access: for this call.
+        missing: reason for a 404.
+        kind: takes the arguments of Registry.
+
+    Raises: BundleError (InsecureRefused, InvalidReference).
+    """
     _check_registry(reference, access)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
     certificates = certificates_of(parameters, access)
@@ -203,7 +219,7 @@ def _connected(
         verify=verify,
         loopback=endpoint.is_loopback,
     ) as transport:
-        yield Registry(
+        yield kind(
             transport,
             endpoint,
             Login(TokenServer(transport, endpoint, access.path, verify=verify), candidates),
