@@ -152,6 +152,8 @@ class Access:
     """Reads a ConfigMap of the install namespace by its name, as the account. Raises BundleError."""
     previous: Resolution | None = None
     """When polling: the last resolution, to be returned again if nothing has changed."""
+    max_age: float = 0.0
+    """When polling: how many seconds ago the source may have asked for what it shares among calls, such as an index."""
     progress: Callable[[int, int], None] = lambda done, total: None
     """Call it often with the bytes fetched and the total (0: unknown). It counts the bytes of all sources together, and
     raises BundleError if they exceed their limit or the share of the disk."""

@@ -77,7 +77,7 @@ class Reason(str, Enum):
     # Unpacked
     UNPACKED = "Unpacked", Retry.NONE, "the content of every source is available, or is not needed"
     FETCHING = "Fetching", Retry.NONE, "sources are being resolved or fetched"
-    NOT_FOUND = "NotFound", Retry.SLOW, "the repository, tag, branch, ref or URL does not exist", "correct the name, or push what it names"
+    NOT_FOUND = "NotFound", Retry.SLOW, "the repository, tag, branch, ref, URL or chart does not exist, or no version is in the range", "correct the name or the range, or push what it names"
     UNAUTHORIZED = "Unauthorized", Retry.SLOW, "the source rejected the credentials, or requires some", "correct the Secret that auth names, or its permissions at the source"
     SECRET_NOT_FOUND = "SecretNotFound", Retry.WAIT, "the Secret that auth names does not exist", "create it, or correct its name and namespace"
     SECRET_INVALID = "SecretInvalid", Retry.WAIT, "the Secret that auth names has the wrong type or lacks a key", "give it the type and keys that the message lists"

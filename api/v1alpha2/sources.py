@@ -22,7 +22,7 @@ from api.v1alpha2.fields import (
     rules,
 )
 
-_BLOCKS = ("image", "git", "http", "configMap")
+_BLOCKS = ("image", "git", "http", "configMap", "chart")
 
 # user:password@ in a URL; some forges have a user without a password in their clone URLs.
 _FULL_USER_INFO = "^[a-z]+://[^/@]*:[^/@]*@"
@@ -208,6 +208,31 @@ class ConfigMapSource(Api):
         return None
 
 
+class ChartSource(_Block):
+    """One version of a Helm chart, in a chart repository."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"!self.repository.matches('{_FULL_USER_INFO}')",
+                "must not contain a password; name a Secret in auth",
+                ".repository",
+            )
+        )
+    )
+    repository: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[!-.0-~][!-~]*$")]
+    """URL of the chart repository, which has an index.yaml: https://charts.example.com. It is asked once per
+    pollInterval for all sources that use it with the same credentials."""
+    name: Annotated[str, Field(min_length=1, max_length=250, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Name of the chart. The files of its directory are the content: Chart.yaml is in the destination."""
+    version: VersionRange | None = None
+    """Version (1.4.2), or range of versions as Helm writes them: >=1.2.0 <2.0.0, ~1.4, 1.x. The highest version in the
+    range is used; pre-releases only if the range names one. Default: the highest version that is no pre-release."""
+    sha256: Annotated[str, Field(max_length=64, pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Expected SHA-256 of the packaged chart, in 64 hexadecimal digits; any other chart is refused. Empty: the digest
+    that the repository has is recorded."""
+
+
 class Parameters(Api):
     """Parameters of an out-of-tree kind, as its plug-in documents them; `auth` has its usual meaning."""
 
@@ -250,13 +275,13 @@ class Source(Api):
             json_schema_extra=rules(
                 rule(
                     f"self in {list(_BLOCKS)} || self.matches(r'{QUALIFIED_NAME}')",
-                    "must be image, git, http, configMap, or the <domain>/<name> of an installed plug-in",
+                    "must be image, git, http, configMap, chart, or the <domain>/<name> of an installed plug-in",
                 )
             ),
         ),
     ]
-    """Kind of the source: image, git, http, configMap, or the <domain>/<name> of an installed plug-in. Of image, git,
-    http and configMap, only the block of this name may be set, and must be."""
+    """Kind of the source: image, git, http, configMap, chart, or the <domain>/<name> of an installed plug-in. Of image,
+    git, http, configMap and chart, only the block of this name may be set, and must be."""
     destination: Directory | None = None
     """Directory of the content tree to put the content in, as a relative path. Default: the root. Sources may share or
     nest destinations; a path that two sources contain is refused (ContentConflict)."""
@@ -273,6 +298,8 @@ class Source(Api):
     """The file to fetch, if kind is http."""
     config_map: ConfigMapSource | None = None
     """The ConfigMaps in spec.installNamespace to read, if kind is configMap."""
+    chart: ChartSource | None = None
+    """The chart to fetch, if kind is chart."""
     parameters: Annotated[Parameters, Field(json_schema_extra={"maxProperties": 64})] | None = None
     """Parameters of a kind that is not built in, as its plug-in documents them."""
 
@@ -291,6 +318,11 @@ class Source(Api):
     def is_local(self) -> bool:
         """Whether the content is in the cluster: it is resolved again when it changes."""
         return self.config_map is not None
+
+    @property
+    def is_in_registry(self) -> bool:
+        """Whether the content is in an image registry, for which accounts have pull Secrets."""
+        return self.image is not None
 
     @property
     def block(self) -> str:
@@ -313,5 +345,11 @@ class Source(Api):
 
     @property
     def _block(self) -> _Block | ConfigMapSource | Parameters | None:
-        blocks = {"image": self.image, "git": self.git, "http": self.http, "configMap": self.config_map}
+        blocks = {
+            "image": self.image,
+            "git": self.git,
+            "http": self.http,
+            "configMap": self.config_map,
+            "chart": self.chart,
+        }
         return blocks.get(self.kind, self.parameters)

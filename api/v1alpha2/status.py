@@ -61,7 +61,7 @@ class SourcePin(Api):
     """The pinned reference: ref@digest, repository@commit, or the URL; of a range of versions ref:tag@digest or
     repository@tag@commit."""
     version: Annotated[str, Field(max_length=256)] = ""
-    """The tag that a range of versions was resolved to. Empty: the spec has no range."""
+    """The tag, or the version of a chart, that a range of versions was resolved to. Empty: the spec has no range."""
     digest: Digest
     """Digest of the content: of the image manifest, of the http body, or sha1:<commit>."""
     spec_digest: Digest

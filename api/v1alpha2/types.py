@@ -85,7 +85,8 @@ def _names_its_namespace(block: str) -> str:
     return f"(!has(s.{block}) || !has({auth}) || {given})"
 
 
-_SECRETS_HAVE_NAMESPACES = " && ".join(_names_its_namespace(block) for block in ("image", "git", "http", "parameters"))
+_BLOCKS_WITH_SECRETS = ("image", "git", "http", "chart", "parameters")
+_SECRETS_HAVE_NAMESPACES = " && ".join(_names_its_namespace(block) for block in _BLOCKS_WITH_SECRETS)
 
 
 class OptionalKind(Api):

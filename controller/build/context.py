@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -50,6 +50,8 @@ class BuildContext:
     """Records work that might kill the process; raises BundleError if it has."""
     previous: Pins = ()
     """When polling: the current pin of each source."""
+    max_ages: Sequence[float] = ()
+    """When polling: how old what is shared among the calls of each source may be, in seconds."""
     tenant: str = ""
     """Owner of the disk share, as messages name it."""
 

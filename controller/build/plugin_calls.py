@@ -74,6 +74,7 @@ class PluginCalls:
             credentials=context.credentials(index, source),
             confinement_required=self._settings.means.confinement_required,
             previous=resolution_of(previous) if previous else None,
+            max_age=context.max_ages[index] if context.max_ages else 0.0,
             room=lambda size: context.room(size, call.cancelled),
             progress=_advance,
         )

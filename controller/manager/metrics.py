@@ -34,7 +34,7 @@ CONTROLLER = "bundledeployment"
 """Name of controller and queue, derived from the kind as in controller-runtime."""
 RESULTS = ("success", "error", "requeue_after")
 OUTCOMES = ("success", "error")
-SOURCE_KINDS = ("image", "git", "http")
+SOURCE_KINDS = ("image", "git", "http", "configMap", "chart")
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _CONDITION_VALUES = {"True": 1, "False": 0}
 _FAMILIES: Mapping[str, type[GaugeMetricFamily | CounterMetricFamily]] = {

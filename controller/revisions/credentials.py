@@ -48,7 +48,7 @@ class SecretReader:
         if source.secret:
             return parse_secret(self._read(deployment, source.secret, path, seen), source.kind, path)
         account = account_in(deployment.spec)
-        return self._pull_secrets(deployment, account, path, seen) if account and source.kind == "image" else None
+        return self._pull_secrets(deployment, account, path, seen) if account and source.is_in_registry else None
 
     def local_content(
         self, deployment: BundleDeployment, name: str, place: str, seen: local_content.Seen

@@ -153,6 +153,7 @@ class Poller:
         build_context = replace(
             self._access.build_context(deployment, state.progress),
             previous=tuple(pin and _with_validator(pin, state) for pin in active.known),
+            max_ages=tuple(map(_shortest_interval, deployment.spec.sources)),
             progress=lambda _index, _done, _total: None,
         )
         return self._background.take(
@@ -210,6 +211,11 @@ def is_polled(source: Source) -> bool:
 def _local_state(deployment: BundleDeployment, state: PollState) -> tuple[str, int]:
     """Return what identifies the local content, as far as changes are known."""
     return _ticket(deployment), state.local_changes
+
+
+def _shortest_interval(source: Source) -> float:
+    """Return the least time between two polls of a source, in seconds: what is younger, another one has asked for."""
+    return (source.poll_interval_seconds or 0.0) * (1 - JITTER)
 
 
 def _with_validator(pin: SourcePin, state: PollState) -> SourcePin:

@@ -3,7 +3,7 @@
 In: the parameters of a source, and what a call may use (`Access`). Out: a `Resolution`, then entries. Checking and
 writing entries is left to `content`, reading Secrets to `revisions`.
 
-    image, git, http, config_map  START HERE: `source` of each is the kind
+    image, git, http, config_map, chart  START HERE: `source` of each is the kind
     transport      HTTP for all kinds, with connections, redirects, pace and transport_failures
     versions       ranges of versions
     hosts, addresses  which hosts and addresses the administrator allows

@@ -33,7 +33,10 @@ _USEFUL = {
     "image": "type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg, or keys username and password, or ca.crt",
     "git": "keys username and password, bearerToken, ssh-privatekey (or identity) and known_hosts, or ca.crt",
     "http": "keys username and password, bearerToken, or ca.crt",
+    "chart": "keys username and password, bearerToken, or ca.crt",
 }
+_WITHOUT_REGISTRIES = ("git", "http", "chart")
+_WITHOUT_SSH = ("image", "http", "chart")
 
 
 def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials:
@@ -47,14 +50,14 @@ def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials
     Raises: BundleError (SecretInvalid for a Secret without usable keys, or with a malformed value).
     """
     data = _Data(secret, path)
-    if secret.get("type") in _DOCKER_KEYS and kind not in ("git", "http"):
+    if secret.get("type") in _DOCKER_KEYS and kind not in _WITHOUT_REGISTRIES:
         return Credentials(registries=data.registries(secret["type"]), certificate_authority=data.certificates())
     found = Credentials(
         username=data.line("username"),
         password=data.line("password"),
         bearer_token="" if kind == "image" else data.token("bearerToken"),
-        ssh_private_key="" if kind in ("image", "http") else data.text("ssh-privatekey") or data.text("identity"),
-        known_hosts="" if kind in ("image", "http") else data.text("known_hosts") or data.text("ssh-knownhosts"),
+        ssh_private_key="" if kind in _WITHOUT_SSH else data.text("ssh-privatekey") or data.text("identity"),
+        known_hosts="" if kind in _WITHOUT_SSH else data.text("known_hosts") or data.text("ssh-knownhosts"),
         certificate_authority=data.certificates(),
     )
     _check(found, kind, data)

@@ -70,6 +70,23 @@ def authorization_of(access: Access, username: str = "") -> str:
     return ""
 
 
+def credential_headers(parameters: Mapping[str, Any], access: Access, *, plain: bool) -> dict[str, str]:
+    """Return the header that carries the credentials; none without credentials.
+
+    Args:
+        parameters: of the source.
+        access: credentials, and the path that starts messages.
+        plain: whether the server is asked over plain http, which may be on this machine.
+
+    Raises: BundleError (InsecureRefused for plain http and unverified https; SecretInvalid).
+    """
+    authorization = authorization_of(access)
+    if not authorization:
+        return {}
+    check_secure(access.path, plain=plain, verify=not parameters.get("insecureSkipTLSVerify"))
+    return {"Authorization": authorization}
+
+
 def basic(username: str, password: str) -> str:
     """Return user name and password as `Authorization` carries them (RFC 7617)."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()

@@ -62,7 +62,7 @@ def check_secret(data: bytes) -> None:
     """Read a Secret whose keys start the lines of the input."""
     keys = ("username", "password", "bearerToken", "ssh-privatekey", "identity", "known_hosts", "ca.crt")
     values = dict(zip(keys, data.split(_NEXT), strict=False))
-    for kind in ("image", "git", "http", "example.com/other"):
+    for kind in ("image", "git", "http", "chart", "example.com/other"):
         with refusals():
             found = parse_secret(_secret("Opaque", values), kind, "spec.sources[0].auth")
             header = f"{found.username}{found.password}{found.bearer_token}"

@@ -23,7 +23,7 @@ from controller.sources.git.failures import NotServedError, check_served, transl
 from controller.sources.git.files import Item, parse_listing, read_items
 from controller.sources.git.reference import candidates, check_ref, parse_repository
 from controller.sources.http.address import parse_address
-from controller.sources.http.download import Download
+from controller.sources.http.download import Download, Wanted
 from controller.sources.image.challenge import parse_challenges
 from controller.sources.image.endpoint import find_endpoint
 from controller.sources.image.reference import parse_reference
@@ -143,9 +143,9 @@ def check_http_answers(data: bytes) -> None:
     answers = [_Answer(part) for part in data.split(_NEXT)[:8]]
     with scratch() as folder:
         access = Access(path=_PATH, deadline=math.inf, cancelled=Event(), scratch=folder, limits=LIMITS)
-        transport: Any = SimpleNamespace(send=lambda *_: answers.pop(0) if answers else _Answer(b"404\n\n"))
+        transport: Any = SimpleNamespace(send=lambda *_, **__: answers.pop(0) if answers else _Answer(b"404\n\n"))
         address = parse_address("https://example.com/a.yaml")
-        download = Download(transport, address, {}, access, Reason.NOT_FOUND)
+        download = Download(transport, Wanted(address=address), {}, access, Reason.NOT_FOUND)
         with Spool(folder, _PATH) as spool, refusals():
             answer = download.fetch(spool)
             expect(not _UNSAFE.search(answer.validator.replace(" ", "")), f"a validator {answer.validator!r}")

@@ -58,6 +58,10 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
         },
         "other/login",
     ),
+    "with it for a chart": (
+        {**OWN, "sources": [{"kind": "chart", "chart": {"repository": "https://a", "name": "a", "auth": AUTH}}]},
+        "other/login",
+    ),
     "with it for a kind out of tree": (
         {**OWN, "sources": [{"kind": "example.com/s3", "parameters": {"auth": AUTH}}]},
         "other/login",
@@ -234,6 +238,10 @@ LOOSE = {
     "a branch": {"kind": "git", "git": {"repository": "https://example.com/a", "ref": "main"}},
     "an abbreviated commit": {"kind": "git", "git": {"repository": "https://example.com/a", "ref": "a3b1dff2"}},
     "a url without a digest": {"kind": "http", "http": {"url": "https://example.com/a.tar"}},
+    "a chart without a digest": {
+        "kind": "chart",
+        "chart": {"repository": "https://example.com", "name": "a", "version": "1.0.0"},
+    },
 }
 FIXED = {"ref": f"example.com/a@sha256:{'a' * 64}"}
 UNVERIFIED = {"kind": "image", "image": {**FIXED, "insecureSkipTLSVerify": True}}

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bundles import Manifest, config_map, exists
+from tests.support.chart_repositories import entry_of, index_of, packed_chart, repository_of
 from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
 from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
@@ -39,6 +40,7 @@ class Claim:
     mine: Manifest
     reason: str
     """Why ANN gets nothing."""
+    format: str = "plain"
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +52,10 @@ def claims(tenants: Tenants, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with FaultyRegistry(authority.server_context()) as theirs, FaultyRegistry() as mine:
         image = claim_image(theirs, mine)
         with FaultyServer(authority.server_context()) as private_files, FaultyServer() as files:
-            file = claim_file(private_files, files)
+            file, chart = claim_file(private_files, files), claim_chart(private_files, files)
             roots = [tmp_path_factory.mktemp(name) for name in ("private", "own")]
             with GitHttpServer(roots[0], authority.server_context()) as private_git, GitHttpServer(roots[1]) as git:
-                yield {"image": image, "http": file, "git": claim_commit(private_git, git)}
+                yield {"image": image, "http": file, "chart": chart, "git": claim_commit(private_git, git)}
 
 
 def claim_image(private: FaultyRegistry, own: FaultyRegistry) -> Claim:
@@ -79,6 +81,21 @@ def claim_file(private: FaultyServer, own: FaultyServer) -> Claim:
     )
 
 
+def claim_chart(private: FaultyServer, own: FaultyServer) -> Claim:
+    archive = packed_chart("web", "1.0.0", template=json.dumps(CONFIDENTIAL))
+    private.add("/index.yaml", index_of([entry_of("web", "1.0.0", archive)]), authorization=BASIC)
+    private.add("/web-1.0.0.tgz", archive, authorization=BASIC)
+    for path, body in repository_of("web", "1.0.0").items():
+        own.add(path, body)
+    own.add("/index.yaml", index_of([entry_of("web", "1.0.0", archive)]))
+    return Claim(
+        theirs={"kind": "chart", "chart": {"repository": private.address, "name": "web", **AUTH}},
+        mine={"kind": "chart", "chart": {"repository": own.address, "name": "web"}},
+        reason="DigestMismatch",
+        format="helm",
+    )
+
+
 def claim_commit(private: GitHttpServer, own: GitHttpServer) -> Claim:
     private.wants_basic(USER, PASSWORD)
     commit = commit_bundle(make_repository(private.root, "private"), CONFIDENTIAL)
@@ -95,14 +112,14 @@ def make_repository(root: Path, name: str) -> GitRepository:
     return GitRepository(root / f"{name}.git", config=FORGE)
 
 
-@pytest.mark.parametrize("kind", ["image", "http", "git"])
+@pytest.mark.parametrize("kind", ["image", "http", "chart", "git"])
 def test_who_claims_to_have_a_digest_opens_nothing_of_others(
     tenants: Tenants, claims: dict[str, Claim], kind: str
 ) -> None:
     claim = claims[kind]
-    theirs = tenants.apply(BEN, f"private-{kind}", "unused", sources=[claim.theirs], **THEIRS)
+    theirs = tenants.apply(BEN, f"private-{kind}", "unused", format=claim.format, sources=[claim.theirs], **THEIRS)
     theirs.wait_ready()
-    mine = tenants.apply(ANN, f"claims-{kind}", "unused", sources=[claim.mine], **OWN)
+    mine = tenants.apply(ANN, f"claims-{kind}", "unused", format=claim.format, sources=[claim.mine], **OWN)
     mine.wait_for("Ready", "False", claim.reason)
     assert not exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/confidential")
     for who, deployed in ((ANN, mine), (BEN, theirs)):

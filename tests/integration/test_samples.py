@@ -14,6 +14,7 @@ from hack.control_plane.binaries import Binaries
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, new_world
+from tests.support.chart_repositories import repository_of
 from tests.support.charts import chart_of
 from tests.support.charts import pack as pack_chart
 from tests.support.file_server import FileServer
@@ -64,12 +65,14 @@ def addresses(
         commit_bundle(GitRepository(folder / "git/shop.git", config=FORGE), config_map("settings"))
         bundle = {f"shop-1.0.0/{path}": data for path, data in bundle_of(config_map("settings")).items()}
         files.files["/shop-1.0.0.tar.gz"] = gzip.compress(pack(bundle))
+        files.files |= repository_of("web", "1.2.0", "1.2.3", "1.3.0", folder="/charts")
         files.files["/dashboard.yaml"] = json.dumps(config_map("dashboard")).encode()
         files.files["/production.yaml"] = b"color: red\nsize: large\n"
         authority = json.dumps(private.authority.pem)
         yield {
             "https://git.example.com": git.url,
             "https://files.example.com": files.address,
+            "https://charts.example.com": f"{files.address}/charts",
             "registry.example.com": registry.host,
             "quay.io": registry.host,
             "private.example.com": private.registry.host,
@@ -138,4 +141,5 @@ def test_the_samples_show_every_source_format_and_feature() -> None:
     version = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert shown == set(version["properties"]["spec"]["properties"])
     assert {spec["format"] for spec in specs} == {"plain", "helm", "registry-v1"}
-    assert {source["kind"] for spec in specs for source in spec["sources"]} == {"image", "git", "http", "configMap"}
+    kinds = {source["kind"] for spec in specs for source in spec["sources"]}
+    assert kinds == {"image", "git", "http", "configMap", "chart"}

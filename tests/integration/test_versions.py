@@ -22,23 +22,11 @@ from tests.support.file_server import FileServer
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.private_sources import FORGE, commit_bundle
 from tests.support.registry import LocalRegistry
+from tests.support.version_ranges import RANGES, VERSIONS
 
 pytestmark = pytest.mark.timeout(180)
 
 # Helm
-
-
-VERSIONS = [
-    *("0.0.3", "0.0.4", "0.1.0", "0.2.3", "0.2.5", "0.3.0", "1.0.0-alpha.2", "1.0.0-alpha.10", "1.0.0", "1.2.0"),
-    *("1.2.3", "1.2.4-rc.1", "1.3.0", "1.10.0", "2.0.0-beta", "2.0.0", "2.1.0-0", "2.1.0", "3.0.0-rc.1"),
-]
-RANGES = [
-    *("*", ">=0.0.0-0", "1.2.3", "=1.2.3", "v1.2.3", "1", "1.2", "1.x", "1.2.x", "1.X.X", "x", "~1", "~1.2", "~1.2.3"),
-    *("~1.x", "~>1.2", "~0", "~0.0.0", "~*", "^1", "^1.2", "^1.2.4", "^0", "^0.0", "^0.0.3", "^0.2.3", "^0.1", "^*"),
-    *(">1", ">1.2", ">1.2.3", "<1", "<=1", "<=1.2", "<=1.2.3", "<2.0.0-0", "=>1.3", "=<1.3", ">=1.2 <2", ">=1.2, <1.3"),
-    *("!=2.1.0", "!=2.x", "!=2.1", "!=1.x <2", "1.0 - 1.3", "1.2.0 - 1.10", "<1 || >=2", "^3 || ~1.2", "~1.2.4-0"),
-    *(">=1.0.0-alpha.1 <1.0.0", "~2.1.0-0", ">=3.0.0-0", ">=3", "9.x", "<0.0.3", "foo", ">==1", "1 ||", "1.2.3.4"),
-]
 
 
 @pytest.fixture(scope="module")

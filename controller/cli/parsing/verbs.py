@@ -190,6 +190,7 @@ BUNDLES = {
         usage="NEW-NAME --image REFERENCE [flags]",
         examples={
             "install shop --image quay.io/shop/chart:1.2.0 --format helm -n shop --wait": "return when it is Ready",
+            "install shop --chart shop --repository https://charts.example.com --version 1.x --format helm": "a chart",
             "install shop --git https://github.com/shop/shop --directory deploy -n shop --dry-run -o yaml": "print the "
             "BundleDeployment, for a repository of manifests",
         },

@@ -45,7 +45,7 @@ def _secrets(deployment: BundleDeployment) -> Iterator[tuple[Source, str]]:
         if source.secret:
             namespace = source.secret.namespace or spec.install_namespace or ""
             yield source, f'Secret "{namespace}/{source.secret.name}"'
-        elif source.kind == "image" and spec.service_account_name:
+        elif source.is_in_registry and spec.service_account_name:
             yield source, f'pull Secrets of ServiceAccount "{spec.install_namespace}/{spec.service_account_name}"'
 
 
@@ -56,6 +56,8 @@ def _server(source: Source, mirrors: Mapping[str, str]) -> str:
         return _shown(parse_repository(source.git.repository).authority)
     if source.http:
         return _shown(parse_address(source.http.url).authority)
+    if source.chart:
+        return _shown(parse_address(source.chart.repository).authority)
     return f'chosen by plug-in "{source.kind}"'
 
 

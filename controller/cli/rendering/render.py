@@ -275,7 +275,7 @@ class _Reader:
 
         Raises: BundleError as SecretReader.credentials; ConfigurationError.
         """
-        if not (source.secret or (self._deployment.spec.service_account_name and source.kind == "image")):
+        if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
         from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 

@@ -31,6 +31,13 @@ from controller.status.texts import short
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 _DEFAULT_APPROVAL = "Automatic"
+_FLAGS_OF = {
+    "ref": ("git",),
+    "directory": ("git",),
+    "sha256": ("http", "chart"),
+    "repository": ("chart",),
+    "version": ("chart",),
+}
 
 
 def main(options: argparse.Namespace) -> int:
@@ -81,14 +88,21 @@ def _make_source(options: argparse.Namespace) -> dict[str, Any]:
         "image": {"ref": options.image},
         "git": {"repository": options.git, "ref": options.ref, "directory": options.directory},
         "http": {"url": options.http, "sha256": options.sha256},
+        "chart": {
+            "repository": options.repository,
+            "name": options.chart,
+            "version": options.version,
+            "sha256": options.sha256,
+        },
     }
     given = [kind for kind in blocks if getattr(options, kind)]
     if len(given) != 1:
-        raise MisuseError("specify one of --image, --git and --http")
+        raise MisuseError("specify one of --image, --git, --http and --chart")
     kind = given[0]
-    foreign = [flag for flag, of in (("ref", "git"), ("directory", "git"), ("sha256", "http")) if of != kind]
-    if wrong := next((flag for flag in foreign if getattr(options, flag)), None):
+    if wrong := next((flag for flag, kinds in _FLAGS_OF.items() if kind not in kinds and getattr(options, flag)), None):
         raise MisuseError(f"--{wrong} does not apply to --{kind}")
+    if kind == "chart" and not options.repository:
+        raise MisuseError("--chart requires --repository")
     block: dict[str, Any] = {key: value for key, value in blocks[kind].items() if value}
     if options.secret:
         block["auth"] = {"secret": {"name": options.secret}}

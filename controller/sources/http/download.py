@@ -56,6 +56,19 @@ class _Part:
     """Its size in bytes; 0 if unknown."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A file to download, and what messages say about it."""
+
+    address: Address
+    field: str = "url"
+    """Of the spec, which led to it."""
+    remedy: str = "correct url, or publish the file"
+    """If it does not exist."""
+    named: str = ""
+    """URL that the user named, if it is another one: messages reveal nothing about other origins."""
+
+
 class Download:
     """One file, for one call of the source.
 
@@ -65,10 +78,11 @@ class Download:
     """
 
     def __init__(
-        self, transport: Transport, address: Address, headers: Mapping[str, str], access: Access, missing: Reason
+        self, transport: Transport, wanted: Wanted, headers: Mapping[str, str], access: Access, missing: Reason
     ) -> None:
-        self._transport, self._address, self._headers = transport, address, headers
+        self._transport, self._wanted, self._headers = transport, wanted, headers
         self._access, self._missing = access, missing
+        self._subject = f"{access.path}.{wanted.field}"
         self._part = _Part()
 
     def ask(self, validator: str) -> Answer:
@@ -99,7 +113,8 @@ class Download:
                 raise cut
 
     def _send(self, headers: Mapping[str, str]) -> Response:
-        response = self._transport.send("GET", self._address.url, {**self._headers, **headers})
+        url, sent = self._wanted.address.url, {**self._headers, **headers}
+        response = self._transport.send("GET", url, sent, named=self._wanted.named)
         expected = {HTTPStatus.OK}
         if "Range" in headers:
             expected |= {HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}
@@ -113,15 +128,15 @@ class Download:
     def _failure(self, response: Response) -> BundleError:
         if response.place.is_elsewhere:
             return response.place.unusable()
-        host, path, subject = quote(response.host), quote(self._address.path), self._access.path
+        host, path, field = quote(response.host), quote(self._wanted.address.path), self._wanted.field
         if response.status in _GONE:
-            remedy = "correct url, or publish the file"
+            remedy = self._wanted.remedy
             if self._missing is Reason.PINNED_CONTENT_GONE:
-                remedy = f"restore the file, or correct url and set annotation {names.RECONCILE_REQUESTED_AT}"
-            return BundleError(self._missing, f"{subject}.url: {host} does not have {path}; {remedy}")
+                remedy = f"restore the file, or correct {field} and set annotation {names.RECONCILE_REQUESTED_AT}"
+            return BundleError(self._missing, f"{self._subject}: {host} does not have {path}; {remedy}")
         if response.status in _REFUSED:
-            return BundleError(Reason.UNAUTHORIZED, f"{subject}.url: {host} denies access to {path}; check auth")
-        message = f"{subject}.url: {host} returned status {response.status} for {path}; check url"
+            return BundleError(Reason.UNAUTHORIZED, f"{self._subject}: {host} denies access to {path}; check auth")
+        message = f"{self._subject}: {host} returned status {response.status} for {path}; check {field}"
         return BundleError(Reason.UNREACHABLE, message)
 
     # parts
@@ -162,7 +177,7 @@ class Download:
         elif not self._is_rest(response, spool):
             self._part = _Part()
             problem = f"{quote(response.host)} does not resume an interrupted download"
-            raise BundleError(Reason.UNREACHABLE, f"{self._access.path}.url: {problem}; use another server")
+            raise BundleError(Reason.UNREACHABLE, f"{self._subject}: {problem}; use another server")
 
     def _is_rest(self, response: Response, spool: Spool) -> bool:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -176,7 +191,7 @@ class Download:
         limit = self._access.limits.compressed_bytes
         if size > limit:
             problem = f"the file at {quote(response.host)} exceeds the limit of {describe_bytes(limit)}"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.url: {problem}; make it smaller")
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._subject}: {problem}; make it smaller")
 
 
 # validators

@@ -26,10 +26,10 @@ from controller.content.spool import Spool
 from controller.sources.hosts import check_host
 from controller.sources.http.address import HTTPS, Address, parse_address
 from controller.sources.http.body import is_file_name, read_body
-from controller.sources.http.download import Download
+from controller.sources.http.download import Download, Wanted
 from controller.sources.pace import check_deadline
 from controller.sources.transport import Transport
-from controller.sources.trust import authorization_of, certificate_problems, certificates_of, check_secure
+from controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -67,7 +67,8 @@ class HttpSource:
         address, previous = _parse(parameters, access), access.previous
         validator = previous.validator if previous else ""
         with _connect(address, parameters, access) as transport:
-            download = Download(transport, address, _headers(address, parameters, access), access, Reason.NOT_FOUND)
+            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+            download = Download(transport, Wanted(address=address), headers, access, Reason.NOT_FOUND)
             if not _sha256(parameters):
                 return _read_now(download, address, validator, parameters, access)
             answer = download.ask(validator)
@@ -88,8 +89,9 @@ class HttpSource:
         """
         address = _parse(parameters, access)
         with _connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
-            headers = _headers(address, parameters, access)
-            Download(transport, address, headers, access, Reason.PINNED_CONTENT_GONE).fetch(spool)
+            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+            wanted = Wanted(address=address)
+            Download(transport, wanted, headers, access, Reason.PINNED_CONTENT_GONE).fetch(spool)
             if spool.digest != resolution.digest:
                 raise _mismatch(address, parameters, access)
             yield from _read(spool, address, parameters, access)
@@ -168,15 +170,3 @@ def _connect(address: Address, parameters: Mapping[str, Any], access: Access) ->
         verify=not parameters.get("insecureSkipTLSVerify"),
         loopback=address.is_loopback,
     )
-
-
-def _headers(address: Address, parameters: Mapping[str, Any], access: Access) -> dict[str, str]:
-    """Return the header that carries the credentials; none without credentials.
-
-    Raises: BundleError (InsecureRefused for plain http, also to loopback, and unverified https; SecretInvalid).
-    """
-    authorization = authorization_of(access)
-    if not authorization:
-        return {}
-    check_secure(access.path, plain=address.scheme != HTTPS, verify=not parameters.get("insecureSkipTLSVerify"))
-    return {"Authorization": authorization}

@@ -43,6 +43,12 @@ CASES = [
         {"format": "helm", "installNamespace": "shop", "approval": "Manual"},
     ),
     Case(
+        "a chart",
+        ["--chart=web", "--repository=https://a/b", "--version=~1.2", "--format=helm"],
+        {"kind": "chart", "chart": {"repository": "https://a/b", "name": "web", "version": "~1.2"}},
+        {"format": "helm"},
+    ),
+    Case(
         "an account",
         ["--image=q.io/a:1", "-n=shop", "--service-account=deployer"],
         {"kind": "image", "image": {"ref": "q.io/a:1"}},
@@ -66,9 +72,11 @@ def test_config_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "no source": (["shop"], "specify one of --image, --git and --http"),
-    "two sources": (["shop", "--image=a", "--git=b"], "specify one of --image, --git and --http"),
+    "no source": (["shop"], "specify one of --image, --git, --http and --chart"),
+    "two sources": (["shop", "--image=a", "--git=b"], "specify one of --image, --git, --http and --chart"),
     "a flag of another source": (["shop", "--image=a", "--ref=main"], "--ref does not apply to --image"),
+    "a flag of two other sources": (["shop", "--image=a", "--sha256=b"], "--sha256 does not apply to --image"),
+    "a chart without a repository": (["shop", "--chart=web"], "--chart requires --repository"),
 }
 
 

@@ -1,0 +1,1 @@
+"""Helm charts where charts are. START HERE: `source`."""

@@ -1,0 +1,262 @@
+"""The index of a chart repository: which versions each chart has, and where.
+
+Indexes have tens of megabytes, of which little is needed. So only events are read, never a tree of values, and what is
+needed is kept compressed. libyaml reads the JSON that some repositories write, too. Aliases are not followed: no tool
+writes them there.
+
+Format: https://helm.sh/docs/topics/chart_repository/#the-index-file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import yaml
+
+from controller.content.limits import describe_bytes, quote
+
+INDEX_BYTES = 64 << 20
+_KEPT_BYTES = 16 << 20  # compressed; an index of 30 MiB needs 2
+_VALUE_BYTES = 1 << 20  # of one scalar, which libyaml reads into memory as a whole
+_DEPTH = 64
+_MOST_CHARTS, _MOST_RELEASES = 20_000, 20_000
+_LONGEST = {"version": 256, "digest": 128, "url": 2048}
+_NAME_LENGTH = 250
+_WEB_PAGE = re.compile(rb"\s*<", re.ASCII)
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{", re.ASCII)
+_HEAD_BYTES, _CHUNK = 512, 16 << 10
+
+_STARTS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+
+
+class UnreadableError(Exception):
+    """The file is no index; the message says why."""
+
+
+class TooLargeError(Exception):
+    """The index exceeds a limit; the message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One version of a chart."""
+
+    version: str
+    url: str
+    """Perhaps relative; '' for none."""
+    digest: str
+    """Of the packaged chart, as the index has it; '' for none."""
+
+
+class Index:
+    """The charts of a repository.
+
+    Args:
+        charts: the releases of each chart, packed.
+        digest: of the file.
+        validator: of the response, for a conditional request; '' for none.
+    """
+
+    def __init__(self, charts: Mapping[str, bytes], digest: str, validator: str) -> None:
+        self.names = charts.keys()
+        self.digest, self.validator = digest, validator
+        self.size = sum(len(name) + len(packed) for name, packed in charts.items())
+        """Bytes that it takes."""
+        self._charts = charts
+
+    def releases(self, name: str) -> list[Release] | None:
+        """Return the releases of a chart in the order of the index; None for an unknown chart."""
+        packed = self._charts.get(name)
+        if packed is None:
+            return None
+        lines = zlib.decompress(packed).splitlines()
+        return [Release(version=version, url=url, digest=digest) for version, url, digest in map(json.loads, lines)]
+
+
+def read_charts(file: BinaryIO, check: Callable[[], None]) -> dict[str, bytes]:
+    """Return the packed releases of each chart.
+
+    Args:
+        file: the index, at its start.
+        check: called often; raises to stop.
+
+    Raises: UnreadableError, TooLargeError; what `check` raises.
+    """
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if _WEB_PAGE.match(head):
+        raise UnreadableError("it is a web page")
+    reader = _Reader(_Input(file, check, is_json=bool(_JSON.match(head))))
+    try:
+        return _read_root(reader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise UnreadableError(f"line {mark.line + 1 if mark else 1} is not YAML: {error.problem}") from None
+    except yaml.YAMLError:
+        raise UnreadableError("it is not UTF-8 text") from None
+
+
+# what is needed
+
+
+def _read_root(reader: _Reader) -> dict[str, bytes]:
+    charts, has_entries = _Charts(), False
+    for key, value in reader.pairs(reader.root()):
+        if key != "entries":
+            reader.skip(value)
+            continue
+        has_entries = True
+        for name, releases in reader.pairs(value):
+            charts.add(name, _releases(reader, releases))
+    if not has_entries:
+        raise UnreadableError('it has no "entries"')
+    return charts.packed
+
+
+class _Charts:
+    """The charts read so far."""
+
+    def __init__(self) -> None:
+        self.packed: dict[str, bytes] = {}
+        self._size = 0
+
+    def add(self, name: str, releases: Iterator[Release]) -> None:
+        """Read the releases of a chart."""
+        packed = _pack(name, releases)
+        if len(name) > _NAME_LENGTH:
+            return
+        self.packed[name] = packed
+        self._size += len(packed)
+        if len(self.packed) > _MOST_CHARTS:
+            raise TooLargeError(f"it has more than {_MOST_CHARTS} charts")
+        if self._size > _KEPT_BYTES:
+            raise TooLargeError(f"its addresses and digests exceed the limit of {describe_bytes(_KEPT_BYTES)}")
+
+
+def _pack(name: str, releases: Iterator[Release]) -> bytes:
+    packer = zlib.compressobj(1)
+    packed = bytearray()
+    for number, release in enumerate(releases):
+        if number == _MOST_RELEASES:
+            raise TooLargeError(f"chart {quote(name)} has more than {_MOST_RELEASES} versions")
+        packed += packer.compress(json.dumps([release.version, release.url, release.digest]).encode() + b"\n")
+    return bytes(packed + packer.flush())
+
+
+def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
+    """Yield the releases of a chart; those that are none are left out, as Helm does."""
+    for item in reader.items(start):
+        found = {"version": "", "digest": "", "url": ""}
+        for key, value in reader.pairs(item):
+            if key == "urls":
+                texts = [reader.text(each) for each in reader.items(value)]
+                found["url"] = texts[0] if texts else ""
+            elif key in ("version", "digest"):
+                found[key] = reader.text(value)
+            else:
+                reader.skip(value)
+        if found["version"] and all(len(text) <= _LONGEST[field] for field, text in found.items()):
+            yield Release(**found)
+
+
+# events
+
+
+class _Reader:
+    """Reads values from events. Who gets the first event of a value must take the rest, by one of the methods."""
+
+    def __init__(self, file: _Input) -> None:
+        self._file = file
+        self._next = cast("Callable[[], yaml.Event]", yaml.CSafeLoader(file).get_event)
+
+    def root(self) -> yaml.Event:
+        """Return the first event of the first document. Raises: UnreadableError without one."""
+        while not isinstance(event := self._next(), yaml.NodeEvent):
+            if isinstance(event, yaml.StreamEndEvent):
+                raise UnreadableError("it is empty")
+        return event
+
+    def pairs(self, start: yaml.Event) -> Iterator[tuple[str, yaml.Event]]:
+        """Yield each key of a mapping with the first event of its value; nothing for another value."""
+        if not isinstance(start, yaml.MappingStartEvent):
+            self.skip(start)
+            return
+        while not isinstance(event := self._take(), yaml.MappingEndEvent):
+            yield self.text(event), self._take()
+
+    def items(self, start: yaml.Event) -> Iterator[yaml.Event]:
+        """Yield the first event of each item of a list; nothing for another value."""
+        if not isinstance(start, yaml.SequenceStartEvent):
+            self.skip(start)
+            return
+        while not isinstance(event := self._take(), yaml.SequenceEndEvent):
+            yield event
+
+    def text(self, start: yaml.Event) -> str:
+        """Return a scalar; '' for another value."""
+        self.skip(start)
+        return start.value if isinstance(start, yaml.ScalarEvent) else ""
+
+    def skip(self, start: yaml.Event) -> None:
+        """Take the rest of a value."""
+        if not isinstance(start, _STARTS):
+            return
+        depth, take = 1, self._next
+        while depth:
+            kind = type(take())
+            if kind in _STARTS:
+                depth += 1
+                if depth > _DEPTH:
+                    raise TooLargeError(f"it is nested more than {_DEPTH} levels deep")
+            elif kind in _ENDS:
+                depth -= 1
+
+    def _take(self) -> yaml.Event:
+        self._file.since_value = 0
+        return self._next()
+
+
+class _Input:
+    """A file as libyaml reads it. `since_value` counts the bytes of a value, which libyaml has in memory."""
+
+    def __init__(self, file: BinaryIO, check: Callable[[], None], *, is_json: bool) -> None:
+        self._file, self._check, self._is_json = file, check, is_json
+        self._held = b""
+        self.since_value = 0
+
+    def read(self, size: int = _CHUNK, /) -> bytes:
+        """Return bytes, about as many as are asked for. Raises: TooLargeError; what `check` raises."""
+        self._check()
+        data = self._file.read(size)
+        self.since_value += len(data)
+        if self.since_value > _VALUE_BYTES:
+            raise TooLargeError(f"a value exceeds the limit of {describe_bytes(_VALUE_BYTES)}")
+        return self._join_surrogates(data) if self._is_json else data
+
+    def _join_surrogates(self, data: bytes) -> bytes:
+        r"""Replace the pairs of JSON (`\ud83d\ude00`), which YAML does not have; hold back what may be half of one."""
+        text, self._held = self._held + data, b""
+        cut = _CUT_ESCAPE.search(text, max(len(text) - _WINDOW, 0))
+        if data and cut and cut.start(1):
+            text, self._held = text[: cut.start(1)], text[cut.start(1) :]
+        return _ESCAPE.sub(_join, text) if b"\\" in text else text
+
+
+_ESCAPE = re.compile(rb"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
+_CUT_ESCAPE = re.compile(
+    rb"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\u?[0-9a-fA-F]{0,3})?)?)\Z"
+)
+_WINDOW = 64
+
+
+def _join(found: re.Match[bytes]) -> bytes:
+    if not found[1]:
+        return found[0]
+    high, low = int(found[1], 16), int(found[2], 16)
+    return b"\\U%08x" % (0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))

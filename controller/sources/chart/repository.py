@@ -1,0 +1,251 @@
+"""A chart repository: index.yaml says which versions there are, and where.
+
+Invariants: no chart is unpacked before its digest is verified; credentials are sent over verified https only, and only
+to the host of the repository, wherever index.yaml leads.
+
+Not here: the meaning of index.yaml (index.py), and who shares it (shared.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from api import names
+from api.errors import BundleError
+from api.plugins import Access, Entry, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
+from controller.content.spool import Spool
+from controller.sources.chart.archive import read_chart
+from controller.sources.chart.index import INDEX_BYTES, Index, Release, TooLargeError, UnreadableError, read_charts
+from controller.sources.chart.request import ChartRequest, pinned_version
+from controller.sources.chart.shared import SharedIndexes
+from controller.sources.hosts import check_host
+from controller.sources.http.address import HTTPS, Address, parse_address
+from controller.sources.http.download import Download, Wanted
+from controller.sources.pace import check_deadline
+from controller.sources.redirects import follow, origin_of
+from controller.sources.transport import Transport
+from controller.sources.trust import certificates_of, credential_headers
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_FETCH_AGE = 60.0  # seconds; a fetch mostly follows what has just resolved the version
+_SALT = secrets.token_bytes(32)  # keys of shared indexes tell nothing about the credentials in them
+
+
+def repository_address(text: str) -> Address:
+    """Return the address of a repository in normal form, without a slash at its end.
+
+    Raises: ValueError as `parse_address`.
+    """
+    address = parse_address(text)
+    return replace(address, path=address.path.rstrip("/"))
+
+
+class Repository:
+    """One repository, for one call of the source.
+
+    Args:
+        shared: the indexes of this process.
+        missing: reason for a chart that is not there: NotFound while resolving, PinnedContentGone afterwards.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        transport: Transport,
+        parameters: Mapping[str, Any],
+        access: Access,
+        *,
+        shared: SharedIndexes,
+        missing: Reason,
+    ) -> None:
+        self._address, self._transport, self._access = address, transport, access
+        self._shared, self._missing = shared, missing
+        self._index_address = replace(address, path=f"{address.path}/index.yaml")
+        self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+        self._key = _key_of(address, parameters, access, self._headers)
+
+    def resolve(self, request: ChartRequest) -> Resolution:
+        """Return the version to use; the chart itself is read only if neither spec nor index has its digest.
+
+        Raises: BundleError (NotFound, DigestMismatch, and those of a download).
+        """
+        release = self._choose(request)
+        digest = self._digest_of(release)
+        if request.digest and digest not in ("", request.digest):
+            problem = f"version {quote(release.version)} has another digest; find out who changed it, or correct sha256"
+            raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        if digest or request.digest:
+            return request.pin(self._address.url, release.version, digest or request.digest)
+        return self._read_now(request, release)
+
+    def fetch(self, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved; its digest is verified before the first one.
+
+        Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, and those of a
+            download).
+        """
+        release = self._find(request, pinned_version(resolution))
+        with Spool(self._access.scratch, self._access.path) as spool:
+            self._download(release).fetch(spool)
+            if spool.digest != resolution.digest:
+                raise self._mismatch(request, release)
+            yield from read_chart(spool.rewind(), self._access)
+
+    # versions
+
+    def _choose(self, request: ChartRequest) -> Release:
+        index = self._index(self._access.max_age)
+        releases = self._releases(index, request)
+        if releases is None:
+            raise request.unknown(index.names, self._access.path)
+        return releases[request.choose(list(releases), self._access.path)]
+
+    def _find(self, request: ChartRequest, version: str) -> Release:
+        """Return the release that was resolved, in case of doubt as the repository has it now."""
+        for max_age in (_FETCH_AGE, 0.0):
+            releases = self._releases(self._index(max_age), request) or {}
+            if version in releases:
+                return releases[version]
+        problem = f"the repository no longer has version {quote(version)} of chart {quote(request.name)}"
+        remedy = f"publish it again, or set annotation {names.RECONCILE_REQUESTED_AT}"
+        raise BundleError(Reason.PINNED_CONTENT_GONE, f"{self._access.path}.version: {problem}; {remedy}")
+
+    @staticmethod
+    def _releases(index: Index, request: ChartRequest) -> dict[str, Release] | None:
+        """Return the releases of the chart by version, of equal versions the first one; None without the chart."""
+        found = index.releases(request.name)
+        return None if found is None else {release.version: release for release in reversed(found)}
+
+    def _digest_of(self, release: Release) -> str:
+        """Return the digest that the index has; '' for none.
+
+        Raises: BundleError (ContentRejected for one that no chart can have).
+        """
+        found = _DIGEST.fullmatch(release.digest)
+        if release.digest and not found:
+            problem = f"index.yaml has a digest of version {quote(release.version)} that is not a SHA-256"
+            raise BundleError(
+                Reason.CONTENT_REJECTED, f'{self._access.path}: {problem}; write it with "helm repo index"'
+            )
+        return f"sha256:{found[1]}" if found else ""
+
+    # index.yaml
+
+    def _index(self, max_age: float) -> Index:
+        return self._shared.get(self._key, self._access, max_age, self._ask)
+
+    def _ask(self, known: Index | None) -> Index:
+        """Return the index as the repository has it now, which may be the known one."""
+        limits = replace(self._access.limits, compressed_bytes=INDEX_BYTES)
+        wanted = Wanted(
+            address=self._index_address, field="repository", remedy="correct repository, which must contain that file"
+        )
+        access = replace(self._access, limits=limits)
+        download = Download(self._transport, wanted, self._headers, access, Reason.NOT_FOUND)
+        with Spool(self._access.scratch, self._access.path) as spool:
+            answer = download.fetch(spool, known.validator if known else "")
+            if known and (answer.is_unchanged or known.digest == spool.digest):
+                return known
+            return Index(self._read_charts(spool), spool.digest, answer.validator)
+
+    def _read_charts(self, spool: Spool) -> dict[str, bytes]:
+        place = f"{self._access.path}.repository: index.yaml at {quote(self._address.authority)}"
+        try:
+            return read_charts(spool.rewind(), lambda: check_deadline(self._access))
+        except UnreadableError as error:
+            message = f"{place} is not an index of charts: {error}; correct repository, or publish the index again"
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, message) from None
+        except TooLargeError as error:
+            message = f"{place} is too large: {error}; remove what is not needed"
+            raise BundleError(Reason.CONTENT_REJECTED, message) from None
+
+    # charts
+
+    def _read_now(self, request: ChartRequest, release: Release) -> Resolution:
+        """Return the digest of a chart that has none in the index, and pass its files on."""
+        previous = self._access.previous
+        is_known = previous is not None and pinned_version(previous) == release.version
+        with Spool(self._access.scratch, self._access.path) as spool:
+            answer = self._download(release).fetch(spool, previous.validator if previous and is_known else "")
+            if previous and answer.is_unchanged:
+                return previous
+            resolution = request.pin(self._address.url, release.version, spool.digest, answer.validator)
+            self._access.keep(resolution, read_chart(spool.rewind(), self._access))
+            return resolution
+
+    def _download(self, release: Release) -> Download:
+        address = self._address_of(release)
+        named = self._index_address.url
+        headers = self._headers if origin_of(address.url) == origin_of(named) else {}
+        wanted = Wanted(address=address, field="repository", remedy="publish the chart again", named=named)
+        return Download(self._transport, wanted, headers, self._access, self._missing)
+
+    def _address_of(self, release: Release) -> Address:
+        """Return where index.yaml says that a chart is; the same addresses are allowed as for redirects.
+
+        Raises: BundleError (InsecureRefused, ContentRejected).
+        """
+        subject, version = f"{self._access.path}.repository: index.yaml", quote(release.version)
+        if not release.url:
+            problem = f"has no address of version {version}; publish the index again"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{subject} {problem}")
+        try:
+            address = parse_address(follow(self._index_address.url, release.url))
+        except ValueError:
+            problem = (
+                f"has an address of version {version} that is not used: only https, or plain http on the same host"
+            )
+            message = f"{subject} {problem} and port as the repository, without a user; correct it there"
+            raise BundleError(Reason.INSECURE_REFUSED, message) from None
+        is_relative = not urlsplit(release.url).netloc
+        return replace(address, query=address.query or (self._address.query if is_relative else ""))
+
+    def _mismatch(self, request: ChartRequest, release: Release) -> BundleError:
+        chart = f"version {quote(release.version)} of chart {quote(request.name)}"
+        if request.digest:
+            problem = f"{chart} does not have this digest; find out who changed it, or correct sha256"
+            return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        problem = f"{chart} is not what its digest says: it was replaced, or index.yaml is wrong"
+        remedy = f"publish both again, or set annotation {names.RECONCILE_REQUESTED_AT}"
+        return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}: {problem}; {remedy}")
+
+
+@contextmanager
+def connected(
+    parameters: Mapping[str, Any], access: Access, shared: SharedIndexes, missing: Reason
+) -> Iterator[Repository]:
+    """Provide the repository of a source, for one call.
+
+    Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
+    """
+    path = f"{access.path}.repository"
+    try:
+        address = repository_address(parameters["repository"])
+    except ValueError as error:
+        raise BundleError(Reason.INVALID_REFERENCE, f"{path}: the URL {error}") from None
+    check_host(path, address, access.network)
+    with Transport(
+        replace(access, path=path),
+        certificate_data=certificates_of(parameters, access),
+        verify=not parameters.get("insecureSkipTLSVerify"),
+        loopback=address.is_loopback,
+    ) as transport:
+        yield Repository(address, transport, parameters, access, shared=shared, missing=missing)
+
+
+def _key_of(address: Address, parameters: Mapping[str, Any], access: Access, headers: Mapping[str, str]) -> str:
+    """Return what calls that may share an index have in common."""
+    verify = not parameters.get("insecureSkipTLSVerify")
+    parts = [address.url, certificates_of(parameters, access), verify, sorted(headers.items())]
+    return hmac.new(_SALT, json.dumps(parts).encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,103 @@
+"""Which chart the parameters of a source ask for, and which of its versions that is. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
+from controller.sources.versions.ranges import Range
+from controller.sources.versions.selection import describe_nearest, highest
+from controller.sources.versions.version import parse_version
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MOST_COMPARED = 2000  # names of charts; the repositories with more are few
+_SIMILAR = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartRequest:
+    """A chart, as the spec names it."""
+
+    name: str
+    version: str
+    """Exact, or a range; '' for the highest release."""
+    digest: str
+    """Of the packaged chart; '' for any."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the spec names one version, which no downgrade guard refuses."""
+        return parse_version(self.version) is not None
+
+    def choose(self, versions: Sequence[str], path: str) -> str:
+        """Return the version to use, as Helm chooses it: the one that is named, else the highest in the range.
+
+        Args:
+            versions: those of the chart.
+            path: of the source in the spec; starts messages.
+
+        Raises: BundleError (NotFound, with the nearest versions).
+        """
+        if self.version in versions:
+            return self.version
+        within = Range(self.version)
+        if found := highest(versions, within):
+            return found
+        problem = f"chart {quote(self.name)} has {self._describe_lack()}; {describe_nearest(versions, within)}"
+        raise BundleError(Reason.NOT_FOUND, f"{path}.version: {problem}; correct it, or publish a version")
+
+    def _describe_lack(self) -> str:
+        if not self.version:
+            return "no version that is not a pre-release"
+        return (
+            f"no version {quote(self.version)}" if self.is_exact else f"no version in the range {quote(self.version)}"
+        )
+
+    def unknown(self, names: Collection[str], path: str) -> BundleError:
+        """Return the error for a repository without the chart, with similar names among those that it has."""
+        close = difflib.get_close_matches(self.name, islice(names, _MOST_COMPARED), _SIMILAR)
+        similar = f"; similar names are {', '.join(map(quote, close))}" if close else ""
+        problem = f"the repository has no chart {quote(self.name)}{similar}"
+        return BundleError(Reason.NOT_FOUND, f"{path}.name: {problem}; correct it, or publish the chart")
+
+    def pin(self, repository: str, version: str, digest: str, validator: str = "") -> Resolution:
+        """Return the resolution for one version of the chart."""
+        chosen = "" if self.is_exact else version
+        pinned = f"{repository}/{self.name}:{version}@{digest}"
+        return Resolution(pinned=pinned, digest=digest, version=chosen, validator=validator)
+
+
+def parse_request(parameters: Mapping[str, Any]) -> ChartRequest:
+    """Return what valid parameters ask for."""
+    sha256 = parameters.get("sha256") or ""
+    return ChartRequest(
+        name=parameters["name"],
+        version=parameters.get("version") or "",
+        digest=f"sha256:{sha256}" if sha256 else "",
+    )
+
+
+def request_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
+    """Return what is wrong with version and sha256, each with its field path below `path`."""
+    problems = []
+    version, sha256 = parameters.get("version") or "", parameters.get("sha256") or ""
+    try:
+        Range(version)
+    except ValueError as error:
+        problems.append(f"{path}.version: {quote(version)} {error}")
+    if sha256 and not _SHA256.fullmatch(sha256):
+        problems.append(f"{path}.sha256: {quote(sha256)} is not 64 hexadecimal digits; correct it")
+    return problems
+
+
+def pinned_version(resolution: Resolution) -> str:
+    """Return the version that a resolution names."""
+    return resolution.pinned.rpartition("@")[0].rpartition(":")[2]

@@ -1,0 +1,74 @@
+"""Helm charts: a version is found in the index of a repository, and pinned by the digest of the packaged chart.
+
+The content is the directory of the chart, as `helm pull --untar` writes it, without its own name. Provenance files are
+not read.
+
+Not here: which version is meant (request.py), and repositories (repository.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from api.plugins import Access, Entry, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import quote
+from controller.sources.chart.repository import connected, repository_address
+from controller.sources.chart.request import parse_request, request_problems
+from controller.sources.chart.shared import SharedIndexes
+from controller.sources.trust import certificate_problems
+
+
+class ChartSource:
+    """The kind `chart`. Parameters: repository, name, version, sha256, insecureSkipTLSVerify, certificateData."""
+
+    def __init__(self) -> None:
+        self._shared = SharedIndexes()
+
+    def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
+        """Return what is wrong with the parameters, each with its field path below `path`."""
+        problems = []
+        url = parameters.get("repository", "")
+        try:
+            repository_address(url)
+        except ValueError as error:
+            # Not quoted if it may contain a password.
+            problems.append(f"{path}.repository: {'the URL' if '@' in url else quote(url)} {error}")
+        return problems + request_problems(parameters, path) + certificate_problems(parameters, path)
+
+    def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return repository in normal form, name, version and sha256."""
+        request = parse_request(parameters)
+        return {
+            "repository": repository_address(parameters["repository"]).url,
+            "name": request.name,
+            "version": request.version,
+            "sha256": request.digest,
+        }
+
+    def origin(self, parameters: Mapping[str, Any]) -> str:
+        """Return the repository, with its query."""
+        return repository_address(parameters["repository"]).url
+
+    def resolve(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
+        """Return the version that the spec asks for, as the repository has it now.
+
+        Returns: pinned as `repository/name:version@digest`, digest as that of the packaged chart.
+        Raises: BundleError (NotFound, DigestMismatch, ContentRejected, UnsupportedContent, Unauthorized, Unreachable,
+            TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
+        """
+        with connected(parameters, access, self._shared, Reason.NOT_FOUND) as repository:
+            return repository.resolve(parse_request(parameters))
+
+    def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
+        """Return the digest, which is verified before anything is unpacked."""
+        return resolution.digest
+
+    def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved.
+
+        Raises: BundleError (PinnedContentGone, and those of `resolve` except NotFound).
+        """
+        with connected(parameters, access, self._shared, Reason.PINNED_CONTENT_GONE) as repository:
+            yield from repository.fetch(parse_request(parameters), resolution)

@@ -1,0 +1,249 @@
+"""Charts from chart repositories: chosen as Helm chooses them, and installed, followed and shared by a controller."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.errors import BundleError
+from api.plugins import Access, Credentials
+from controller.sources.chart.source import ChartSource
+from hack.control_plane.cluster import ControlPlane
+from hack.control_plane.settings import Settings
+from tests.support.bundles import Deployed, World, new_name, new_world
+from tests.support.chart_repositories import entry_of, index_of, packed_chart, repository_of
+from tests.support.faulty_server import FaultyServer
+from tests.support.private_sources import BASIC, secret_manifest
+from tests.support.registries import PASSWORD, USER, Authority
+from tests.support.registry import LocalRegistry
+from tests.support.version_ranges import RANGES, VERSIONS
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def put(server: FaultyServer, files: dict[str, bytes], **options: object) -> None:
+    """Serve files, each with a tag that changes with it."""
+    for path, body in files.items():
+        server.add(path, body, **{"tag": f'"{hash(body)}"', **options})
+
+
+# Helm
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def charts(authority: Authority) -> Iterator[FaultyServer]:
+    """A repository over https that wants a password, with one chart in all versions."""
+    with FaultyServer(authority.server_context()) as server:
+        put(server, repository_of("web", *VERSIONS), authorization=BASIC)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = str(tmp_path_factory.mktemp("helm"))
+    return {**os.environ, **dict.fromkeys(("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"), folder)}
+
+
+def by_helm(helm: Path, charts: FaultyServer, authority: Authority, text: str, home: dict[str, str]) -> str | None:
+    login = [f"--username={USER}", f"--password={PASSWORD}", f"--ca-file={authority.folder / 'ca.crt'}"]
+    command = [str(helm), "template", "web", "--repo", charts.address, f"--version={text}", *login]
+    done = subprocess.run(command, env=home, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1)
+    chosen = [line for line in done.stdout.splitlines() if line.startswith("data: ")]
+    return chosen[0].split('"')[1] if chosen else None
+
+
+def by_us(charts: FaultyServer, authority: Authority, text: str, scratch: Path) -> str | None:
+    source = ChartSource()
+    parameters = {"repository": charts.address, "name": "web", "certificateData": authority.pem, "version": text}
+    if source.validate(parameters, "spec.sources[0].chart"):
+        return None
+    access = Access(
+        path="spec.sources[0].chart",
+        deadline=time.monotonic() + 20,
+        cancelled=threading.Event(),
+        scratch=scratch,
+        credentials=Credentials(username=USER, password=PASSWORD),
+    )
+    try:
+        pinned = source.resolve(parameters, access).pinned
+    except BundleError:
+        return None
+    return pinned.partition("@")[0].rpartition(":")[2]
+
+
+@pytest.mark.parametrize("text", ["", *RANGES])
+def test_the_version_that_helm_chooses_is_chosen(
+    text: str, *, helm_4: Path, charts: FaultyServer, authority: Authority, home: dict[str, str], tmp_path: Path
+) -> None:
+    assert by_us(charts, authority, text, tmp_path) == by_helm(helm_4, charts, authority, text, home)
+
+
+# a controller
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shop:
+    """A world, and a repository over https that wants a password."""
+
+    world: World
+    server: FaultyServer
+    authority: Authority
+
+    def publish(self, name: str, *versions: str) -> None:
+        """Have these versions of the only chart of a repository, in a folder of its name."""
+        put(self.server, repository_of("web", *versions, folder=f"/{name}"), authorization=BASIC)
+
+    def source(self, folder: str, **fields: Any) -> dict[str, Any]:
+        """Return the entry of the spec for the chart in a folder."""
+        poll = {"pollInterval": fields.pop("pollInterval")} if "pollInterval" in fields else {}
+        chart = {"repository": f"{self.server.address}/{folder}", "name": "web", **fields}
+        login = {"secret": {"name": "login"}}
+        return {"kind": "chart", **poll, "chart": {**chart, "certificateData": self.authority.pem, "auth": login}}
+
+    def deploy(self, name: str, **fields: Any) -> Deployed:
+        """Apply a BundleDeployment of that chart, and its login."""
+        self.make_login(name)
+        return self.world.deploy(name=name, ref="-", format="helm", sources=[self.source(name, **fields)])
+
+    def make_login(self, namespace: str) -> None:
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        self.world.client.apply(f"/api/v1/namespaces/{namespace}", body, manager="tests", force=True)
+        body = secret_manifest(namespace, "login", {"username": USER, "password": PASSWORD})
+        self.world.client.apply(f"/api/v1/namespaces/{namespace}/secrets/login", body, manager="tests", force=True)
+
+    def asked(self, path: str) -> list[str | None]:
+        """Return the tags that requests for a path were conditional on."""
+        return [seen.headers.get("If-None-Match") for seen in self.server.requests if seen.path == path]
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: ControlPlane, registry: LocalRegistry, settings: Settings, authority: Authority) -> Iterator[Shop]:
+    with (
+        new_world(cluster, registry, settings.running) as world,
+        FaultyServer(authority.server_context()) as server,
+    ):
+        yield Shop(world=world, server=server, authority=authority)
+
+
+def test_the_highest_version_in_a_range_is_installed_and_a_new_one_is_found(shop: Shop) -> None:
+    name = new_name()
+    shop.publish(name, "1.0.0", "1.2.0", "2.0.0")
+    deployed = shop.deploy(name, version="1.x")
+    before = deployed.wait_ready()
+    assert deployed.data("settings") == {"version": "1.2.0", "chart": "web"}
+    [pin] = before["sources"]
+    assert pin["resolved"] == f"{shop.server.address}/{name}/web:1.2.0@{pin['digest']}"
+    assert (pin["kind"], pin["version"]) == ("chart", "1.2.0")
+    shop.publish(name, "1.0.0", "1.2.0", "1.3.0", "2.0.0")
+    deployed.request_reconcile("again")
+    deployed.wait_installed(before["installedRevision"])
+    assert (deployed.data("settings") or {})["version"] == "1.3.0"
+    assert shop.asked(f"/{name}/web-2.0.0.tgz") == []
+
+
+def test_a_lower_version_is_refused_unless_the_spec_allows_it(shop: Shop) -> None:
+    name = new_name()
+    shop.publish(name, "1.0.0", "1.2.0")
+    deployed = shop.deploy(name, version=">=1")
+    before = deployed.wait_ready()
+    shop.publish(name, "1.0.0")
+    deployed.request_reconcile("again")
+    found = deployed.wait_for("Installed", "False", "Downgrade")
+    assert 'the range leads to "1.0.0", which is lower than "1.2.0"' in found["message"]
+    deployed.change(allowDowngrade=True)
+    deployed.wait_installed(before["installedRevision"])
+    assert (deployed.data("settings") or {})["version"] == "1.0.0"
+
+
+def test_a_version_that_the_spec_names_is_no_downgrade(shop: Shop) -> None:
+    name = new_name()
+    shop.publish(name, "1.0.0", "1.2.0")
+    deployed = shop.deploy(name, version="1.2.0")
+    before = deployed.wait_ready()
+    assert "version" not in before["sources"][0]
+    deployed.change(sources=[shop.source(name, version="1.0.0")])
+    deployed.wait_installed(before["installedRevision"])
+
+
+def test_what_is_wrong_is_told(shop: Shop) -> None:
+    name = new_name()
+    shop.publish(name, "1.0.0", "1.1.0", "1.2.0", "1.3.0")
+    deployed = shop.deploy(name, version=">=2")
+    near = 'no version in the range ">=2"; the nearest are "1.3.0", "1.2.0", "1.1.0"'
+    deployed.wait_for("Unpacked", "False", "NotFound", near)
+    deployed.change(sources=[shop.source(name, name="wbe")])
+    deployed.wait_for("Unpacked", "False", "NotFound", 'has no chart "wbe"; similar names are "web"')
+    without = shop.source(name)
+    del without["chart"]["auth"]
+    deployed.change(sources=[without])
+    deployed.wait_for("Unpacked", "False", "Unauthorized", "denies access to")
+
+
+def test_dependencies_that_are_not_packed_are_named(shop: Shop) -> None:
+    name = new_name()
+    more = "dependencies:\n- {name: common, version: 2.x.x, repository: 'https://charts.example.com'}\n"
+    archive = packed_chart("web", "1.0.0", more=more)
+    files = {f"/{name}/index.yaml": index_of([entry_of("web", "1.0.0", archive)]), f"/{name}/web-1.0.0.tgz": archive}
+    put(shop.server, files, authorization=BASIC)
+    deployed = shop.deploy(name)
+    deployed.wait_for("Installed", "False", saying="missing dependencies in charts/: common")
+
+
+COUNT = 100
+SHORTEST, LONGEST = 27.0, 33.0
+"""Seconds between two polls: 30, more or less a tenth."""
+OWN_NAME = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\n"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_an_index_is_asked_for_once_per_poll_whoever_uses_it(shop: Shop) -> None:
+    repository = new_name()
+    path = f"/{repository}/index.yaml"
+
+    def publish(*versions: str) -> None:
+        archives = {version: packed_chart("web", version, template=OWN_NAME) for version in versions}
+        files = {f"/{repository}/web-{version}.tgz": archive for version, archive in archives.items()}
+        files[path] = index_of(entry_of("web", version, archive) for version, archive in archives.items())
+        put(shop.server, files, authorization=BASIC)
+
+    publish("1.0.0")
+    shop.make_login(repository)
+    deployed = [
+        shop.world.deploy(
+            name=f"{repository}-{number}",
+            ref="-",
+            format="helm",
+            installNamespace=repository,
+            sources=[shop.source(repository, pollInterval="30s")],
+        )
+        for number in range(COUNT)
+    ]
+    for each in deployed:
+        each.wait_ready()
+
+    start, before = time.monotonic(), len(shop.asked(path))
+    shop.world.wait(lambda: time.monotonic() > start + 3 * LONGEST, "three polls of each", 4 * LONGEST)
+    asked = shop.asked(path)
+    assert 3 <= len(asked) - before <= 3 * LONGEST / SHORTEST + 1
+    assert asked.count(None) == 1
+
+    publish("1.0.0", "1.1.0")
+    for each in deployed:
+        shop.world.wait(lambda: each.status()["sources"][0]["version"] == "1.1.0", each.name)  # noqa: B023
+    assert len([seen for seen in shop.server.requests if seen.path == f"/{repository}/web-1.1.0.tgz"]) == 1
+    shop.world.client.delete(f"/api/v1/namespaces/{repository}")

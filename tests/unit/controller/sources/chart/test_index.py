@@ -1,0 +1,158 @@
+"""Indexes as people write them, and as nobody should."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.sources.chart import index
+from controller.sources.chart.index import Index, Release, TooLargeError, UnreadableError, read_charts
+
+ENTRY = {
+    "annotations": {"images": "- name: web\n  version: 9.9.9\n"},
+    "apiVersion": "v2",
+    "dependencies": [{"name": "common", "version": "2.x.x", "urls": ["no"]}],
+    "description": "a text that is long enough to be folded by those who fold: version: 8.8.8, and so on 😀",
+    "name": "web",
+}
+INDEX = {
+    "apiVersion": "v1",
+    "entries": {
+        "web": [
+            {**ENTRY, "version": "1.1.0", "urls": ["web-1.1.0.tgz", "other.tgz"], "digest": "b" * 64},
+            {**ENTRY, "version": "1.0.0", "urls": ["web-1.0.0.tgz"]},
+        ],
+        "empty": [],
+    },
+    "generated": "2026-01-02T03:04:05Z",
+}
+RELEASES = [
+    Release(version="1.1.0", url="web-1.1.0.tgz", digest="b" * 64),
+    Release(version="1.0.0", url="web-1.0.0.tgz", digest=""),
+]
+
+
+def read(data: bytes | str) -> Index:
+    body = data.encode() if isinstance(data, str) else data
+    return Index(read_charts(io.BytesIO(body), lambda: None), "", "")
+
+
+def as_yaml(value: Any, **options: Any) -> str:
+    return str(yaml.safe_dump(json.loads(json.dumps(value)), allow_unicode=True, **options))
+
+
+FORMS = {
+    "as Helm writes it": as_yaml(INDEX),
+    "with entries last": as_yaml({"generated": "x", **INDEX}, sort_keys=False),
+    "indented, after a comment and a separator": "# charts\n---\n" + as_yaml(INDEX, indent=4),
+    "in flow style": as_yaml(INDEX, default_flow_style=True),
+    "with quotes": as_yaml(INDEX, default_style='"'),
+    "with a byte order mark": "\ufeff" + as_yaml(INDEX),
+    "as JSON with surrogate pairs": json.dumps(INDEX),
+    "as indented JSON": "\n " + json.dumps(INDEX, indent=2, ensure_ascii=False),
+    "as JSON indented with tabs": json.dumps(INDEX, indent="\t"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_index_in_all_its_forms(form: str) -> None:
+    found = read(FORMS[form])
+    assert sorted(found.names) == ["empty", "web"]
+    assert found.releases("web") == RELEASES
+    assert found.releases("empty") == []
+    assert found.releases("wbe") is None
+
+
+@pytest.mark.parametrize("before", range(16 * 1024 - 20, 16 * 1024 + 3))
+def test_surrogate_pairs_are_joined_wherever_the_input_is_cut(before: int) -> None:
+    start = '{"apiVersion": "'
+    text = start + "x" * (before - len(start)) + r'\\\ud83d\ude00\ud83d\ude00", "entries": {"web": []}}'
+    assert list(read(text).names) == ["web"]
+
+
+ODD = {
+    "without entries": ({"web": None}, []),
+    "with an entry that is a text": ({"web": ["x", {"version": "1.0.0", "urls": ["a"]}]}, ["1.0.0"]),
+    "with a mapping in place of releases": ({"web": {"version": "1.0.0"}}, []),
+    "with a version that is a list": ({"web": [{"version": ["1.0.0"], "urls": ["a"]}]}, []),
+    "with urls that are a text": ({"web": [{"version": "1.0.0", "urls": "a"}]}, ["1.0.0"]),
+    "with a version that is far too long": ({"web": [{"version": "1" * 300}, {"version": "1.0.0"}]}, ["1.0.0"]),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_releases_that_are_none_are_left_out(odd: str) -> None:
+    entries, versions = ODD[odd]
+    found = read(as_yaml({"apiVersion": "v1", "entries": entries})).releases("web") or []
+    assert [release.version for release in found] == versions
+
+
+UNREADABLE = {
+    "it is a web page": b" \n<!DOCTYPE html><html>entries: {}</html>",
+    "it is empty": b"# nothing\n",
+    'it has no "entries"': b"apiVersion: v1\nweb: []\n",
+    "line 5 is not YAML: could not find expected ':'": b"entries:\n  web: []\nxyz\n  a\n",
+    "line 1 is not YAML: found character that cannot start any token": b"\tentries: {}\n",
+    "it is not UTF-8 text": b"entries:\n  web: \xff\xfe\n",
+}
+
+
+@pytest.mark.parametrize("problem", UNREADABLE)
+def test_what_is_no_index(problem: str) -> None:
+    with pytest.raises(UnreadableError, match=problem.replace("(", r"\(")):
+        read(UNREADABLE[problem])
+
+
+def test_a_list_is_no_index() -> None:
+    with pytest.raises(UnreadableError, match='it has no "entries"'):
+        read("- entries\n")
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_MOST_RELEASES", 2)
+    monkeypatch.setattr(index, "_MOST_CHARTS", 2)
+    release = {"version": "1.0.0"}
+    with pytest.raises(TooLargeError, match='chart "web" has more than 2 versions'):
+        read(as_yaml({"entries": {"web": [release] * 3}}))
+    with pytest.raises(TooLargeError, match="more than 2 charts"):
+        read(as_yaml({"entries": {"a": [], "b": [], "c": []}}))
+    with pytest.raises(TooLargeError, match="nested more than 64 levels"):
+        read("entries: {web: [{x: " + "[" * 100)
+    with pytest.raises(TooLargeError, match="a value exceeds the limit of 1 MiB"):
+        read("entries:\n  web:\n  - description: |\n" + "      x\n" * (1 << 19))
+
+
+def test_what_is_kept_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_KEPT_BYTES", 1000)
+    with pytest.raises(TooLargeError, match="exceed the limit of 1000 bytes"):
+        read(as_yaml({"entries": {"web": [{"version": f"1.0.{n}", "digest": f"{n**40:x}"} for n in range(100)]}}))
+
+
+def test_reading_stops_when_it_has_to() -> None:
+    def stop() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        read_charts(io.BytesIO(b"entries: {}"), stop)
+
+
+def test_a_large_index_takes_little_memory_and_time() -> None:
+    releases = [{**ENTRY, "version": f"1.0.{number}", "urls": ["a"], "digest": "c" * 64} for number in range(100)]
+    block = as_yaml({"web": releases}, indent=2).replace("\n", "\n  ").removesuffix("  ")
+    data = ("entries:\n" + "".join(f"  {block.replace('web:', f'web-{n}:', 1)}" for n in range(60))).encode()
+    assert len(data) > 1 << 20
+    tracemalloc.start()
+    before = time.process_time()
+    try:
+        found = read(data)
+        assert len(found.names) == 60
+        assert tracemalloc.get_traced_memory()[1] < len(data) / 2 + found.size
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - before < 20
