@@ -35,6 +35,10 @@ def plug_in(kind: str, **parameters: Any) -> Manifest:
     return {"sources": [{"kind": kind, "parameters": parameters}]}
 
 
+def patch(**parameters: Any) -> Manifest:
+    return {"processors": [{"kind": "patch", "patch": {"target": {"kind": "ConfigMap"}, **parameters}}]}
+
+
 class Case(NamedTuple):
     name: str
     spec: Manifest
@@ -51,7 +55,7 @@ SECRETS = [
     Case(
         "a password",
         helm(password="hunter2"),
-        "spec.config: password: everyone who can read BundleDeployments can see it",
+        "spec.config, spec.processors: password: everyone who can read BundleDeployments can see it",
     ),
     Case("one of several words", helm(adminPassword="hunter2"), "adminPassword"),
     Case("in the manner of variables", helm(ADMIN_PASSWORD="hunter2"), "ADMIN_PASSWORD"),
@@ -79,6 +83,9 @@ SECRETS = [
     Case("in quotes", text('auth:\n  password: "hunter2"\n'), "password"),
     Case("in single quotes", text("auth:\n  adminPassword: 'hunter2'\n"), "adminPassword"),
     Case("a text of JSON", text('{"auth":{"password":"hunter2"}}'), "password"),
+    Case("a password in a merge patch", patch(merge={"data": {"db-password": "hunter2"}}), "db-password"),
+    Case("one in a JSON patch", patch(json=[{"op": "add", "path": "/data/password", "value": "hunter2"}]), "password"),
+    Case("a private key in a patch", patch(merge={"data": {"a.pem": PEM}}), "contains a private key"),
     Case("a text of JSON with spaces", text('{"auth": {"password": "hunter2"}}'), "password"),
 ]
 NONE = [
@@ -105,6 +112,11 @@ NONE = [
         "a text about passwords", helm(note="the password: see the Secret", motd="token or password", ask="password: ")
     ),
     Case("a text of JSON without secrets", text('{"auth": {"password": "", "existingSecret": "a"}, "replicas": 3}')),
+    Case("a patch without secrets", patch(merge={"data": {"color": "blue"}, "spec": {"replicas": 3}})),
+    Case(
+        "a JSON patch with a reference",
+        patch(json=[{"op": "replace", "path": "/data/password", "value": "$(PASSWORD)"}]),
+    ),
     Case("a hundred KiB of values", helm(**{f"key{number}": "v" * 90 for number in range(1000)})),
 ]
 KINDS = [
