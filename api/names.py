@@ -5,6 +5,8 @@ from __future__ import annotations
 GROUP = "core.rukpak.io"
 KIND = "BundleDeployment"
 PLURAL = "bundledeployments"
+DEFINITION = f"{PLURAL}.{GROUP}"
+"""Name of the CustomResourceDefinition."""
 
 OWNER_LABEL = f"{GROUP}/bundle-deployment"
 """Label on every managed object: the name of its BundleDeployment."""

@@ -118,6 +118,7 @@ class Api(BaseModel):
         extra="ignore",
         frozen=True,
         use_attribute_docstrings=True,
+        defer_build=True,  # most programs use few models, and whoever uses the largest builds its parts with it
     )
 
 

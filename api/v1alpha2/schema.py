@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from api.names import GROUP, KIND, PLURAL
+from api.names import DEFINITION, GROUP, KIND, PLURAL
 from api.v1alpha2.conditions import ConditionType
 from api.v1alpha2.fields import MAP_TYPE, RULES
 from api.v1alpha2.types import BundleDeployment, Status
@@ -65,7 +65,7 @@ def crd() -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": DEFINITION},
         "spec": {
             "group": GROUP,
             "names": {

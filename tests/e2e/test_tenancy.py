@@ -119,9 +119,11 @@ def test_a_later_change_may_not(tenants: Tenants, change: str) -> None:
     deployed.wait_gone()
 
 
+PINNED = f"sha256:{'a' * 64}"
 AT_OTHERS = {
     "paused": ("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"paused":true}}'),
     "freed of its account": ("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"serviceAccountName":null}}'),
+    "rolled back": ("patch", "bd", "theirs", "--type=merge", f'--patch={{"spec":{{"pinnedRevision":"{PINNED}"}}}}'),
     "requested again": ("annotate", "bd", "theirs", f"{names.RECONCILE_REQUESTED_AT}=now"),
     "left without its finalizer": ("patch", "bd", "theirs", "--type=merge", '--patch={"metadata":{"finalizers":null}}'),
     "deleted": ("delete", "bd", "theirs", "--wait=false"),

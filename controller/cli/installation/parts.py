@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from api import names
-from api.v1alpha2.schema import crd
 from controller.cli.installation.release import DEFINITION, find
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
@@ -49,7 +48,7 @@ class Part:
     """As kubectl prints it."""
 
 
-API = Part(DEFINITION, f"customresourcedefinition.apiextensions.k8s.io/{crd()['metadata']['name']}")
+API = Part(DEFINITION, f"customresourcedefinition.apiextensions.k8s.io/{names.DEFINITION}")
 
 
 def find_parts(client: Client, namespace: str) -> list[Part]:

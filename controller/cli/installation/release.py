@@ -17,7 +17,7 @@ from controller.kube.lease import LEASES
 from controller.kube.replies import Response
 from controller.kube.shard import DEFAULT_SHARD, Shard
 
-DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd()['metadata']['name']}"
+DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
 MOST_FIELDS = 5
 """Fields that a message names."""
 
