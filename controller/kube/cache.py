@@ -14,7 +14,8 @@ Not here: requests and threads (watch.py).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Generic, Protocol, TypeVar
@@ -115,10 +116,17 @@ class _LastChange:
 
 
 class Cache(Generic[RecordT]):
-    """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget."""
+    """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget.
 
-    def __init__(self) -> None:
+    Args:
+        group_of: returns the group of a record, which its key determines; None: there are no groups.
+    """
+
+    def __init__(self, group_of: Callable[[RecordT], str] | None = None) -> None:
         self._lock = threading.Lock()
+        self._group_of = group_of
+        self._groups: defaultdict[str, set[Key]] = defaultdict(set)
+        """Every known key, and some of objects that are gone."""
         self._watched: dict[Key, RecordT] = {}
         self._ahead: dict[Key, _Ahead[RecordT]] = {}
         self._version = 0
@@ -142,6 +150,13 @@ class Cache(Generic[RecordT]):
             untouched = [record for key, record in self._watched.items() if key not in self._ahead]
             return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
 
+    def records_of(self, group: str) -> list[RecordT]:
+        """Return the newest known record of every object of a group, in no order."""
+        with self._lock:
+            keys = self._groups.get(group, ())
+            found = [self._ahead[key].record if key in self._ahead else self._watched.get(key) for key in keys]
+            return [record for record in found if record is not None]
+
     def learn(self, record: RecordT) -> None:
         """Keep the record of a reply, unless the watch or another reply is as new."""
         version = parse_version(record.resource_version)
@@ -149,6 +164,7 @@ class Cache(Generic[RecordT]):
             ahead = self._ahead.get(key_of(record))
             if version > max(self._version, ahead.version if ahead else 0):
                 self._ahead[key_of(record)] = _Ahead(version, record, self._listings)
+                self._file([record])
 
     def forget(self, key: Key, uid: str) -> None:
         """Hide an object that was deleted according to a reply, until the watch reports it again."""
@@ -200,6 +216,7 @@ class Cache(Generic[RecordT]):
         """Forget all records, without changes: they describe another cluster. Require a list that begins after this."""
         with self._lock:
             self._watched, self._ahead, self._version, self._last = {}, {}, 0, None
+            self._groups = defaultdict(set)
             self._needed = self._listings + 1
 
     def begin_listing(self) -> None:
@@ -232,6 +249,8 @@ class Cache(Generic[RecordT]):
                     if ahead.listing == self._listings and ahead.version > self._version
                 },
             )
+            self._groups = defaultdict(set)
+            self._file([*fresh.values(), *(ahead.record for ahead in self._ahead.values() if ahead.record is not None)])
             passed = [ahead.record for key, ahead in before.items() if key not in self._ahead and key not in known]
         return [Change(record, None) for record in passed if record is not None] + changes
 
@@ -243,6 +262,7 @@ class Cache(Generic[RecordT]):
             fresh = {key_of(record): record}
             old = self._watched.get(key_of(record))
             self._watched.update(fresh)
+            self._file([record])
         return _compare({key_of(record): old} if old is not None else {}, fresh)
 
     def remove(self, record: RecordT) -> list[Change[RecordT]]:
@@ -251,7 +271,20 @@ class Cache(Generic[RecordT]):
             self._reach(key_of(record), record)
             self._last = _last_change(record, is_removal=True)
             old = self._watched.pop(key_of(record), None)
+            self._leave(record)
         return [Change(old, None)] if old is not None else []
+
+    def _file(self, records: Iterable[RecordT]) -> None:
+        if self._group_of:
+            for record in records:
+                self._groups[self._group_of(record)].add(key_of(record))
+
+    def _leave(self, record: RecordT) -> None:
+        if self._group_of and key_of(record) not in self._ahead:
+            group = self._group_of(record)
+            self._groups[group].discard(key_of(record))
+            if not self._groups[group]:
+                del self._groups[group]
 
     def _reach(self, key: Key, record: RecordT) -> None:
         version = parse_version(record.resource_version)

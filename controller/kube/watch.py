@@ -95,6 +95,7 @@ class Reflector(Generic[RecordT]):
         label_selector: selects objects by label.
         field_selector: selects objects by field.
         metadata: whether to request PartialObjectMetadata.
+        group_of: returns the group of a record for `records_of`, which namespace and name determine.
         on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
             a learned record only once the watch confirms it, with `old` as last reported.
         on_synced: called on that thread when the first list is complete, and each list that `refresh` requires.
@@ -111,6 +112,7 @@ class Reflector(Generic[RecordT]):
         label_selector: str = "",
         field_selector: str = "",
         metadata: bool = False,
+        group_of: Callable[[RecordT], str] | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -126,7 +128,7 @@ class Reflector(Generic[RecordT]):
         self._client = client
         self._relist_seconds = client.relist_seconds
         self._pace = pace
-        self._cache: Cache[RecordT] = Cache()
+        self._cache: Cache[RecordT] = Cache(group_of)
         self._version = ""
         self._relist_at = 0.0
         self._ends_at = 0.0
@@ -216,6 +218,10 @@ class Reflector(Generic[RecordT]):
     def records(self) -> list[RecordT]:
         """Return all records, in no order."""
         return self._cache.records()
+
+    def records_of(self, group: str) -> list[RecordT]:
+        """Return the records of a group, in no order."""
+        return self._cache.records_of(group)
 
     def learn(self, record: RecordT) -> None:
         """Keep the record of a reply to a write if it is newer. The object must match the selectors."""

@@ -75,6 +75,7 @@ class RevisionSecrets:
             field_selector=SELECTOR,
             metadata=True,
             project=make_stored,
+            group_of=lambda secret: secret.deployment,
             on_change=self._changed,
             on_synced=synced,
         )
@@ -86,7 +87,7 @@ class RevisionSecrets:
 
     def all_of(self, name: str) -> list[StoredSecret]:
         """Return the Secrets of a BundleDeployment, and of earlier ones of its name."""
-        return [each for each in self.reflector.records() if each.deployment == name]
+        return self.reflector.records_of(name)
 
     def get(self, secret_name: str) -> StoredSecret | None:
         """Return a Secret; None if it does not exist."""
