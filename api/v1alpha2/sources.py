@@ -208,8 +208,11 @@ class ConfigMapSource(Api):
         return None
 
 
+_OCI = "oci://"
+
+
 class ChartSource(_Block):
-    """One version of a Helm chart, in a chart repository."""
+    """One version of a Helm chart, in a chart repository or in a registry."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -220,9 +223,10 @@ class ChartSource(_Block):
             )
         )
     )
-    repository: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[!-.0-~][!-~]*$")]
+    repository: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^(https?|oci)://[!-.0-~][!-~]*$")]
     """URL of the chart repository, which has an index.yaml: https://charts.example.com. It is asked once per
-    pollInterval for all sources that use it with the same credentials."""
+    pollInterval for all sources that use it with the same credentials. Or the folder of a registry that contains the
+    chart: oci://registry.example.com/charts."""
     name: Annotated[str, Field(min_length=1, max_length=250, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the chart. The files of its directory are the content: Chart.yaml is in the destination."""
     version: VersionRange | None = None
@@ -231,6 +235,11 @@ class ChartSource(_Block):
     sha256: Annotated[str, Field(max_length=64, pattern=r"^([0-9a-f]{64})?$")] = ""
     """Expected SHA-256 of the packaged chart, in 64 hexadecimal digits; any other chart is refused. Empty: the digest
     that the repository has is recorded."""
+
+    @property
+    def is_in_registry(self) -> bool:
+        """Whether the repository is a folder of a registry."""
+        return self.repository.startswith(_OCI)
 
 
 class Parameters(Api):
@@ -322,7 +331,7 @@ class Source(Api):
     @property
     def is_in_registry(self) -> bool:
         """Whether the content is in an image registry, for which accounts have pull Secrets."""
-        return self.image is not None
+        return self.image is not None or (self.chart is not None and self.chart.is_in_registry)
 
     @property
     def block(self) -> str:

@@ -33,9 +33,9 @@ _USEFUL = {
     "image": "type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg, or keys username and password, or ca.crt",
     "git": "keys username and password, bearerToken, ssh-privatekey (or identity) and known_hosts, or ca.crt",
     "http": "keys username and password, bearerToken, or ca.crt",
-    "chart": "keys username and password, bearerToken, or ca.crt",
+    "chart": "keys username and password, bearerToken, or ca.crt, or type kubernetes.io/dockerconfigjson for oci://",
 }
-_WITHOUT_REGISTRIES = ("git", "http", "chart")
+_WITHOUT_REGISTRIES = ("git", "http")
 _WITHOUT_SSH = ("image", "http", "chart")
 
 

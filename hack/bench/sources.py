@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +18,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from api.plugins import Access, Credentials, Entry, Limits, Resolution
 from controller.build.plugins import source_of
 from controller.content.archive import write_entries
 from controller.content.store import ContentStore
+from controller.sources.transport import Response, Transport
+from hack.bench.indexes import write_index
 from hack.bench.private import TRUSTS, serve_privately
 from hack.bench.rows import Row, chosen, in_child, peak_mebibytes, publish, time_work
 from hack.control_plane.binaries import Binaries
@@ -36,6 +40,9 @@ GIT_SECONDS, GIT_MEBIBYTES = 0.5, 2.0
 ARCHIVE_MEBIBYTES = 120.0
 RESOLUTION_SECONDS = 0.05
 CALLS, CALLS_SECONDS = 20, 0.03
+POLLERS, POLLERS_AT_ONCE, POLLED_SECONDS, INDEX_SECONDS = 100, 8, 2.0, 10.0
+POLL_SECONDS = 0.5
+"""How long before a call its answer may have been asked for."""
 FETCH_SECONDS = 600.0
 
 Parameters = Mapping[str, Any]
@@ -43,7 +50,7 @@ Parameters = Mapping[str, Any]
 
 def main() -> int:
     """Measure, print a table, and return the exit status."""
-    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private)))
+    return publish(chosen(sys.argv[1:], (image, git, archive, unchanged, private, chart)))
 
 
 def image() -> Iterator[Row]:
@@ -112,6 +119,20 @@ def private() -> Iterator[Row]:
                 yield Row(
                     title=f"{trust.title}: resolved and fetched, CPU s", value=seconds, at_most=CALLS_SECONDS, digits=4
                 )
+
+
+def chart() -> Iterator[Row]:
+    """An index of 30 MiB, read once and polled by 100 BundleDeployments."""
+    with tempfile.TemporaryDirectory() as name, serve_files(Path(name)) as address:
+        write_index(Path(name) / "index.yaml")
+        size = (Path(name) / "index.yaml").stat().st_size / MEBIBYTE
+        read = in_child(_read_index, address)
+    title = f"chart: index of {size:.0f} MiB"
+    yield Row(title=f"{title}, read, CPU s", value=read.seconds, at_most=INDEX_SECONDS)
+    yield Row(title=f"{title}, read, peak memory of the process, MiB", value=read.peak, at_most=100, digits=0)
+    title = f"chart: {POLLERS} BundleDeployments, one repository"
+    yield Row(title=f"{title}, requests for its index per poll", value=read.asked, at_most=1, digits=0)
+    yield Row(title=f"{title}, all polled, CPU s", value=read.polled_seconds, at_most=POLLED_SECONDS)
 
 
 # content
@@ -227,6 +248,47 @@ def _resolve_again(kind: str, parameters: Parameters) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         first = source.resolve(parameters, _access(Path(scratch)))
         return time_work(lambda: source.resolve(parameters, _access(Path(scratch), previous=first)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCost:
+    """Cost of an index."""
+
+    seconds: float
+    peak: float
+    """MiB of memory, after it was read and polled."""
+    asked: int
+    """Requests for the index during a poll of all."""
+    polled_seconds: float
+
+
+def _read_index(address: str) -> IndexCost:
+    """Resolve one chart as the controller does, then 100 of them as in a poll, eight at a time."""
+    source, asked = source_of("chart"), 0
+
+    def count(transport: Transport, *arguments: Any, **options: Any) -> Response:
+        nonlocal asked
+        asked += 1
+        return send(transport, *arguments, **options)
+
+    def poll(numbers: range) -> None:
+        start = time.monotonic()  # what was asked for before it is too old
+        time.sleep(POLL_SECONDS)
+
+        def ask(number: int) -> None:
+            parameters = {"repository": address, "name": f"chart-{number}", "version": ">=1.2 <1.9"}
+            with tempfile.TemporaryDirectory() as folder:
+                source.resolve(parameters, _access(Path(folder), max_age=time.monotonic() - start))
+
+        with ThreadPoolExecutor(POLLERS_AT_ONCE) as pool:
+            list(pool.map(ask, numbers))
+
+    send = Transport.send
+    with patch.object(Transport, "send", count):
+        seconds = time_work(lambda: poll(range(1)), runs=1)
+        asked = 0
+        polled = time_work(lambda: poll(range(POLLERS)), runs=1)
+    return IndexCost(seconds=seconds, peak=peak_mebibytes(), asked=asked, polled_seconds=polled)
 
 
 def _time_calls(parameters: Parameters, secret: Mapping[str, str]) -> float:

@@ -1,4 +1,4 @@
-"""Charts from chart repositories: chosen as Helm chooses them, and installed, followed and shared by a controller."""
+"""Charts from chart repositories and registries: chosen as Helm does, and installed, followed and shared."""
 
 from __future__ import annotations
 
@@ -19,11 +19,18 @@ from controller.sources.chart.source import ChartSource
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.settings import Settings
 from tests.support.bundles import Deployed, World, new_name, new_world
-from tests.support.chart_repositories import entry_of, index_of, packed_chart, repository_of
+from tests.support.chart_repositories import (
+    CHART,
+    CHART_CONFIG,
+    entry_of,
+    index_of,
+    packed_chart,
+    repository_of,
+)
 from tests.support.faulty_server import FaultyServer
 from tests.support.private_sources import BASIC, secret_manifest
 from tests.support.registries import PASSWORD, USER, Authority
-from tests.support.registry import LocalRegistry
+from tests.support.registry import MANIFEST, LocalRegistry, RegistryClient, digest_of
 from tests.support.version_ranges import RANGES, VERSIONS
 
 pytestmark = pytest.mark.timeout(300)
@@ -59,7 +66,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def by_helm(helm: Path, charts: FaultyServer, authority: Authority, text: str, home: dict[str, str]) -> str | None:
     login = [f"--username={USER}", f"--password={PASSWORD}", f"--ca-file={authority.folder / 'ca.crt'}"]
-    command = [str(helm), "template", "web", "--repo", charts.address, f"--version={text}", *login]
+    return run_helm([str(helm), "template", "web", "--repo", charts.address, f"--version={text}", *login], home)
+
+
+def run_helm(command: list[str], home: dict[str, str]) -> str | None:
+    """Return the version that is rendered; None if Helm finds none."""
     done = subprocess.run(command, env=home, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1)
     chosen = [line for line in done.stdout.splitlines() if line.startswith("data: ")]
@@ -67,8 +78,13 @@ def by_helm(helm: Path, charts: FaultyServer, authority: Authority, text: str, h
 
 
 def by_us(charts: FaultyServer, authority: Authority, text: str, scratch: Path) -> str | None:
-    source = ChartSource()
-    parameters = {"repository": charts.address, "name": "web", "certificateData": authority.pem, "version": text}
+    parameters = {"repository": charts.address, "certificateData": authority.pem, "version": text}
+    return resolve(parameters, scratch, Credentials(username=USER, password=PASSWORD))
+
+
+def resolve(parameters: dict[str, str], scratch: Path, credentials: Credentials | None = None) -> str | None:
+    """Return the version that a source is resolved to; None for none."""
+    source, parameters = ChartSource(), {**parameters, "name": "web"}
     if source.validate(parameters, "spec.sources[0].chart"):
         return None
     access = Access(
@@ -76,7 +92,7 @@ def by_us(charts: FaultyServer, authority: Authority, text: str, scratch: Path) 
         deadline=time.monotonic() + 20,
         cancelled=threading.Event(),
         scratch=scratch,
-        credentials=Credentials(username=USER, password=PASSWORD),
+        credentials=credentials,
     )
     try:
         pinned = source.resolve(parameters, access).pinned
@@ -90,6 +106,36 @@ def test_the_version_that_helm_chooses_is_chosen(
     text: str, *, helm_4: Path, charts: FaultyServer, authority: Authority, home: dict[str, str], tmp_path: Path
 ) -> None:
     assert by_us(charts, authority, text, tmp_path) == by_helm(helm_4, charts, authority, text, home)
+
+
+@pytest.fixture(scope="module")
+def pushed(
+    helm_4: Path, registry: LocalRegistry, home: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """A folder of a registry into which Helm has pushed one chart in all versions."""
+    folder, repository = tmp_path_factory.mktemp("packed"), f"oci://{registry.host}/{new_name()}"
+    for version in (*VERSIONS, *WITH_BUILD):
+        archive = folder / f"web-{version}.tgz"
+        archive.write_bytes(packed_chart("web", version))
+        subprocess.run(
+            [str(helm_4), "push", "--plain-http", str(archive), repository], env=home, capture_output=True, check=True
+        )
+    return repository
+
+
+WITH_BUILD = ["0.5.0+build.1"]
+BY_TAG = {"v1.2.3": "1.2.3", "1": "1.10.0", "1.2": "1.2.3"}
+"""What Helm takes for a tag, which it does not look for among the versions; in a repository with an index it does."""
+
+
+@pytest.mark.parametrize("text", [*RANGES, *WITH_BUILD, "~0.5", ""])
+def test_the_version_that_helm_chooses_in_a_registry_is_chosen(
+    text: str, helm_4: Path, pushed: str, home: dict[str, str], tmp_path: Path
+) -> None:
+    by_helm_there = run_helm([str(helm_4), "template", f"{pushed}/web", "--plain-http", f"--version={text}"], home)
+    assert by_helm_there is None or text not in BY_TAG
+    expected = BY_TAG.get(text, by_helm_there)
+    assert resolve({"repository": pushed, "version": text}, tmp_path) == expected
 
 
 # a controller
@@ -201,6 +247,29 @@ def test_dependencies_that_are_not_packed_are_named(shop: Shop) -> None:
     put(shop.server, files, authorization=BASIC)
     deployed = shop.deploy(name)
     deployed.wait_for("Installed", "False", saying="missing dependencies in charts/: common")
+
+
+def test_a_chart_of_a_registry_is_installed_and_followed(shop: Shop) -> None:
+    name = new_name()
+    registry = shop.world.registry
+    push_chart(registry, f"{name}/web", "1.0.0")
+    source = {"kind": "chart", "chart": {"repository": f"oci://{registry.host}/{name}", "name": "web", "version": "^1"}}
+    deployed = shop.world.deploy(name=name, ref="-", format="helm", sources=[source])
+    before = deployed.wait_ready()
+    [pin] = before["sources"]
+    assert pin["resolved"] == f"oci://{registry.host}/{name}/web:1.0.0@{pin['digest']}"
+    assert (pin["version"], pin["digest"]) == ("1.0.0", digest_of(packed_chart("web", "1.0.0")))
+    push_chart(registry, f"{name}/web", "1.1.0")
+    deployed.request_reconcile("again")
+    deployed.wait_installed(before["installedRevision"])
+    assert deployed.data("settings") == {"version": "1.1.0", "chart": "web"}
+
+
+def push_chart(registry: RegistryClient, name: str, version: str) -> None:
+    config = registry.push_blob(name, CHART_CONFIG, f'{{"name": "web", "version": "{version}"}}'.encode())
+    layer = registry.push_blob(name, CHART, packed_chart("web", version))
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config.as_json(), "layers": [layer.as_json()]}
+    registry.push_manifest(name, version, manifest)
 
 
 COUNT = 100

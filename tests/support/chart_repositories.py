@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from tests.support.charts import pack
+from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
+
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+CHART_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+PROVENANCE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 
 TEMPLATE = """\
 apiVersion: v1
@@ -22,6 +28,15 @@ def packed_chart(name: str, version: str, *, template: str = TEMPLATE, more: str
     """Return a packed chart; `more` is added to its Chart.yaml."""
     about = f"apiVersion: v2\nname: {name}\nversion: {version}\n{more}"
     return pack({f"{name}/Chart.yaml": about.encode(), f"{name}/templates/settings.yaml": template.encode()})
+
+
+def add_chart(registry: FaultyRegistry, name: str, version: str, archive: bytes = b"") -> str:
+    """Add a chart as `helm push` stores it, with provenance; return the digest of the packaged chart."""
+    archive = archive or packed_chart(name, version)
+    config = registry.add_blob(json.dumps({"name": name, "version": version}).encode(), CHART_CONFIG)
+    layers = [registry.add_blob(b"signed", PROVENANCE), registry.add_blob(archive, CHART)]
+    registry.add_manifest(version.replace("+", "_"), OCI_MANIFEST, config=config, layers=layers)
+    return f"sha256:{hashlib.sha256(archive).hexdigest()}"
 
 
 def entry_of(name: str, version: str, archive: bytes | None, **fields: Any) -> dict[str, Any]:

@@ -193,7 +193,8 @@ class FaultyRegistry:
                 del headers["Docker-Content-Digest"]
             self._send(request, 200, data, headers, faults)
         elif path.endswith("/tags/list"):
-            self._send(request, 200, b"{}", {})
+            tags = [tag for tag in self.manifests if ":" not in tag]
+            self._send(request, 200, json.dumps({"name": "any", "tags": tags}).encode(), {})
         elif kind == "blobs" and name in self.blobs:
             self._send(request, 200, self.blobs[name], faults.headers, faults)
         else:

@@ -91,7 +91,7 @@ def install(parser: Parser) -> None:
     _add(parser, "--http", metavar="URL", help="archive, or file of manifests")
     _add(parser, "--sha256", metavar="DIGEST", help="for --http and --chart: of the file")
     _add(parser, "--chart", metavar="NAME", help="Helm chart")
-    _add(parser, "--repository", metavar="URL", help="for --chart: where index.yaml is")
+    _add(parser, "--repository", metavar="URL", help="for --chart: where index.yaml is, or oci://registry/folder")
     _add(parser, "--version", metavar="RANGE", help="for --chart: version or range [default: the highest release]")
     _add(parser, "--secret", metavar="NAME", help="credentials for the source, in the install namespace")
     _add(parser, "--format", default="plain", help="plain, helm, registry-v1 or that of a plug-in [default: plain]")

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from api.v1alpha2.sources import ChartSource
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.cli.command import tell
 from controller.cli.output import to_table
 from controller.cli.question import ask
+from controller.sources.chart.registry import chart_reference
 from controller.sources.git.reference import parse_repository
 from controller.sources.http.address import parse_address
 from controller.sources.image.endpoint import find_endpoint
@@ -57,8 +59,14 @@ def _server(source: Source, mirrors: Mapping[str, str]) -> str:
     if source.http:
         return _shown(parse_address(source.http.url).authority)
     if source.chart:
-        return _shown(parse_address(source.chart.repository).authority)
+        return _shown(_chart_server(source.chart, mirrors))
     return f'chosen by plug-in "{source.kind}"'
+
+
+def _chart_server(chart: ChartSource, mirrors: Mapping[str, str]) -> str:
+    if chart.is_in_registry:
+        return find_endpoint(chart_reference(chart.repository, chart.name), mirrors).host
+    return parse_address(chart.repository).authority
 
 
 def _shown(host: str) -> str:

@@ -235,6 +235,9 @@ def connected(
     except ValueError as error:
         raise BundleError(Reason.INVALID_REFERENCE, f"{path}: the URL {error}") from None
     check_host(path, address, access.network)
+    if access.credentials and access.credentials.registries:
+        problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
+        raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
     with Transport(
         replace(access, path=path),
         certificate_data=certificates_of(parameters, access),

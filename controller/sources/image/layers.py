@@ -37,7 +37,8 @@ _IMAGE_LAYERS = frozenset(
         "application/vnd.docker.image.rootfs.diff.tar.zstd",
     )
 )
-_CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+"""The media type of a packaged Helm chart."""
 _PROVENANCE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 _FLUX = "application/vnd.cncf.flux.content.v1.tar+gzip"
 _EMPTY = "application/vnd.oci.empty.v1+json"  # the placeholder in a list that must not be empty
@@ -110,7 +111,7 @@ def _artifact_layer(descriptor: Descriptor) -> Layer | None:
 
 
 def _chart_layer(descriptor: Descriptor) -> Layer | None:
-    suffix = {_CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(descriptor.media_type)
+    suffix = {CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(descriptor.media_type)
     return Layer(descriptor=descriptor, role=Role.FILE, suffix=suffix) if suffix else None
 
 

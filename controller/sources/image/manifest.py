@@ -96,36 +96,38 @@ class Index:
     manifests: tuple[Descriptor, ...]
 
 
-def parse_manifest(data: bytes, path: str) -> Image | Index:
+def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
     """Parse a manifest or an index.
 
     Args:
         data: the document, verified.
         path: of the source in the spec; starts messages.
+        field: of the spec that names the repository.
 
     Raises: BundleError (UnsupportedContent).
     """
+    subject = f"{path}.{field}"
     try:
         document = _Manifest.model_validate_json(data)
     except ValidationError as error:
         location = error.errors(include_input=False, include_url=False)[0]["loc"]
         field = ".".join(map(str, location)) or "document"
-        raise _unsupported(path, f"the manifest is invalid at {quote(field)}; push the image again") from None
+        raise _unsupported(subject, f"the manifest is invalid at {quote(field)}; push the image again") from None
     if document.schema_version != 2:  # noqa: PLR2004 - the version of every format above
-        raise _unsupported(path, "the manifest has a schema version other than 2; push the image in OCI format")
+        raise _unsupported(subject, "the manifest has a schema version other than 2; push the image in OCI format")
     if (document.layers is None) == (document.manifests is None):  # readers differ on a document with both
-        raise _unsupported(path, "the manifest must have either layers or manifests; push the image again")
-    _check_type(document, path)
+        raise _unsupported(subject, "the manifest must have either layers or manifests; push the image again")
+    _check_type(document, subject)
     if document.manifests is not None:
         return Index(manifests=document.manifests)
     return Image(layers=document.layers or (), config=document.config)
 
 
-def _check_type(document: _Manifest, path: str) -> None:
+def _check_type(document: _Manifest, subject: str) -> None:
     admitted = _MANIFESTS if document.manifests is None else _INDEXES
     if document.media_type and document.media_type not in admitted:
         problem = f"the manifest has the unsupported media type {quote(document.media_type)}"
-        raise _unsupported(path, f"{problem}; push an image in OCI format")
+        raise _unsupported(subject, f"{problem}; push an image in OCI format")
 
 
 def check_size(image: Image, limits: Limits, path: str) -> None:
@@ -159,5 +161,5 @@ def _describe_choice(images: Sequence[Descriptor], platform: str) -> str:
     return f"the index has no image for {quote(platform)}, only for {', '.join(names[:20])}; use one of these"
 
 
-def _unsupported(path: str, problem: str) -> BundleError:
-    return BundleError(Reason.UNSUPPORTED_CONTENT, f"{path}.ref: {problem}")
+def _unsupported(subject: str, problem: str) -> BundleError:
+    return BundleError(Reason.UNSUPPORTED_CONTENT, f"{subject}: {problem}")

@@ -33,6 +33,7 @@ class Registry:
         schemes: to try in this order: https, http, or both. With both, a server without TLS gets plain http, unless
             there are credentials.
         path: of the source in the spec; starts messages.
+        field: of the spec that names the repository.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
     """
 
@@ -45,9 +46,11 @@ class Registry:
         schemes: tuple[str, ...],
         path: str,
         missing: Reason,
+        field: str = "ref",
     ) -> None:
         self._transport, self._endpoint, self._login = transport, endpoint, login
         self._schemes, self._path, self._missing = schemes, path, missing
+        self._subject = f"{path}.{field}"
 
     def resolve(self, target: str) -> str:
         """Return the digest that a tag names now; of a digest, check that the registry has it for this caller.
@@ -70,7 +73,7 @@ class Registry:
         """
         data = self._request("GET", "manifests", target).read_all(_MANIFEST_BYTES)
         if DIGEST.fullmatch(target) and digest_of(data) != target:
-            raise _mismatch(self._path, target)
+            raise _mismatch(self._subject, target)
         return data
 
     def list_tags(self, query: str) -> Response:
@@ -85,7 +88,14 @@ class Registry:
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
-        return Blob(self._request("GET", "blobs", descriptor.digest), descriptor, self._path, advance)
+        return Blob(self.read_blob(descriptor.digest), descriptor, self._subject, advance)
+
+    def read_blob(self, digest: str) -> Response:
+        """Return a blob to read, which the caller verifies.
+
+        Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
+        """
+        return self._request("GET", "blobs", digest)
 
     def _request(
         self, method: str, kind: str, name: str, *, also: int = _OK, media_type: str = "", body: bytes | None = None
@@ -134,10 +144,10 @@ class Registry:
         repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
         if response.status == _NOT_FOUND and kind == "tags":
             problem = "does not exist; correct its name, or push to it"
-            return BundleError(self._missing, f"{self._path}.ref: {repository} {problem}")
+            return BundleError(self._missing, f"{self._subject}: {repository} {problem}")
         if response.status == _NOT_FOUND:
             problem = self._describe_absence(word, name)
-            return BundleError(self._missing, f"{self._path}.ref: {repository} {problem}")
+            return BundleError(self._missing, f"{self._subject}: {repository} {problem}")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             problem = "requires credentials, or does not exist; correct the name, or set a Secret with credentials"
             if self._login.has_credentials:
@@ -145,7 +155,7 @@ class Registry:
                 problem = f"denies access with these credentials, or does not exist; {remedy}"
             return BundleError(Reason.UNAUTHORIZED, f"{self._path}.auth: {repository} {problem}")
         problem = f"returned status {response.status} for {item}; check the address"
-        return BundleError(Reason.UNREACHABLE, f"{self._path}.ref: {repository} {problem}")
+        return BundleError(Reason.UNREACHABLE, f"{self._subject}: {repository} {problem}")
 
     def _describe_absence(self, word: str, name: str) -> str:
         item = f"{word} {quote(name)}"
@@ -170,8 +180,10 @@ class Registry:
 class Blob:
     """A blob, hashed while it is read."""
 
-    def __init__(self, response: Response, descriptor: Descriptor, path: str, advance: Callable[[int], None]) -> None:
-        self._response, self._descriptor, self._path, self._advance = response, descriptor, path, advance
+    def __init__(
+        self, response: Response, descriptor: Descriptor, subject: str, advance: Callable[[int], None]
+    ) -> None:
+        self._response, self._descriptor, self._subject, self._advance = response, descriptor, subject, advance
         self._count, self._hash = 0, hashlib.sha256()
 
     def read(self, size: int, /) -> bytes:
@@ -182,7 +194,7 @@ class Blob:
         data = self._response.read(size)
         self._count += len(data)
         if self._count > self._descriptor.size:
-            raise _mismatch(self._path, self._descriptor.digest)
+            raise _mismatch(self._subject, self._descriptor.digest)
         self._hash.update(data)
         self._advance(len(data))
         return data
@@ -195,7 +207,7 @@ class Blob:
         while self.read(_CHUNK):
             pass
         if self._count != self._descriptor.size or f"sha256:{self._hash.hexdigest()}" != self._descriptor.digest:
-            raise _mismatch(self._path, self._descriptor.digest)
+            raise _mismatch(self._subject, self._descriptor.digest)
 
     def read_all(self, limit: int) -> bytes:
         """Return the whole blob, verified.
@@ -204,7 +216,7 @@ class Blob:
         """
         if self._descriptor.size > limit:
             problem = f"blob {quote(self._descriptor.digest)} exceeds the limit of {describe_bytes(limit)}"
-            raise BundleError(Reason.CONTENT_REJECTED, f"{self._path}.ref: {problem}; make it smaller")
+            raise BundleError(Reason.CONTENT_REJECTED, f"{self._subject}: {problem}; make it smaller")
         data = b"".join(iter(lambda: self.read(_CHUNK), b""))
         self.verify()
         return data
@@ -214,6 +226,6 @@ class Blob:
         self._response.close()
 
 
-def _mismatch(path: str, digest: str) -> BundleError:
-    message = f"{path}.ref: the registry returned content that does not match {quote(digest)}; find out who changed it"
+def _mismatch(subject: str, digest: str) -> BundleError:
+    message = f"{subject}: the registry returned content that does not match {quote(digest)}; find out who changed it"
     return BundleError(Reason.DIGEST_MISMATCH, message)

@@ -1,43 +1,35 @@
 """Images and other OCI artifacts: one HEAD resolves a tag, and the layers of exactly that digest are streamed.
 
-Https is the default; plain http is used for loopback registries without certificates and credentials, and, if
-insecureSkipTLSVerify is set, for registries without TLS. Credentials are sent over verified https only.
-
-Not here: the protocol (registry.py), logging in (logins.py), manifests and layers (manifest.py, layers.py).
+Not here: connecting (connection.py), the protocol (registry.py), logging in (logins.py), manifests and layers
+(manifest.py, layers.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any
 
 from api.errors import BundleError
 from api.plugins import MEBIBYTE, Access, Entry, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.limits import Rejection, quote
 from controller.content.tar import read_tar
-from controller.sources.hosts import PORTS, Location, check_host
-from controller.sources.image.endpoint import find_endpoint
+from controller.sources.image.connection import connected
 from controller.sources.image.layers import Layer, Role, name_chart, plan_layers
-from controller.sources.image.logins import Login, choose_credentials
 from controller.sources.image.manifest import Image, Index, check_size, choose, parse_manifest
 from controller.sources.image.reference import ImageReference, has_target, parse_reference
 from controller.sources.image.registry import Blob, Registry
 from controller.sources.image.tags import list_tags
-from controller.sources.image.tokens import TokenServer
-from controller.sources.transport import Transport
-from controller.sources.trust import certificate_problems, certificates_of, check_secure
+from controller.sources.trust import certificate_problems
 from controller.sources.versions.ranges import Range
 from controller.sources.versions.selection import describe_nearest, filtered, highest
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
 _DEFAULT_PLATFORM = "linux/amd64"
 _CHART_CONFIG_BYTES = MEBIBYTE
-RegistryT = TypeVar("RegistryT", bound=Registry)
 
 
 class ImageSource:
@@ -184,61 +176,6 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> ImageReference:
     except ValueError as error:
         message = f"{access.path}.ref: image reference {quote(parameters['ref'])} {error}"
         raise BundleError(Reason.INVALID_REFERENCE, message) from None
-
-
-@contextmanager
-def connected(
-    parameters: Mapping[str, Any],
-    reference: ImageReference,
-    access: Access,
-    *,
-    missing: Reason,
-    kind: Callable[..., RegistryT],
-) -> Iterator[RegistryT]:
-    """Provide the repository that a reference names, for one call.
-
-    Args:
-        parameters: of the source.
-        reference: its tag and digest are ignored.
-        access: for this call.
-        missing: reason for a 404.
-        kind: takes the arguments of Registry.
-
-    Raises: BundleError (InsecureRefused, InvalidReference).
-    """
-    _check_registry(reference, access)
-    endpoint = find_endpoint(reference, access.network.registry_mirrors)
-    certificates = certificates_of(parameters, access)
-    verify = not parameters.get("insecureSkipTLSVerify")
-    candidates = choose_credentials(access.credentials, endpoint)
-    if candidates:
-        check_secure(access.path, plain=False, verify=verify)
-    with Transport(
-        replace(access, path=f"{access.path}.ref"),
-        certificate_data=certificates,
-        verify=verify,
-        loopback=endpoint.is_loopback,
-    ) as transport:
-        yield kind(
-            transport,
-            endpoint,
-            Login(TokenServer(transport, endpoint, access.path, verify=verify), candidates),
-            schemes=_schemes(verify=verify, loopback=endpoint.is_loopback, wants_tls=bool(certificates or candidates)),
-            path=access.path,
-            missing=missing,
-        )
-
-
-def _check_registry(reference: ImageReference, access: Access) -> None:
-    parts = urlsplit(f"//{reference.registry}")
-    location = Location(scheme="https", host=parts.hostname or "", port=parts.port or PORTS["https"])
-    check_host(f"{access.path}.ref", location, access.network)
-
-
-def _schemes(*, verify: bool, loopback: bool, wants_tls: bool) -> tuple[str, ...]:
-    if not verify:
-        return ("https", "http")
-    return ("http",) if loopback and not wants_tls else ("https",)
 
 
 def _platform(parameters: Mapping[str, Any]) -> str:

@@ -40,5 +40,5 @@ def list_tags(registry: Registry) -> list[str]:
             return tags
         if len(tags) > _MOST:
             break
-    message = f"{response.place.subject}: the repository has more than {_MOST} tags; use a tag instead of semver"
+    message = f"{response.place.subject}: the repository has more than {_MOST} tags; name one tag instead of a range"
     raise BundleError(Reason.CONTENT_REJECTED, message)

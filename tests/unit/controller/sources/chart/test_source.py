@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api.errors import BundleError
-from api.plugins import Access, Credentials, Entry, Limits, Network, Resolution
+from api.plugins import Access, Credentials, Entry, Limits, Network, RegistryCredentials, Resolution
 from api.v1alpha2.conditions import Reason
 from controller.content.archive import write_entries
 from controller.sources.chart import repository
@@ -192,6 +192,10 @@ def test_similar_names_are_named(server: FaultyServer, client: Client) -> None:
 INVALID = [
     ({"repository": "charts.example.com"}, 'repository: "charts.example.com" is not a URL like https://host/path'),
     ({"repository": "https://me:canary@example.com"}, "repository: the URL must not contain a user or a password"),
+    ({"repository": "oci://me:canary@example.com/charts"}, "repository: the URL must not contain a user or a password"),
+    ({"repository": "oci://example.com/charts:v1"}, 'repository: "oci://example.com/charts:v1" must not contain a tag'),
+    ({"repository": "oci://charts/web"}, 'repository: "oci://charts/web" has no registry; use oci://host/folder'),
+    ({"repository": "oci://example.com/Charts"}, 'repository: "oci://example.com/Charts" has a repository with other'),
     ({"version": ">>1"}, 'version: ">>1" is not a range of versions'),
     ({"sha256": "abc"}, 'sha256: "abc" is not 64 hexadecimal digits'),
     ({"certificateData": "abc"}, "certificateData: not a bundle of PEM certificates"),
@@ -209,6 +213,8 @@ def test_parameters_that_are_wrong(change: dict[str, str], problem: str) -> None
 def test_what_identifies_a_chart(certificates: Path) -> None:
     source, usual = ChartSource(), {"repository": "https://charts.example.com", "name": "web"}
     assert source.identity(usual) == source.identity({**usual, "repository": "https://CHARTS.example.com:443/"})
+    oci = {**usual, "repository": "oci://index.docker.io/charts/"}
+    assert source.identity(oci)["repository"] == source.origin(oci) == "oci://docker.io/charts/web"
     for change in ({"name": "x"}, {"version": "1.x"}, {"sha256": "a" * 64}, {"repository": "https://example.com"}):
         assert source.identity(usual) != source.identity({**usual, **change})
 
@@ -463,6 +469,13 @@ def test_a_version_without_an_address(server: FaultyServer, client: Client) -> N
     found = client.resolve(parameters, credentials=BASIC)
     message = failure(lambda: client.fetch(parameters, found, credentials=BASIC), Reason.CONTENT_REJECTED)
     assert 'index.yaml has no address of version "1.0.0"' in message
+
+
+def test_a_secret_of_registries_is_not_for_a_repository(server: FaultyServer, client: Client) -> None:
+    login = Credentials(registries=(RegistryCredentials(registry="a", username="a", password="canary"),))
+    resolve = lambda: client.resolve(client.parameters(server.address), credentials=login)  # noqa: E731
+    assert failure(resolve, Reason.SECRET_INVALID).startswith(f"{PATH}.auth: the Secret has a type for registries")
+    assert not server.requests
 
 
 def test_credentials_are_not_sent_over_plain_http(client: Client) -> None:

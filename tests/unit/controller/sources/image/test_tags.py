@@ -73,7 +73,7 @@ def test_a_list_without_an_end_is_refused() -> None:
     again = page(["1.0.0"] * 1000, '</v2/a/tags/list?n=1000>; rel="next"')
     with pytest.raises(BundleError) as caught:
         listed({"n=1000": again})
-    problem = "the repository has more than 100000 tags; use a tag instead of semver"
+    problem = "the repository has more than 100000 tags; name one tag instead of a range"
     assert (caught.value.reason, caught.value.message) == (
         Reason.CONTENT_REJECTED,
         f"spec.sources[0].image.ref: {problem}",

@@ -1,0 +1,142 @@
+"""Charts in a registry, as `helm push` stores them: tags are versions, and one layer is the packaged chart.
+
+Tags have `_` where versions have `+`. Provenance is not read.
+
+Not here: the protocol and logging in (sources/image).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+from api.errors import BundleError
+from api.plugins import Access, Entry, Resolution
+from api.v1alpha2.conditions import Reason
+from controller.content.limits import describe_bytes, quote
+from controller.content.spool import Spool
+from controller.sources.chart.archive import read_chart
+from controller.sources.chart.request import ChartRequest
+from controller.sources.image.connection import connected as connected_to_registry
+from controller.sources.image.layers import CHART
+from controller.sources.image.manifest import Image, parse_manifest
+from controller.sources.image.reference import HUB, HUB_NAMES, ImageReference, parse_reference
+from controller.sources.image.registry import Registry
+from controller.sources.image.tags import list_tags
+
+OCI = "oci://"
+_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+_FIELD = "repository"
+_CHUNK = 64 * 1024
+
+
+def chart_reference(repository: str, name: str) -> ImageReference:
+    """Return the repository of a chart in the folder of a registry.
+
+    Raises: ValueError with the problem and the remedy.
+    """
+    host, slash, folder = repository.removeprefix(OCI).partition("/")
+    folder = folder.strip("/")
+    if "@" in host:
+        raise ValueError("must not contain a user or a password; use a Secret in auth")
+    if slash and (":" in folder or "@" in folder):
+        raise ValueError("must not contain a tag or a digest; use version and sha256")
+    reference = parse_reference("/".join(filter(None, (host, folder, name))))
+    if reference.registry == HUB and host not in HUB_NAMES:
+        raise ValueError(f"has no registry; use {OCI}host/folder")
+    return reference
+
+
+def registry_address(repository: str, name: str) -> str:
+    """Return the repository of a chart in normal form. Raises: ValueError as `chart_reference`."""
+    reference = chart_reference(repository, name)
+    return f"{OCI}{reference.registry}/{reference.repository}"
+
+
+class RegistryRepository:
+    """The repository of one chart in a registry, for one call of the source."""
+
+    def __init__(self, registry: Registry, repository: str, access: Access) -> None:
+        self._registry, self._repository, self._access = registry, repository, access
+
+    def resolve(self, request: ChartRequest) -> Resolution:
+        """Return the version to use, and the digest of its layer.
+
+        Raises: BundleError (NotFound, DigestMismatch, UnsupportedContent, and those of the registry).
+        """
+        version, manifest = self._choose(request)
+        digest = self._read_digest(manifest)
+        if request.digest and digest != request.digest:
+            problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
+            raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        return request.pin(self._repository, version, digest)
+
+    def fetch(self, _request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+        """Yield the files of the chart that was resolved; its digest is verified before the first one.
+
+        Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, and those of the
+            registry).
+        """
+        with Spool(self._access.scratch, self._access.path) as spool:
+            self._download(resolution.digest, spool)
+            if spool.digest != resolution.digest:
+                problem = "the registry returned content that does not match its digest; find out who changed it"
+                raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.{_FIELD}: {problem}")
+            yield from read_chart(spool.rewind(), self._access)
+
+    def _choose(self, request: ChartRequest) -> tuple[str, bytes]:
+        """Return the version, and its manifest. A version that the spec names is asked for without a list of all."""
+        if request.is_exact:
+            try:
+                return request.version, self._read_manifest(request.version)
+            except BundleError as error:
+                if error.reason is not Reason.NOT_FOUND:
+                    raise
+        tags = list_tags(self._registry)
+        version = request.choose([tag.replace("_", "+") for tag in tags], self._access.path)
+        return version, self._read_manifest(version)
+
+    def _read_manifest(self, version: str) -> bytes:
+        return self._registry.read_manifest(version.replace("+", "_"))
+
+    def _read_digest(self, manifest: bytes) -> str:
+        document = parse_manifest(manifest, self._access.path, _FIELD)
+        config = document.config if isinstance(document, Image) else None
+        if not isinstance(document, Image) or not config or config.media_type != _CONFIG:
+            problem = 'it contains something else than a Helm chart; use kind image, or push a chart with "helm push"'
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
+        layers = [layer for layer in document.layers if layer.media_type == CHART]
+        if len(layers) != 1:
+            problem = f'the artifact has {len(layers)} packaged charts in place of one; push it with "helm push"'
+            raise BundleError(Reason.UNSUPPORTED_CONTENT, f"{self._access.path}.{_FIELD}: {problem}")
+        return layers[0].digest
+
+    def _download(self, digest: str, spool: Spool) -> None:
+        limit = self._access.limits.compressed_bytes
+        with closing(self._registry.read_blob(digest)) as response:
+            while data := response.read(_CHUNK):
+                if spool.size + len(data) > limit:
+                    problem = f"the packaged chart exceeds the limit of {describe_bytes(limit)}; make it smaller"
+                    raise BundleError(Reason.CONTENT_REJECTED, f"{self._access.path}.{_FIELD}: {problem}")
+                spool.append(data)
+                self._access.progress(spool.size, 0)
+
+
+@contextmanager
+def connected(parameters: Mapping[str, Any], access: Access, missing: Reason) -> Iterator[RegistryRepository]:
+    """Provide the repository of a chart, for one call.
+
+    Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
+    """
+    try:
+        reference = chart_reference(parameters["repository"], parameters["name"])
+    except ValueError as error:
+        message = f"{access.path}.{_FIELD}: the registry with the chart {error}"
+        raise BundleError(Reason.INVALID_REFERENCE, message) from None
+    if access.credentials and access.credentials.bearer_token:
+        problem = 'the Secret has the key "bearerToken", which registries do not take; give it username and password'
+        raise BundleError(Reason.SECRET_INVALID, f"{access.path}.auth: {problem}")
+    folder = f"{OCI}{reference.registry}/{reference.repository}".removesuffix(f"/{parameters['name']}")
+    with connected_to_registry(parameters, reference, access, missing=missing, kind=Registry, field=_FIELD) as registry:
+        yield RegistryRepository(registry, folder, access)
