@@ -101,7 +101,7 @@ class Resolution:
     pinned: str
     """Human-readable: `ref@digest`, `repository@commit`, URL."""
     digest: str
-    """Digest of the image manifest, `sha1:<commit>`, or SHA-256 of the http body."""
+    """Digest of the image manifest, `sha1:<commit>`, or SHA-256 of the http body or the packaged chart."""
     version: str = ""
     """The name of the version that was chosen from a range, which `pinned` contains before its last "@"."""
     validator: str = ""

@@ -59,11 +59,11 @@ class SourcePin(Api):
     """Kind of the source."""
     resolved: Annotated[str, Field(max_length=4096)]
     """The pinned reference: ref@digest, repository@commit, or the URL; of a range of versions ref:tag@digest or
-    repository@tag@commit."""
+    repository@tag@commit; of a chart repository/name:version@digest."""
     version: Annotated[str, Field(max_length=256)] = ""
     """The tag, or the version of a chart, that a range of versions was resolved to. Empty: the spec has no range."""
     digest: Digest
-    """Digest of the content: of the image manifest, of the http body, or sha1:<commit>."""
+    """Digest of the content: of the image manifest, of the http body, of the packaged chart, or sha1:<commit>."""
     spec_digest: Digest
     """Digest of the fields of the spec that identify the content. The source is re-resolved when it changes."""
     origin: Digest = ""

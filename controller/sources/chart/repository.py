@@ -71,6 +71,7 @@ class Repository:
     ) -> None:
         self._address, self._transport, self._access = address, transport, access
         self._shared, self._missing = shared, missing
+        self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
         self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
         self._key = _key_of(address, parameters, access, self._headers)
@@ -86,7 +87,7 @@ class Repository:
             problem = f"version {quote(release.version)} has another digest; find out who changed it, or correct sha256"
             raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
         if digest or request.digest:
-            return request.pin(self._address.url, release.version, digest or request.digest)
+            return request.pin(self._name, release.version, digest or request.digest)
         return self._read_now(request, release)
 
     def fetch(self, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
@@ -180,7 +181,7 @@ class Repository:
             answer = self._download(release).fetch(spool, previous.validator if previous and is_known else "")
             if previous and answer.is_unchanged:
                 return previous
-            resolution = request.pin(self._address.url, release.version, spool.digest, answer.validator)
+            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
             self._access.keep(resolution, read_chart(spool.rewind(), self._access))
             return resolution
 

@@ -424,7 +424,9 @@ def test_the_host_of_the_repository_gets_the_credentials(url: str, server: Fault
 
 def test_a_query_of_the_repository_is_for_relative_addresses_too(server: FaultyServer, client: Client) -> None:
     parameters = client.parameters(f"{server.address}/?token=canary", version="1.0.0")
-    client.fetch(parameters, client.resolve(parameters))
+    found = client.resolve(parameters)
+    assert found.pinned == f"{server.address}/web:1.0.0@{found.digest}"
+    client.fetch(parameters, found)
     assert paths(server) == ["/index.yaml?token=canary", "/web-1.0.0.tgz?token=canary"]
 
 
