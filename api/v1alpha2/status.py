@@ -106,6 +106,8 @@ class ObjectCounts(Api):
     """Objects that another client changed and that are not repaired."""
     retained: _Count = 0
     """Objects of older revisions that have not been deleted yet."""
+    handed_over: _Count = 0
+    """Objects that another BundleDeployment has taken over (spec.takeOver). While paused, total does not count them."""
 
 
 class Display(Api):

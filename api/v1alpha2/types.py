@@ -233,6 +233,13 @@ class Spec(Api):
     """BundleDeployments that must be Ready before a new revision is applied, such as the one that installs the
     CustomResourceDefinitions or the database that this bundle uses. Meanwhile the new revision is fetched and rendered,
     and what is installed is repaired. Deleting one of them is not prevented, and changes nothing here."""
+    take_over: Annotated[
+        tuple[DeploymentReference, ...], Field(max_length=8, json_schema_extra=list_of("map", "name"))
+    ] = ()
+    """BundleDeployments whose objects this one takes over, in place, as far as its own bundle contains them: no object
+    is deleted or recreated, and fields that this bundle does not set are removed. While one of them is not paused, its
+    objects are a Collision. It counts them as handed over, does not take them back when it is resumed, and when it is
+    deleted, only its other objects are deleted. Its ServiceAccount, too, needs the rights to apply them."""
 
     @property
     def requires_approval(self) -> bool:
@@ -274,7 +281,12 @@ class BundleDeployment(Api):
                 " || self.spec.installNamespace == self.status.installNamespace",
                 "must equal status.installNamespace once that is recorded, because objects were installed there",
                 ".spec.installNamespace",
-            )
+            ),
+            rule(
+                "!has(self.spec.takeOver) || self.spec.takeOver.all(giver, giver.name != self.metadata.name)",
+                "must not name this BundleDeployment itself",
+                ".spec.takeOver",
+            ),
         )
     )
     metadata: ObjectMeta

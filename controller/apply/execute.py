@@ -6,8 +6,8 @@ and the requests for one object (object/).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
@@ -15,6 +15,7 @@ from controller.apply.dependencies import Dependencies, StepResults
 from controller.apply.drift.explanation import DriftedObject
 from controller.apply.examination import Examiner
 from controller.apply.failures.access_review import AccessReviewer
+from controller.apply.failures.giver_rights import GiverRights
 from controller.apply.failures.missing_rights import LackOfRightsError, MissingRightsError, list_all
 from controller.apply.object.concurrency import ConcurrencyLimits
 from controller.apply.object.labels import Relabeler
@@ -24,6 +25,7 @@ from controller.apply.object.sender import Sender
 from controller.apply.options import ApplyOptions
 from controller.apply.order import Stage
 from controller.apply.outcome import Outcome
+from controller.apply.ownership import is_changing_hands
 from controller.apply.plan import Action, Plan, Step, Task
 from controller.apply.targets import Target
 from controller.kube.client import ApiError, Client
@@ -34,6 +36,17 @@ from controller.observe.watches import Watches
 from controller.retries import Retries
 
 _REVIEW = "review of rights"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a comparison without writing has found."""
+
+    drifted: tuple[DriftedObject, ...]
+    same: tuple[Record, ...]
+    """Objects that are as the last apply left them."""
+    handed_over: Mapping[ObjectKey, str]
+    """Objects that another BundleDeployment has taken over, with its name."""
 
 
 class Applier:
@@ -57,6 +70,7 @@ class Applier:
         self._watches = watches
         self._reviewer = AccessReviewer(client, self.pool)
         self._examiner = Examiner(client, self.pool, self._reviewer)
+        self._giver_rights = GiverRights(self._reviewer)
         self._dependencies, self._retries = Dependencies(watches, retries), retries
         self._sender = Sender(client, discovery, watches, retries, self._reader, limits=limits)
 
@@ -127,16 +141,20 @@ class Applier:
         """
         return self._examiner.find_problems(self._applied(options), options, changed)
 
-    def survey(self, plan: Plan, options: ApplyOptions) -> tuple[list[DriftedObject], list[Record]]:
-        """Compare without writing; returns what has drifted, and what is as the last apply left it.
+    def survey(self, plan: Plan, options: ApplyOptions) -> Survey:
+        """Compare without writing.
 
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
         tasks = [(task, resource) for task in plan.tasks if (resource := self._resource(task, options))]
         settled = self._compared(self._read_unknown(tasks, options, StepResults()), options)
-        changed = [item for item in settled if _is_drift(item[0], options)]
-        drifted = [found for found in self._explanations(changed, options) if found]
-        return drifted, [task.record for task, _ in settled if task.action is Action.NONE and task.record]
+        staying = [item for item in settled if not is_changing_hands(item[0].record, options.hand_over)]
+        changed = [item for item in staying if _is_drift(item[0], options)]
+        return Survey(
+            drifted=tuple(found for found in self._explanations(changed, options) if found),
+            same=tuple(task.record for task, _ in settled if task.action is Action.NONE and task.record),
+            handed_over={task.target.key: task.handed_to for task, _ in settled if task.handed_to},
+        )
 
     def _run_step(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
         held: list[Outcome] = []
@@ -152,6 +170,7 @@ class Applier:
             else:
                 ready.append((task, resource))
         ready = self._compared(self._read_unknown(ready, options, results), options)
+        ready = self._giver_rights.examine(ready, options)
         spared, ready = self._spare(ready, options)
         return held + spared + self.pool.run(lambda item: self._sender.carry_out(*item, options), ready, options.user)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from api.errors import BundleError
 from api.v1alpha2.policies import CrdUpgradeSafety
 from controller.apply.drift.ledger import Ledger
-from controller.apply.ownership import Exists, Owner
+from controller.apply.ownership import NO_HAND_OVER, Exists, HandOver, Owner
 from controller.apply.possession import RevisionObject
 from controller.apply.targets import Target, TargetSet
 from controller.kube.client import User
@@ -40,6 +40,7 @@ class ApplyOptions:
     ledger: Ledger
     """How the last apply left the objects."""
     exists: Exists
+    hand_over: HandOver = NO_HAND_OVER
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
     proceed: Callable[[], bool]
     """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""

@@ -6,13 +6,14 @@ reference. Not here: reading an object before its first apply, adopting and rele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from api import names
 from controller.content.digests import digest_of_json
+from controller.kube.impersonation import User
 from controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
@@ -38,6 +39,8 @@ class Situation(Enum):
     """It was ours: apply, whatever collisionProtection says."""
     ADOPT = "adopt"
     """It is another owner's or has none, and the user opted in: apply at the judged resourceVersion."""
+    TAKE_OVER = "take over"
+    """It belongs to a BundleDeployment that `spec.takeOver` names: apply, with its managedFields entry as ours."""
     USED = "used"
     """A Namespace that is not ours: not modified."""
     COLLISION = "collision"
@@ -65,19 +68,58 @@ class Judgement:
     """Of a collision."""
     evicts: bool = False
     """Whether another controller reference must be removed first: two of them are a 422."""
+    handed_to: str = ""
+    """The BundleDeployment that has taken it over from its owner; empty: none has."""
 
 
 Exists = Callable[[str, str], bool]
 """Whether a BundleDeployment with a name and UID exists."""
 
 
-def judge(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Giver:
+    """A BundleDeployment that `spec.takeOver` names."""
+
+    owner: Owner
+    orphan: bool
+    """Whether its deletionPolicy is Orphan."""
+    user: User | None
+    """The account that it applies objects with; None: the controller."""
+    hindrance: str = ""
+    """Why nothing is taken from it now, and what to do; empty: it is paused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """The BundleDeployments from which and to which objects of one may pass (`spec.takeOver`)."""
+
+    givers: Mapping[str, Giver] = field(default_factory=dict)
+    """Those that exist, by name."""
+    takers: Collection[str] = ()
+    """Those that are known to name it."""
+    takes: Exists = lambda _name, _uid: False
+    """Whether a BundleDeployment with a name and UID exists and names it, in whatever shard."""
+
+    def giver_of(self, record: Record) -> Giver | None:
+        """Return the giver that has an object, by all its marks."""
+        giver = self.givers.get(record.owner)
+        if giver is None:
+            return None
+        carries_reference = not loses_reference(record, orphan=giver.orphan)
+        return giver if is_ours(record, giver.owner, carries_reference=carries_reference) else None
+
+
+NO_HAND_OVER = HandOver()
+
+
+def judge(  # noqa: PLR0911 - one rule each
     record: Record | None,
     owner: Owner,
     *,
     exists: Exists,
     collision_protection: str,
     carries_reference: bool,
+    hand_over: HandOver = NO_HAND_OVER,
 ) -> Judgement:
     """Decide who owns an object and what may be done with it; the first matching rule of README.md, Ownership, counts.
 
@@ -87,11 +129,14 @@ def judge(
         exists: whether another BundleDeployment exists.
         collision_protection: Prevent, IfNoController or None.
         carries_reference: whether the object is applied with an owner reference.
+        hand_over: from which and to which BundleDeployments it may pass.
     """
     if record is None:
         return Judgement(situation=Situation.ABSENT)
     if is_ours(record, owner, carries_reference=carries_reference):
         return Judgement(situation=Situation.OURS)
+    if passed := _judge_passing(record, owner, hand_over):
+        return passed
     evicts = record.controller_uid not in ("", owner.uid)
     if _was_ours(record, owner, exists):
         return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
@@ -103,6 +148,32 @@ def judge(
     return Judgement(
         situation=Situation.COLLISION, owner=claimant, message=_collision_message(record.key, claimant), evicts=evicts
     )
+
+
+def _judge_passing(record: Record, owner: Owner, hand_over: HandOver) -> Judgement | None:
+    """Decide about an object that passes from a giver, or has passed to a taker; None: it does neither."""
+    if record.owner in ("", owner.name):
+        return None
+    giver, claimant = hand_over.giver_of(record), f'{names.KIND} "{record.owner}"'
+    handed_to = record.owner if hand_over.takes(record.owner, record.owner_uid) else ""
+    if giver and not giver.hindrance:
+        return Judgement(situation=Situation.TAKE_OVER, owner=claimant, handed_to=handed_to)
+    if giver:
+        message = f"{record.key}: belongs to {claimant}, {giver.hindrance}"
+    elif handed_to:
+        message = (
+            f"{record.key}: was handed over to {claimant}; remove it from this bundle or delete this {names.KIND}, or "
+            f"to take it back, pause {claimant} and name it in spec.takeOver"
+        )
+    else:
+        return None
+    return Judgement(situation=Situation.COLLISION, owner=claimant, message=message, handed_to=handed_to)
+
+
+def is_changing_hands(record: Record | None, hand_over: HandOver) -> bool:
+    """Whether a taker has begun to take an object over: its entry is the taker's, and its marks are not yet."""
+    takers = {names.field_manager(taker) for taker in hand_over.takers}
+    return record is not None and not takers.isdisjoint(record.co_managers)
 
 
 def is_ours(record: Record, owner: Owner, *, carries_reference: bool) -> bool:
@@ -137,7 +208,8 @@ def is_always_replaced(manager: str, owner: str, *, leaves: bool) -> bool:
     """Whether the entry of a manager in `Record.co_managers` is removed also from an object that was not adopted."""
     if manager.startswith(names.initial_field_manager("")):
         return manager != names.initial_field_manager(owner) or not leaves
-    return manager == BEFORE_FIRST_APPLY
+    # That of another BundleDeployment is left by a hand-over that was interrupted and given up.
+    return manager == BEFORE_FIRST_APPLY or manager.startswith(names.field_manager(""))
 
 
 def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> bool:

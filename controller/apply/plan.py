@@ -38,6 +38,7 @@ class Action(Enum):
     COMPARE = "compare"
     """It is ours and of this revision; whether it was modified must be read."""
     TAKE_BACK = "take back"
+    TAKE_OVER = "take over"
     USE = "use"
     """A Namespace that is not ours."""
     REFUSE = "refuse"
@@ -56,6 +57,8 @@ class Task:
     """Why it may not be applied or read."""
     evicts: bool = False
     """Whether the reference of another controller must be removed first."""
+    handed_to: str = ""
+    """The BundleDeployment that has taken it over; empty: none has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +89,8 @@ class Plan:
     @property
     def upgrades(self) -> bool:
         """Whether executing the plan may do more than repair drift."""
-        return bool(self.prune) or any(
-            task.action in (Action.APPLY, Action.CREATE, Action.TAKE_BACK) for task in self.tasks
-        )
+        upgrading = (Action.APPLY, Action.CREATE, Action.TAKE_BACK, Action.TAKE_OVER)
+        return bool(self.prune) or any(task.action in upgrading for task in self.tasks)
 
     @property
     def drift(self) -> list[ObjectKey]:
@@ -102,7 +104,7 @@ def make_plan(options: ApplyOptions, leftovers: Iterable[Target], observed: Mapp
     Args:
         options: of the BundleDeployment; its revision is the target of every object it contains (rule 6).
         leftovers: targets that only the previous revision has.
-        observed: the objects that carry our label.
+        observed: the objects that carry our label, or that of one that takes over objects of ours.
     """
 
     def _task(target: Target, *, installed: bool) -> Task:
@@ -134,11 +136,16 @@ def is_finished(target: Target, record: Record | None, *, installed: bool) -> bo
 
 def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task:
     """Decide about one object by its record; `READ` without one."""
-    if target.key in options.ledger.used:
+    if target.key in options.ledger.used and not _has_giver(options.ledger.used[target.key], options):
         return Task(target=target, action=Action.USE)
     if record is None:
         return Task(target=target, action=Action.READ)
     return decide_about(target, record, options)
+
+
+def _has_giver(record: Record | None, options: ApplyOptions) -> bool:
+    """Whether a Namespace that was used so far may be taken over."""
+    return record is not None and options.hand_over.giver_of(record) is not None
 
 
 def decide_about(target: Target, record: Record | None, options: ApplyOptions) -> Task:
@@ -149,15 +156,15 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
         exists=options.exists,
         collision_protection=options.collision_protection,
         carries_reference=target.carries_reference,
+        hand_over=options.hand_over,
     )
     if record is None:
         return Task(target=target, action=Action.CREATE)
     if target.bare or judgement.situation is Situation.USED:
         return Task(target=target, action=Action.AWAIT if record.deleting else Action.USE, record=record)
     if judgement.situation is Situation.COLLISION:
-        return Task(
-            target=target, action=Action.REFUSE, record=record, refusal=BundleError(Reason.COLLISION, judgement.message)
-        )
+        refusal = BundleError(Reason.COLLISION, judgement.message)
+        return Task(target=target, action=Action.REFUSE, record=record, refusal=refusal, handed_to=judgement.handed_to)
     if record.deleting or options.ledger.recreated.get(target.key) == record.uid:
         return Task(target=target, action=Action.AWAIT, record=record)
     if judgement.situation is Situation.OURS:
@@ -167,7 +174,8 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
             # The controller was interrupted after its apply, or the label that the watches select was changed.
             action = Action.APPLY
         return Task(target=target, action=action, record=record)
-    return Task(target=target, action=Action.TAKE_BACK, record=record, evicts=judgement.evicts)
+    action = Action.TAKE_OVER if judgement.situation is Situation.TAKE_OVER else Action.TAKE_BACK
+    return Task(target=target, action=action, record=record, evicts=judgement.evicts, handed_to=judgement.handed_to)
 
 
 def _compare(target: Target, record: Record, ledger: Ledger) -> Action:

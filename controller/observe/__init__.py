@@ -8,6 +8,7 @@ BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconci
     deployments      the latest known BundleDeployments
     statuses/        the status of each as the controller left it
     dependencies     which of them depend on which
+    handovers        which of them take over objects of which
     managed/         managed objects: watched kinds, objects by owner
     records          the part of a managed object that is kept
     journal          what has changed since a reader last looked

@@ -27,6 +27,7 @@ from controller.kube.watch import Reflector
 from controller.observe.definitions import Definition, Definitions
 from controller.observe.dependencies import Dependency, Dependents, dependency_of
 from controller.observe.deployments import SeenDeployment, SeenDeployments, needs_pass
+from controller.observe.handovers import Takers, party_of
 from controller.observe.journal import Look
 from controller.observe.listener import Listener
 from controller.observe.managed.kind_watch import group_kind_of
@@ -50,7 +51,7 @@ class Watches:
         self.statuses = OwnStatuses()
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
-        self._dependents = Dependents()
+        self._dependents, self._takers = Dependents(), Takers()
         self._deployments = SeenDeployments(
             client, self._deployment_changed, self._deployments_synced, shard, self._notify_dependents
         )
@@ -177,6 +178,10 @@ class Watches:
         """Return the names of the BundleDeployments of the shard that depend on one and stay, in order."""
         known = {each: self.outline(each) for each in self._dependents.of(name)}
         return [each for each, found in known.items() if not (found and found.metadata.deletion_timestamp)]
+
+    def takers(self, name: str) -> list[str]:
+        """Return the names of the BundleDeployments of the shard that take over objects of one, in order."""
+        return self._takers.of(name)
 
     def count_foreign(self) -> Counter[str]:
         """Return the number of BundleDeployments of each other shard, as far as this one knows them."""
@@ -326,7 +331,7 @@ class Watches:
         if new and new.outline:
             self._prepare(new.outline)
             self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
-        concerned = self._learn_dependency(seen.name) if (seen := new or old) else set()
+        concerned = self._learn_relations(seen.name) if (seen := new or old) else set()
         if new and not self.synced:
             return  # it gets a pass with all others, once they are known
         for name in concerned:
@@ -334,12 +339,15 @@ class Watches:
         if seen and (needs_pass(old, new) or self._is_damaged(seen.name)):
             self._listener.deployment_changed(seen.name)
 
-    def _learn_dependency(self, name: str) -> set[str]:
-        """Learn what others depend on; returns the names of those that this concerns."""
+    def _learn_relations(self, name: str) -> set[str]:
+        """Learn what others depend on, and what may be taken over; returns the names of those that this concerns."""
         seen = self._deployments.get(name)  # one that moves between shards is reported twice
         outline = seen.outline if seen else None
         unreadable = Dependency((), "cannot be read") if seen else None
-        return self._dependents.learn(name, dependency_of(outline) if outline else unreadable)
+        parties = self._takers.learn(name, party_of(outline) if outline else None)
+        if parties:
+            self._listener.cluster_changed()  # what collided may be taken over now
+        return parties | self._dependents.learn(name, dependency_of(outline) if outline else unreadable)
 
     def _notify_dependents(self, name: str) -> None:
         for each in self._dependents.of(name):

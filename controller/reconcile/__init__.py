@@ -17,6 +17,7 @@ is reported.
     installed_targets  the compressed targets that it needs
     approval       keeps the revision on the cluster while another one waits
     dependencies   whether the BundleDeployments of spec.dependsOn are ready
+    handovers      from and to which BundleDeployments objects may pass
     installation   work on one revision: plan, apply, prune, finish
     deletion       the pass over a BundleDeployment that is being deleted
     hooks          when the hooks of a chart run

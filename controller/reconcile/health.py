@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from controller.apply.outcome import Outcome
@@ -10,6 +10,7 @@ from controller.apply.plan import is_finished
 from controller.observe.explanations import Explainer
 from controller.observe.journal import Reader
 from controller.observe.progress import Progress
+from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.installation.work import Work
@@ -36,14 +37,17 @@ class Assessor:
             explain=partial(self._explainer.explain, context.name),
         )
 
-    def assess_work(self, work: Work, outcomes: Iterable[Outcome] = ()) -> Progress:
-        """Return the health of all objects of the revision that the pass works on."""
+    def assess_work(
+        self, work: Work, outcomes: Iterable[Outcome] = (), left_out: Collection[ObjectKey] = ()
+    ) -> Progress:
+        """Return the health of all objects of the revision that the pass works on, but those that are left out."""
         context, options = work.context, work.options
         observed = self._watches.managed(context.name)
         wanted = {
             t.key: t
             for t in options.wanted.targets
             if not t.bare
+            and t.key not in left_out
             and t.key not in context.state.ledger.used
             and not is_finished(t, observed.get(t.key), installed=options.installed)
         }

@@ -193,6 +193,7 @@ class Reconciler:
         self._large.leave(name)
         self._steps.reporter.forget(name)
         self._watches.forget(name)
+        self._steps.planner.forget(name)
         self._steps.installer.forget(name)
         self._steps.settled.forget(name)
         self._contexts.forget(name)

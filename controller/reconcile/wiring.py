@@ -24,6 +24,7 @@ from controller.reconcile.deletion.mandate import Mandates
 from controller.reconcile.deletion.removing import TeardownRemover
 from controller.reconcile.deletion.reporting import DeletionReporter
 from controller.reconcile.dependencies import Dependencies
+from controller.reconcile.handovers import HandOvers
 from controller.reconcile.health import Assessor
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
@@ -67,7 +68,9 @@ class Parts:
     contested: ContestedWatches
     explainer: Explainer
     elsewhere: NamedWatches
-    """Of BundleDeployments of other shards."""
+    """Of BundleDeployments of other shards that others depend on."""
+    givers: NamedWatches
+    """Of those that others take objects from."""
     writer: StatusWriter
     retries: Retries
     installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
@@ -153,6 +156,7 @@ def _make_planner(parts: Parts, hooks: Hooks, holdings: Holdings) -> Planner:
         kept=parts.kept,
         hooks=hooks,
         holdings=holdings,
+        hand_overs=HandOvers(parts.watches, parts.givers, parts.accounts.policy),
         accounts=parts.accounts,
         retries=parts.retries,
     )

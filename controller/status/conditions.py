@@ -6,15 +6,17 @@ lastTransitionTime, which changes only with the status of its condition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import UNPACKED_REASONS, ConditionType, Reason, Retry
 from api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, ConditionStatus
 from api.v1alpha2.types import BundleDeployment, Condition, Rollback
-from controller.content.limits import visible
+from controller.content.limits import quote, visible
 from controller.status.report import Deletion, Report
 from controller.status.rollback import rollback_after
 from controller.status.texts import list_some, short
@@ -100,7 +102,7 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     if rollback := rollback_after(deployment, report):
         findings.append(Finding(ConditionType.ROLLED_BACK, "True", Reason(rollback.reason), _rolled_back(rollback)))
     if deployment.spec.paused:
-        message = "no object is changed until spec.paused is false"
+        message = f"no object is changed until spec.paused is false{_handed_over(report)}"
         findings.append(Finding(ConditionType.PAUSED, "True", Reason.PAUSED, message))
     return findings + _drifted(deployment, report)
 
@@ -136,7 +138,7 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
         message = f"revision {short(report.wanted)} is applied"
         if skipped := skipped_kinds(deployment, report):
             message += f"; skipped optional objects of kinds that the cluster does not serve: {list_some(skipped)}"
-        message += _retained(deployment, report)
+        message += _retained(deployment, report) + _handed_over(report)
         return Finding(ConditionType.INSTALLED, "True", Reason.INSTALLED, message)
     if deployment.spec.paused:
         return _no(
@@ -178,6 +180,13 @@ def _retained(deployment: BundleDeployment, report: Report) -> str:
     if deployment.spec.prune != "Never" or not report.awaiting_prune:
         return ""
     return f"; kept from older revisions (spec.prune is Never): {list_some(r.key for r in report.awaiting_prune)}"
+
+
+def _handed_over(report: Report) -> str:
+    """Return how many objects others have taken over, and who; empty if none has."""
+    counts = Counter(report.handed_over.values())
+    told = [f"{count} to {names.KIND} {quote(taker)}" for taker, count in sorted(counts.items())]
+    return f"; handed over: {', '.join(told)}" if told else ""
 
 
 def _healthy(deployment: BundleDeployment, report: Report) -> Finding:

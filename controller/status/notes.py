@@ -13,6 +13,7 @@ from api.v1alpha2.conditions import ConditionType, Reason, Retry
 from api.v1alpha2.types import Condition, Pending, Rollback, Status
 from controller.apply.drift.explanation import DELETED, RECREATED
 from controller.apply.outcome import Outcome
+from controller.apply.plan import Action
 from controller.apply.prune import Removal
 from controller.content.limits import quote
 from controller.kube.events import Note
@@ -64,6 +65,24 @@ def notes_on_recreations(outcomes: Iterable[Outcome]) -> list[Note]:
     deleted = [outcome.task.target.key for outcome in outcomes if outcome.recreated]
     text = f"{list_some(deleted)}: deleted because an immutable field changed; recreated once it is gone"
     return [Note(type="Normal", reason="Recreating", action="Delete", text=text)] if deleted else []
+
+
+def notes_on_taking_over(outcomes: Iterable[Outcome]) -> list[Note]:
+    """Return one Event for all objects that a pass has taken over from each other BundleDeployment."""
+    taken: dict[str, list[ObjectKey]] = {}
+    for outcome in outcomes:
+        task = outcome.task
+        if task.action is Action.TAKE_OVER and task.record and outcome.record:
+            taken.setdefault(task.record.owner, []).append(task.target.key)
+    return [
+        Note(
+            type="Normal",
+            reason="TakenOver",
+            action="TakeOver",
+            text=f"{list_some(keys, NAMED)}: taken over from BundleDeployment {quote(giver)}",
+        )
+        for giver, keys in sorted(taken.items())
+    ]
 
 
 def notes_on_pruning(removals: Iterable[Removal], revision: str) -> list[Note]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from api.errors import BundleError
 from api.v1alpha2.types import Pending, Rollback, SourcePin
@@ -10,7 +11,7 @@ from controller.apply.drift.explanation import DriftedObject
 from controller.apply.outcome import Outcome
 from controller.apply.prune import Removal
 from controller.observe.progress import Progress
-from controller.observe.records import Record
+from controller.observe.records import ObjectKey, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ class Report:
     """Objects of older revisions that are kept for now."""
     drifted: tuple[DriftedObject, ...] = ()
     """Objects that were modified and are not repaired."""
+    handed_over: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """Objects that another BundleDeployment has taken over, with its name."""
     conflicts: tuple[DriftedObject, ...] = ()
     """Objects that another client keeps changing."""
     progress: Progress | None = None

@@ -98,6 +98,7 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
         failed=health.failed,
         drifted=len({drifted.key for drifted in (*report.drifted, *report.conflicts)}),
         retained=len(report.awaiting_prune),
+        handed_over=len(report.handed_over),
     )
 
 

@@ -217,6 +217,55 @@ def test_every_secret_is_looked_at(tenants: Tenants) -> None:
     tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
 
 
+CID = ("--as=cid", "--as-group=system:authenticated")
+"""May use the account of the tenant, and write BundleDeployments, but update only some of them."""
+
+
+@pytest.fixture
+def _cid(tenants: Tenants) -> None:
+    kubectl = tenants.world.cluster.kubectl
+    bundles, some = f"--resource={names.PLURAL}.{names.GROUP}", [f"--resource-name=giver-{index}" for index in range(8)]
+    kubectl("create", "clusterrole", "creator", "--verb=create,get,patch,delete", bundles)
+    kubectl("create", "clusterrole", "updater", "--verb=update", bundles, *some)
+    for role in ("creator", "updater"):
+        kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", "--user=cid")
+    kubectl("create", "rolebinding", "cid", "--role=bundles", "--user=cid", "--namespace=tenant")
+
+
+def givers(*found: str) -> list[Manifest]:
+    return [{"name": each} for each in found]
+
+
+@pytest.mark.usefixtures("_cid")
+def test_only_who_may_update_a_bundledeployment_may_name_it_to_take_over_its_objects(tenants: Tenants) -> None:
+    """Eight are judged within what a policy may cost; the last of them is another tenant's."""
+    own = [f"giver-{index}" for index in range(8)]
+    for named in (["theirs"], [*own[:7], "theirs"]):
+        with pytest.raises(KubectlError, match='takeOver: you need the verb "update"'):
+            tenants.apply(CID, "taker", "example.com/a:v1", **OWN, takeOver=givers(*named))
+    taker = tenants.apply(CID, "taker", "example.com/a:v1", **OWN, takeOver=givers(*own))
+    change = json.dumps({"spec": {"takeOver": givers("theirs")}})
+    tenants.may_not(CID, "patch", "bd", "taker", "--type=merge", f"--patch={change}", saying="spec.takeOver")
+    tenants.world.cluster.kubectl("delete", "bd", "taker", "--wait=false", *CID)
+    taker.wait_gone()
+
+
+def test_of_another_tenant_nothing_is_taken_over_without_rights_on_the_objects(
+    tenants: Tenants, theirs: Deployed
+) -> None:
+    wanted = config_map("settings", color="stolen")
+    wanted["metadata"]["namespace"] = "other"
+    before = tenants.world.client.get("/api/v1/namespaces/other/configmaps/settings").value
+    tenants.world.cluster.kubectl("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"paused":true}}', *BEN)
+    theirs.wait_for("Paused")
+    taker = tenants.apply(ANN, "taker", tenants.push("taker", wanted), **OWN, takeOver=givers("theirs"))
+    taker.wait_for("Ready", "False", "Forbidden")
+    assert tenants.world.client.get("/api/v1/namespaces/other/configmaps/settings").value == before
+    tenants.world.cluster.kubectl("patch", "bd", "theirs", "--type=merge", '--patch={"spec":{"paused":false}}', *BEN)
+    tenants.world.cluster.kubectl("delete", "bd", "taker", *ANN)
+    taker.wait_gone()
+
+
 def test_values_come_from_the_namespace_of_the_tenant_only(tenants: Tenants) -> None:
     tenants.put("other", "configmaps", config_map("values", **{"values.yaml": "color: red"}))
     values = [{"kind": "ConfigMap", "name": "values"}]

@@ -485,7 +485,7 @@ FULL_STATUS = Status(
     installed_revision=DIGEST,
     managed_state=f"v1:{DIGEST}",
     managed_kinds=("apps/v1/Deployment", "v1/ConfigMap"),
-    objects=ObjectCounts(total=500, healthy=498, progressing=1, failed=1, drifted=2, retained=3),
+    objects=ObjectCounts(total=500, healthy=498, progressing=1, failed=1, drifted=2, retained=3, handed_over=4),
     display=Display(revision="1f2e3d4c5b6a", objects="498/500", sources="bar@1f2e3d4c"),
     not_ready=(
         NotReady(api_version="apps/v1", kind="Deployment", namespace="foo", name="a", reason="B", message="c"),

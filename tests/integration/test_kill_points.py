@@ -1,9 +1,9 @@
 """A controller that is killed at each of its writes, one after the other: nothing is lost, and nothing is done twice.
 
 It is cut off before a write is carried out, or after that, before it hears of it; killed; and started again. By default
-at every write of an install and of taking released objects back; with RUKPAK_STORMS above 1 at those of an upgrade with
-prune, of one that waits for approval, of taking over list items, of migrating entries of older versions, and of a
-deletion, too.
+at every write of an install, of taking released objects back and of a hand-over; with RUKPAK_STORMS above 1 at those of
+an upgrade with prune, of one that waits for approval, of taking over list items, of migrating entries of older
+versions, and of a deletion, too.
 
 In the same manner, each of these writes fails once, or its reply does, and the controller goes on: of what takes more
 than one request for one object, what unit/controller/reconcile/test_interruptions.py cannot do without a real server.
@@ -316,6 +316,28 @@ def is_resized(deployed: Deployed) -> bool:
     return thing is not None and thing["spec"]["size"] == 2 and is_at_rest(deployed)
 
 
+def handed_bundle(name: str) -> list[Manifest]:
+    """Return objects with and without owner reference."""
+    return [namespace(name), config_map("settings", color="blue"), config_map("more")]
+
+
+def give(world: World, name: str) -> Deployed:
+    """Install a bundle with another BundleDeployment, pause that, and return the one that takes over."""
+    ref, giver_name = world.push(name, *handed_bundle(name)), new_name()
+    giver = Deployed(client=world.client, name=giver_name, ref=ref, wait=world.wait)
+    world.apply(giver.name, sources=[image(ref)], installNamespace=name, revisionHistoryLimit=0)
+    world.wait(lambda: is_at_rest(giver), "installed")
+    giver.change(paused=True)
+    giver.wait_for("Paused")
+    return Deployed(client=world.client, name=name, ref=ref, wait=world.wait)
+
+
+def take_over(world: World, deployed: Deployed) -> None:
+    path = f"/api/v1/namespaces/{deployed.name}"
+    giver = world.client.get(path, metadata=True).value["metadata"]["labels"]["core.rukpak.io/bundle-deployment"]
+    world.deploy(name=deployed.name, ref=deployed.ref, revisionHistoryLimit=0, takeOver=[{"name": giver}])
+
+
 INSTALL = Work(prepare=name_it, begin=install, is_done=is_at_rest, ends_with=first_bundle)
 TAKE_BACK = Work(
     prepare=release,
@@ -327,9 +349,19 @@ TAKE_BACK = Work(
         f"PATCH /api/v1/namespaces/NAME{path}" for path in ("", "/configmaps/settings", "/configmaps/more")
     ),
 )
+TAKE_OVER = Work(
+    prepare=give,
+    begin=take_over,
+    is_done=is_at_rest,
+    ends_with=handed_bundle,
+    needs=Counter(
+        {f"PATCH /api/v1/namespaces/NAME{path}": 2 for path in ("", "/configmaps/settings", "/configmaps/more")}
+    ),
+)
 WORKS = {
     "an install": INSTALL,
     "taking back": TAKE_BACK,
+    "a hand-over": TAKE_OVER,
     "an upgrade with prune": Work(prepare=install_and_rest, begin=upgrade, is_done=is_at_rest, ends_with=second_bundle),
     "an upgrade that waits for approval": Work(
         prepare=install_guarded,
@@ -429,7 +461,7 @@ def shorten(write: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("fault", CUTS.values(), ids=CUTS)
-@pytest.mark.parametrize("work", [*WORKS.values()][: None if FULL else 2], ids=[*WORKS][: None if FULL else 2])
+@pytest.mark.parametrize("work", [*WORKS.values()][: None if FULL else 3], ids=[*WORKS][: None if FULL else 3])
 def test_a_controller_that_is_killed_at_any_write_loses_nothing_and_does_nothing_twice(
     mortal_world: World, severing: Severing, work: Work, fault: Fault
 ) -> None:

@@ -399,6 +399,10 @@ class FakeWatches:
         found = [self.outline(each) for each in sorted(self.deployment_names())]
         return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.depends_on}]
 
+    def takers(self, name: str) -> list[str]:
+        found = [self.outline(each) for each in sorted(self.deployment_names())]
+        return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.take_over}]
+
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned
 

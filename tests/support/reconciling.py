@@ -295,6 +295,7 @@ class World:
         client, discovery = self.cluster.client, self.cluster.discovery
         background, builder = cast("BackgroundWork", self.background), cast("Builder", self.shelf)
         self.access, self.followed, self.config_objects = Unaided(), Unwatched(), Unwatched()
+        self.followed_givers = Unwatched()
         self.watches.statuses = OwnStatuses()
         self.secrets = cast("RevisionSecrets", SeenSecrets(self.cluster, names.DEFAULT_NAMESPACE))
         self.revision_store = RevisionStore(client, self.secrets)
@@ -340,6 +341,7 @@ class World:
                 contested=cast("ContestedWatches", self.contested),
                 explainer=Explainer(client, lambda _name: None),
                 elsewhere=cast("NamedWatches", self.followed),
+                givers=cast("NamedWatches", self.followed_givers),
                 writer=writer,
                 retries=self.retries,
                 installed=self.installed,

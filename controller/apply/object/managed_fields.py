@@ -13,9 +13,10 @@ from typing import Any
 from api import names
 from controller.apply.drift.comparison import merge_keys
 from controller.apply.drift.ignored_fields import Path
-from controller.apply.ownership import is_always_replaced
+from controller.apply.ownership import Owner, is_always_replaced
 from controller.kube.client import Client
-from controller.observe.records import entry_of, is_of_another_owner
+from controller.kube.resources import Resource
+from controller.observe.records import Record, entry_of, is_of_another_owner
 
 Entry = Mapping[str, Any]
 Tree = dict[str, Any]
@@ -78,6 +79,35 @@ def take_over_items(
     return True
 
 
+def take_over_entries(client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]) -> str:
+    """Make the entries of the owner of an object ours, so that our next apply replaces its marks and its fields.
+
+    Nothing else changes, so that until that apply it still has an owner. What was taken over before it is not written
+    again.
+
+    Args:
+        client: sends.
+        resource: of the object.
+        record: as it was judged.
+        owner: the BundleDeployment that takes it over.
+        paths: of fields that are ignored.
+
+    Returns: the resourceVersion after that.
+    Raises: ApiError, a 409 if the object has changed since it was judged; ValueError for a part of an atomic field.
+    """
+    path = resource.path(record.key.namespace, record.key.name)
+    metadata = _read(client, path)
+    entries = inherited_entries(metadata, record, owner.name, resource.api_version)
+    entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
+    patch: Tree = {"resourceVersion": record.resource_version, "managedFields": entries}
+    if record.shard and not owner.shard:
+        patch["labels"] = {names.OWNER_SHARD: None}  # the shard's controller may have set it, as another manager
+    if entries == _entries(metadata) and "labels" not in patch:
+        return record.resource_version
+    version: str = client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]["resourceVersion"]
+    return version
+
+
 def drop_replaced_entries(
     client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
 ) -> Any:
@@ -101,6 +131,47 @@ def drop_replaced_entries(
     if len(kept) == len(entries) and not dropped:
         return metadata
     return _write_entries(client, path, metadata, kept, annotations=dropped)
+
+
+def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, api_version: str) -> list[Entry]:
+    """Return the entries of an object with those of its owner as ours. Pure.
+
+    Ours claims the controller reference alone, whoever else does: our apply without it removes it, and a second
+    controller reference would be a 422.
+
+    Args:
+        metadata: of the object.
+        record: the same, as it was judged.
+        owner: name of the BundleDeployment that takes it over.
+        api_version: of the object, for an entry if all were wiped.
+    """
+    ours = {
+        names.field_manager(record.owner): names.field_manager(owner),
+        names.initial_field_manager(record.owner): names.initial_field_manager(owner),
+    }
+    ours |= {manager: manager for manager in ours.values()}
+    claim = _reference_field(record.controller_uid) if record.controller_uid else {}
+    inherited: dict[str, Entry] = {}
+    others: list[Entry] = []
+    for entry in _entries(metadata):
+        fields = _without(entry.get("fieldsV1") or {}, claim)
+        if entry.get("manager") in ours and not entry.get("subresource"):
+            manager = ours[entry["manager"]]
+            before = inherited.get(manager, {"apiVersion": entry["apiVersion"]})
+            merged = _united(before.get("fieldsV1") or {}, fields)
+            inherited[manager] = {**entry, **before, "manager": manager, "operation": "Apply", "fieldsV1": merged}
+        elif fields:
+            others.append({**entry, "fieldsV1": fields})
+    manager = names.field_manager(owner)
+    if claim:
+        empty: Entry = {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"}
+        entry = inherited.get(manager, empty)
+        inherited[manager] = {**entry, "fieldsV1": _united(entry.get("fieldsV1") or {}, claim)}
+    return [*inherited.values(), *others]
+
+
+def _reference_field(uid: str) -> Tree:
+    return {"f:metadata": {"f:ownerReferences": {f"k:{json.dumps({'uid': uid}, separators=(',', ':'))}": {}}}}
 
 
 def has_keyed_items(value: Any) -> bool:

@@ -7,7 +7,8 @@ Replies). Runs on the threads of the pool, and must not use the pool itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
@@ -257,6 +258,8 @@ class Sender:
             self._retries.succeeded(options.owner.name, task.target.key)
             return Outcome(task=task, tried=True, warnings=warnings)
         about = {**_about(task, options), "action": task.action.value}
+        if task.action is Action.TAKE_OVER and task.record:
+            about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
         record = self._watches.learn(_project(self._tidied(request, reply.value), task.target.key))
         self._retries.succeeded(options.owner.name, task.target.key)
@@ -272,7 +275,7 @@ class Sender:
         Raises: BundleError (UnsafeCRDUpgrade), ApiError.
         """
         task = request.task
-        if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK):
+        if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK, Action.TAKE_OVER):
             return ()
         return Inspector(request.client).inspect(request.path, task.target.manifest, request.options.crd_upgrade_safety)
 
@@ -303,12 +306,14 @@ class Sender:
         if request.drift and request.options.ledger.is_fought_over(task.target.key):
             request.options.ledger.fights[task.target.key] = request.drift
         try:
-            if task.target.ignored.paths:
+            if task.action is Action.TAKE_OVER and record:
+                body = _bound_to(self._take_over(request, record), body)
+            elif task.target.ignored.paths:
                 self._leave_fields(request)
             if task.action is Action.REPAIR:
                 self._take_strays(request, body)
             elif task.action is Action.TAKE_BACK and record:
-                body = {**body, "metadata": {**body["metadata"], "resourceVersion": self._make_way(request, record)}}
+                body = _bound_to(self._make_way(request, record), body)
         except ApiError as error:
             raise _as_conflict(error) from error
         is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
@@ -316,10 +321,16 @@ class Sender:
 
     def _leave_fields(self, request: _ApplyRequest) -> None:
         target = request.task.target
-        try:
+        with _reporting_atomic(target.key):
             managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
-        except ValueError as error:
-            raise BundleError(Reason.INVALID_CONFIG, f"{target.key}: {error}") from None
+
+    def _take_over(self, request: _ApplyRequest, record: Record) -> str:
+        """Return the resourceVersion at which to take an object over."""
+        target, owner = request.task.target, request.options.owner
+        with _reporting_atomic(target.key):
+            return managed_fields.take_over_entries(
+                request.client, request.resource, record, owner, target.ignored.paths
+            )
 
     def _with_drift(self, request: _ApplyRequest) -> _ApplyRequest:
         drift, live = self._reader.explain_repair(request.task, request.resource, request.options)
@@ -356,6 +367,20 @@ class Sender:
         except ApiError as error:
             raise _as_conflict(error) from error
         return {**value, "metadata": metadata}
+
+
+@contextmanager
+def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
+    """Report an ignored field that is part of an atomic one. Raises: BundleError (InvalidConfig)."""
+    try:
+        yield
+    except ValueError as error:
+        raise BundleError(Reason.INVALID_CONFIG, f"{key}: {error}") from None
+
+
+def _bound_to(version: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as it is sent, so that only this version of it is changed."""
+    return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
 
 
 def _as_conflict(error: ApiError) -> ApiError:

@@ -27,6 +27,7 @@ class Applying:
     contested: ContestedWatches
     explainer: Explainer
     elsewhere: NamedWatches
+    givers: NamedWatches
 
 
 def make_applying(settings: Settings, cluster: Cluster) -> Applying:
@@ -44,4 +45,5 @@ def make_applying(settings: Settings, cluster: Cluster) -> Applying:
         contested=ContestedWatches(cluster.follower, discovery, dispatcher.contested_changed),
         explainer=Explainer(client, dispatcher.health_explained),
         elsewhere=NamedWatches(cluster.follower, dispatcher.deployment_changed),
+        givers=NamedWatches(cluster.follower, dispatcher.contested_changed),
     )

@@ -45,6 +45,7 @@ def make_reconciler(
             contested=applying.contested,
             explainer=applying.explainer,
             elsewhere=applying.elsewhere,
+            givers=applying.givers,
             writer=cluster.writer,
             retries=cluster.retries,
             observer=observer,

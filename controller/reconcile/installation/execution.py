@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.apply.drift.explanation import DriftedObject
 from controller.apply.drift.ledger import Ledger
-from controller.apply.execute import Applier
+from controller.apply.execute import Applier, Survey
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
 from controller.apply.plan import Action, Plan
@@ -56,15 +55,15 @@ class Executor:
         contested = (*_contested_by_hooks(context), *_contested_in(outcomes))
         self._contested.watch(context.name, contested, share=context.share)
 
-    def compare(self, context: Context, plan: Plan, options: ApplyOptions) -> list[DriftedObject]:
-        """Return what has drifted, and change nothing (rule 8).
+    def compare(self, context: Context, plan: Plan, options: ApplyOptions) -> Survey:
+        """Return what has drifted or was handed over, and change nothing (rule 8).
 
         Raises: ApiError.
         """
-        drifted, same = self._applier.survey(plan, options)
-        context.state.ledger.learn(same)
-        self._observer.drift_found(context.state.drift.see([each.key for each in drifted]), 0)
-        return drifted
+        survey = self._applier.survey(plan, options)
+        context.state.ledger.learn(survey.same)
+        self._observer.drift_found(context.state.drift.see([each.key for each in survey.drifted]), 0)
+        return survey
 
     def forget(self, name: str) -> None:
         """Stop watching contested objects for a BundleDeployment that applies nothing any more."""

@@ -24,7 +24,13 @@ from controller.reconcile.installation.pruning import Pruner
 from controller.reconcile.installation.warnings import collect_warnings, warnings_on_cluster, warnings_on_revision
 from controller.reconcile.installation.work import Work
 from controller.reconcile.strays import notes_on_strays
-from controller.status.notes import notes_on_pruning, notes_on_recreations, notes_on_removals, notes_on_repairs
+from controller.status.notes import (
+    notes_on_pruning,
+    notes_on_recreations,
+    notes_on_removals,
+    notes_on_repairs,
+    notes_on_taking_over,
+)
 from controller.status.report import Report
 from controller.status.writer import StatusWriter
 
@@ -63,7 +69,7 @@ class Finisher:
         context, options = work.context, work.options
         result = self._evaluate(work, outcomes)
         removals, waiting = self._pruner.prune(work, is_time=_may_prune(work, result))
-        applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes)]
+        applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes), *notes_on_taking_over(outcomes)]
         pruned = [*notes_on_pruning(removals, options.wanted.revision), *notes_on_removals(removals)]
         self._writer.record_events(context.deployment, [*applied, *pruned])
         look = self._watches.look(context.name, context.state.ledger.reader.seen)
@@ -79,6 +85,7 @@ class Finisher:
             applied=result.applied,
             outcomes=tuple(outcomes),
             drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
+            handed_over={o.task.target.key: o.task.handed_to for o in outcomes if o.error and o.task.handed_to},
             removals=tuple(removals),
             awaiting_prune=tuple(waiting),
             conflicts=tuple(context.state.ledger.conflicts()),

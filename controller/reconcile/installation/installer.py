@@ -90,10 +90,12 @@ class Installer:
     def _compare(self, work: Work) -> Report:
         """Report drift and health, and change nothing (rule 8)."""
         report = work.report()
+        survey = self._executor.compare(work.context, work.plan, work.options)
         return replace(
             report,
             failure=work.hindrance or report.failure,
-            drifted=tuple(self._executor.compare(work.context, work.plan, work.options)),
+            drifted=survey.drifted,
+            handed_over=survey.handed_over,
             skipped_kinds=work.options.wanted.skipped_kinds,
-            progress=self._assessor.assess_work(work),
+            progress=self._assessor.assess_work(work, left_out=survey.handed_over),
         )

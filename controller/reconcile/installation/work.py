@@ -20,6 +20,7 @@ from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
+from controller.reconcile.handovers import HandOvers
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.retries import Retries
@@ -70,11 +71,13 @@ class Planner:
         kept: KeptRevisions,
         hooks: Hooks,
         holdings: Holdings,
+        hand_overs: HandOvers,
         accounts: Accounts,
         retries: Retries,
     ) -> None:
         self._watches, self._kept, self._hooks = watches, kept, hooks
-        self._holdings, self._accounts, self._retries = holdings, accounts, retries
+        self._holdings, self._hand_overs = holdings, hand_overs
+        self._accounts, self._retries = accounts, retries
 
     def plan(self, context: Context, wanted: Wanted) -> Work | Report:
         """Return what to do; a report instead if there is no revision or a kind is not listed yet.
@@ -100,7 +103,7 @@ class Planner:
         kinds = {*targets.kinds, *(target.kind for target in leftovers), *work.earlier_kinds}
         if unknown := self._watches.require(context.name, kinds):
             return replace(wanted.report(context), unknown=tuple(unknown))
-        work = replace(work, plan=make_plan(options, leftovers, self._watches.managed(context.name)))
+        work = replace(work, plan=make_plan(options, leftovers, self._hand_overs.observed(context)))
         if context.spec.paused or not self._accounts.policy.allows(revision.terms):
             return replace(work, only_compare=True)
         return self._with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
@@ -141,6 +144,10 @@ class Planner:
         before = leave_out_missing(self._target_set(context, target), self._watches.is_missing) if target else None
         differences = find_differences(before, after, prunes=context.spec.prune != "Never")
         return self._options(context, revision.terms, after), differences, self._hindrance(context, revision.terms)
+
+    def forget(self, name: str) -> None:
+        """Drop what is known of a BundleDeployment that is gone."""
+        self._hand_overs.forget(name)
 
     def _hindrance(self, context: Context, terms: Terms) -> BundleError | None:
         return self._accounts.hindrance(context.deployment, account_of(terms), [terms])
@@ -195,6 +202,7 @@ class Planner:
             installed=context.status.installed_revision == targets.revision,
             ledger=context.state.ledger,
             exists=self._watches.exists,
+            hand_over=self._hand_overs.find(context),
             crd_upgrade_safety=context.spec.crd_upgrade_safety,
             proceed=lambda: self._watches.synced and context.is_same_spec(self._watches.outline(context.name)),
         )

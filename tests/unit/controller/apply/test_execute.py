@@ -789,9 +789,9 @@ SURVEYS = [
 def test_a_survey_says_what_has_drifted_and_writes_nothing(case: Survey, bench: Bench) -> None:
     bench.installed(config_map())
     case.before(bench)
-    drifted, same = bench.applier.survey(*bench.plan(bench.targets(config_map())))
-    assert [each.key for each in drifted] == ([KEY] if case.drifted else [])
-    assert [record.key for record in same] == ([] if case.drifted else [KEY])
+    found = bench.applier.survey(*bench.plan(bench.targets(config_map())))
+    assert [each.key for each in found.drifted] == ([KEY] if case.drifted else [])
+    assert [record.key for record in found.same] == ([] if case.drifted else [KEY])
     assert all(request.startswith(("GET", "LIST")) for request in bench.cluster.requests)
 
 

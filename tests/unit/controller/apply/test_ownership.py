@@ -9,12 +9,16 @@ import pytest
 
 from api import names
 from controller.apply.ownership import (
+    Giver,
+    HandOver,
     Judgement,
     Owner,
     Situation,
     applied_digest,
     carries_owner_reference,
+    is_changing_hands,
     is_ours,
+    is_unfinished,
     judge,
     loses_reference,
     make_body,
@@ -111,6 +115,87 @@ PREVENTED = [
 @pytest.mark.parametrize("case", PREVENTED, ids=attrgetter("name"))
 def test_under_prevent(case: Case) -> None:
     assert _judge(case.record, carries=case.carries).situation is case.expect
+
+
+# Objects that pass to another bundle
+
+BAR = Owner("bar", "uid-bar")
+PAUSED = HandOver(givers={"bar": Giver(owner=BAR, orphan=False, user=None)})
+RUNNING = HandOver(givers={"bar": Giver(owner=BAR, orphan=False, user=None, hindrance="which must be paused")})
+ORPHANING = HandOver(givers={"bar": Giver(owner=BAR, orphan=True, user=None)})
+TAKEN = HandOver(takers={"bar"}, takes=lambda name, uid: (name, uid) == ("bar", "uid-bar"))
+UNREFERENCED = replace(THEIRS, **NO_CONTROLLER)
+CLAIM = ObjectKey("", "PersistentVolumeClaim", "shop", "data")
+
+
+class Passing(NamedTuple):
+    name: str
+    record: Record
+    hand_over: HandOver
+    expect: Situation
+    handed_to: str = ""
+
+
+# fmt: off
+PASSING = [
+    Passing("one of a paused giver is taken over", THEIRS, PAUSED, Situation.TAKE_OVER),
+    Passing("a namespace of a paused giver, too", replace(UNREFERENCED, key=NAMESPACE), PAUSED, Situation.TAKE_OVER),
+    Passing("a claim of a paused giver, too", replace(UNREFERENCED, key=CLAIM), PAUSED, Situation.TAKE_OVER),
+    Passing("one without reference of a giver that orphans, too", UNREFERENCED, ORPHANING, Situation.TAKE_OVER),
+    Passing("one that lacks the reference of its giver is not the giver's", UNREFERENCED, PAUSED, Situation.COLLISION),
+    Passing("one with the UID of a giver that is gone is not", replace(THEIRS, owner_uid="old"), PAUSED,
+            Situation.COLLISION),
+    Passing("one that another controls is not", replace(THEIRS, controller_uid="rs"), PAUSED, Situation.COLLISION),
+    Passing("one of a giver that is not paused is refused", THEIRS, RUNNING, Situation.COLLISION),
+    Passing("ours stays ours", OURS, PAUSED, Situation.OURS),
+    Passing("one that was taken over is refused", THEIRS, TAKEN, Situation.COLLISION, "bar"),
+    Passing("one of a taker of another UID is refused as any other", replace(THEIRS, owner_uid="old"), TAKEN,
+            Situation.COLLISION),
+    Passing("one that was taken over can be taken back from a taker that is paused", THEIRS,
+            replace(TAKEN, givers=PAUSED.givers), Situation.TAKE_OVER, "bar"),
+    Passing("until it is, it stays the taker's", THEIRS, replace(TAKEN, givers=RUNNING.givers), Situation.COLLISION,
+            "bar"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("protection", ["Prevent", "None"])
+@pytest.mark.parametrize("case", PASSING, ids=attrgetter("name"))
+def test_which_objects_pass(case: Passing, protection: str) -> None:
+    found = judge(
+        case.record,
+        OWNER,
+        exists=lambda name, uid: (name, uid) in ALIVE,
+        collision_protection="Prevent" if case.expect is Situation.COLLISION and not case.handed_to else protection,
+        carries_reference=True,
+        hand_over=case.hand_over,
+    )
+    assert (found.situation, found.handed_to) == (case.expect, case.handed_to)
+
+
+def _message(hand_over: HandOver) -> str:
+    return judge(
+        THEIRS, OWNER, exists=lambda *_: True, collision_protection="None", carries_reference=True, hand_over=hand_over
+    ).message
+
+
+def test_a_refused_hand_over_says_what_to_do() -> None:
+    assert _message(RUNNING) == 'ConfigMap shop/settings: belongs to BundleDeployment "bar", which must be paused'
+    assert _message(TAKEN) == (
+        'ConfigMap shop/settings: was handed over to BundleDeployment "bar"; remove it from this bundle or delete this '
+        'BundleDeployment, or to take it back, pause BundleDeployment "bar" and name it in spec.takeOver'
+    )
+
+
+def test_an_object_changes_hands_as_soon_as_its_entry_is_the_takers() -> None:
+    assert is_changing_hands(replace(OURS, co_managers=("rukpak/bar",)), TAKEN)
+    assert not is_changing_hands(replace(OURS, co_managers=("rukpak/other",)), TAKEN)
+    assert not is_changing_hands(None, TAKEN)
+
+
+def test_the_entry_of_a_hand_over_that_was_given_up_does_not_stay() -> None:
+    assert is_unfinished(replace(OURS, co_managers=("rukpak/bar",)), leaves=True)
+    assert not is_unfinished(OURS, leaves=True)
 
 
 WITHOUT_REFERENCE = replace(THEIRS, **NO_CONTROLLER)

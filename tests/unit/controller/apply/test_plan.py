@@ -240,6 +240,7 @@ PROPERTIES = [
     Property("to be applied", Action.APPLY, writes=True, upgrades=True),
     Property("to be created", Action.CREATE, writes=True, upgrades=True),
     Property("to be taken back", Action.TAKE_BACK, writes=True, upgrades=True),
+    Property("to be taken over", Action.TAKE_OVER, writes=True, upgrades=True),
 ]
 
 

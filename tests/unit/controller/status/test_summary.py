@@ -69,7 +69,8 @@ def test_counts_and_what_is_not_ready() -> None:
     )
     status = dump(summarize(deployment(), report, NOW))
     assert status["objects"] == {
-        "total": 2, "healthy": 1, "progressing": 0, "failed": 1, "drifted": 1, "retained": 1
+        "total": 2, "healthy": 1, "progressing": 0, "failed": 1, "drifted": 1, "retained": 1,
+        "handedOver": 0,
     }  # fmt: skip
     assert status["display"] == {"revision": "bbbbbbbbbbbb", "objects": "1/2"}
     assert status["notReady"] == [

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from controller.apply.object.managed_fields import claimed_items, has_keyed_items, left_fields, moved_items
+from controller.apply.object.managed_fields import (
+    claimed_items,
+    has_keyed_items,
+    inherited_entries,
+    left_fields,
+    moved_items,
+)
+from controller.observe.records import ObjectKey, Record
 
 OURS, VERSION = "rukpak/shop", "v1"
 BODY = {"apiVersion": VERSION, "kind": "Service", "spec": {"ports": [{"name": "web", "port": 80}]}}
@@ -154,3 +161,50 @@ def test_a_part_of_what_is_replaced_as_a_whole_cannot_be_left() -> None:
 def test_only_lists_of_objects_have_items_with_keys() -> None:
     assert has_keyed_items(BODY)
     assert not has_keyed_items({"metadata": {"ownerReferences": [{}]}, "data": {"a": "b"}, "args": ["a"]})
+
+
+# the entries of an object that is taken over
+
+KEY = ObjectKey("", "ConfigMap", "shop", "a")
+GIVERS = Record(key=KEY, owner="old", controller_uid="u")
+REFERENCE: dict[str, Any] = {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u"}': {}}}}
+DATA: dict[str, Any] = {"f:data": {"f:a": {}}}
+
+
+def inherit(*entries: dict[str, Any], record: Record = GIVERS) -> list[Any]:
+    return inherited_entries({"managedFields": list(entries)}, record, "shop", VERSION)
+
+
+def test_the_entries_of_a_giver_become_ours_and_others_stay() -> None:
+    theirs = entry("x", {"f:data": {"f:b": {}}})
+    status = entry("rukpak/old", {"f:status": {}}, subresource="status")
+    found = inherit(
+        entry("rukpak/old", {**DATA, **REFERENCE}, "Apply"), entry("rukpak-initial/old", DATA, "Apply"), theirs, status
+    )
+    assert found == [
+        entry(OURS, {**DATA, **REFERENCE}, "Apply"),
+        entry("rukpak-initial/shop", DATA, "Apply"),
+        theirs,
+        status,
+    ]
+
+
+def test_an_entry_that_is_ours_already_is_united_with_theirs() -> None:
+    found = inherit(entry("rukpak/old", DATA, "Apply"), entry(OURS, {"f:data": {"f:b": {}}}, "Apply"))
+    assert found == [entry(OURS, {"f:data": {"f:a": {}, "f:b": {}}, **REFERENCE}, "Apply")]
+
+
+def test_entries_that_were_taken_over_stay_as_they_are() -> None:
+    first = inherit(entry("rukpak/old", DATA, "Apply"))
+    assert inherit(*first) == first
+
+
+def test_the_reference_of_the_giver_is_claimed_by_nobody_else() -> None:
+    found = inherit(entry("rukpak/old", REFERENCE, "Apply"), entry("x", {**REFERENCE, **DATA}), entry("y", REFERENCE))
+    assert found == [entry(OURS, REFERENCE, "Apply"), entry("x", DATA)]
+
+
+def test_of_wiped_entries_only_the_reference_is_claimed() -> None:
+    [found] = inherit()
+    assert (found["manager"], found["operation"], found["fieldsV1"]) == (OURS, "Apply", REFERENCE)
+    assert inherit(record=Record(key=KEY, owner="old")) == []

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+from api.v1alpha2.reading import read
+from api.v1alpha2.types import BundleDeployment
+from controller.observe.handovers import Party, Takers, find_hindrance, party_of
+from tests.support.deployments import manifest
+
+RUNNING = (False, False, False)
+
+
+def party(*takes_from: str, uid: str = "1", state: tuple[bool, bool, bool] = RUNNING) -> Party:
+    return Party(uid, frozenset(takes_from), state)
+
+
+def deployment(**spec: Any) -> BundleDeployment:
+    return read(manifest("old", spec=spec))
+
+
+def test_those_that_take_from_one_are_concerned_by_its_pause_and_by_its_end() -> None:
+    index = Takers()
+    assert index.learn("new", party("old")) == {"old"}
+    assert index.of("old") == ["new"]
+    assert index.learn("old", party()) == {"new"}
+    assert index.learn("old", party()) == set()
+    assert index.learn("old", party(state=(True, False, False))) == {"new"}
+    assert index.learn("old", None) == {"new"}
+
+
+def test_those_that_one_takes_from_are_concerned_when_it_takes_no_more_or_is_another() -> None:
+    index = Takers()
+    index.learn("new", party("a", "b"))
+    assert index.learn("new", party("b", "c")) == {"a", "c"}
+    assert (index.of("a"), index.of("c")) == ([], ["new"])
+    assert index.learn("new", party("b", "c", uid="2")) == {"b", "c"}
+    assert index.learn("new", None) == {"b", "c"}
+    assert index.of("b") == []
+
+
+def test_only_what_others_need_to_know_is_kept() -> None:
+    found = party_of(deployment(paused=True, deletionPolicy="Orphan", takeOver=[{"name": "older"}]))
+    assert (found.takes_from, found.state) == (frozenset({"older"}), (True, False, True))
+
+
+def test_only_one_that_is_paused_gives() -> None:
+    assert find_hindrance(deployment(paused=True)) == ""
+    assert find_hindrance(deployment()).endswith("taken over: kubectl rukpak pause old")
+    deleted = manifest("old", spec={"paused": True})
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert "is being deleted" in find_hindrance(read(deleted))
