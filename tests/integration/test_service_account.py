@@ -385,3 +385,37 @@ def test_an_image_is_pulled_with_the_pull_secrets_of_the_account(world: World, s
 
 def deploy_private(world: World, name: str, source: Manifest) -> Deployed:
     return world.deploy(name=name, ref="none", sources=[source], serviceAccountName=ACCOUNT)
+
+
+# objects that pass from one BundleDeployment to another (spec.takeOver)
+
+
+def test_without_the_rights_of_the_giver_nothing_is_taken_over_until_they_are_granted(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS)
+    giver = deploy(world, name, config_map("settings"))
+    giver.wait_ready()
+    giver.change(paused=True)
+    giver.wait_for("Paused")
+    before = giver.get("settings")
+    grant(world, name, {**CONFIG_MAPS, "verbs": ["get"]})
+    taker = world.deploy(config_map("settings", color="red"), installNamespace=name, takeOver=[{"name": name}])
+    saying = f'"{User.service_account(name, ACCOUNT).name}", the account of BundleDeployment "{name}", may not hand it'
+    taker.wait_for("Installed", "False", "Forbidden", saying=saying)
+    assert giver.get("settings") == before
+
+    grant(world, name, CONFIG_MAPS)
+    taker.wait_ready()
+    assert giver.data("settings") == {"color": "red"}
+
+
+def test_an_account_takes_over_nothing_that_it_may_not_write(world: World) -> None:
+    name, other = tenant(world, CONFIG_MAPS), tenant(world, CONFIG_MAPS)
+    giver = deploy(world, name, config_map("settings"))
+    giver.wait_ready()
+    giver.change(paused=True)
+    giver.wait_for("Paused")
+    before = giver.get("settings")
+    wanted = labelled(config_map("settings", color="red"), namespace=name)
+    taker = deploy(world, other, wanted, takeOver=[{"name": name}])
+    taker.wait_for("Installed", "False", "Forbidden")
+    assert giver.get("settings") == before
