@@ -10,7 +10,7 @@ need neither the Kubernetes client nor the models of the API.
     deployments    verbs for BundleDeployments
     rendering      render and capabilities
     review         verbs that show what a bundle may do, and what installing it takes
-    adoption       adopt: objects of another tool change hands
+    adoption       adopt: objects of another tool or BundleDeployment change hands
     installation   verbs for RukPak itself
     completion     what shells and kubectl ask to complete command lines
     run            the controller

@@ -1,4 +1,4 @@
-"""`rukpak adopt`: what Helm, kubectl and Flux have installed changes hands in place, and nobody fights afterwards."""
+"""`rukpak adopt`: what Helm, kubectl, Flux and other BundleDeployments have installed changes hands in place."""
 
 from __future__ import annotations
 
@@ -376,3 +376,72 @@ def test_what_flux_has_applied_changes_hands_and_its_kustomization_is_suspended(
     adopted.upgrade(config_map("settings", color="blue"), deployment("web", 1))
     assert adopted.read("settings")["data"] == {"color": "blue", "taste": "sweet"}
     assert uids(adopted.world, name).items() >= before.items()
+
+
+# from another BundleDeployment
+
+
+def test_objects_of_another_bundle_deployment_change_hands(adopted: Adopted, rukpak: Rukpak) -> None:
+    world, name = adopted.world, adopted.name
+    giver = world.deploy(
+        BUNDLE, deployment("web", 1), config_map("old"), name=f"{name}-v1", installNamespace=name, prune="Never"
+    )
+    giver.wait_ready()
+    before, since = uids(world, name), world.position()
+    adopted.write(config_map("settings", color="blue"), deployment("web", 1), config_map("new"))
+    words = ["adopt", name, "-f", adopted.file, "--from", giver.name]
+
+    shown = rukpak(*words, "--dry-run").stderr
+    assert f"{name}: take over 2 objects of {giver.name}" in shown
+    assert f"Take over: ConfigMap {name}/settings, changed" in shown
+    assert f"Take over: Deployment {name}/web, unchanged" in shown
+    assert "pass --yes" in rukpak(*words, status=2).stderr
+    assert not giver.read()["spec"].get("paused")
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")
+
+    done = rukpak(*words, "--yes")
+    assert done.stdout == f"bundledeployment.core.rukpak.io/{name} took over 2 objects of {giver.name}\n"
+    said = " ".join(done.stderr.split())
+    assert f'{giver.name} still has ConfigMap {name}/old: "kubectl delete bd {giver.name}" deletes these' in said
+    assert adopted.read("settings")["data"] == {"color": "blue"}
+    assert adopted.deployed.read()["spec"]["takeOver"] == [{"name": giver.name}]
+    world.wait(lambda: giver.status()["objects"]["handedOver"] == 2, "the giver counts what it has handed over")
+    assert uids(world, name).items() >= before.items()
+    assert deletions(world, name, since) == []
+
+    giver.delete()
+    giver.wait_gone()
+    assert not exists(world.client, f"/api/v1/namespaces/{name}/configmaps/old")
+    assert {key: uid for key, uid in before.items() if key != "ConfigMap old"}.items() <= uids(world, name).items()
+
+
+def test_one_that_exists_takes_over_without_a_file(adopted: Adopted, rukpak: Rukpak) -> None:
+    world, name = adopted.world, adopted.name
+    giver = world.deploy(BUNDLE, name=f"{name}-v1", installNamespace=name)
+    giver.wait_ready()
+    taker = world.deploy(BUNDLE, name=name)
+    taker.wait_for("Installed", "False", "Collision")
+    before = uids(world, name)
+    rukpak("adopt", name, "--from", giver.name, "--yes")
+    taker.wait_ready()
+    assert uids(world, name) == before
+    again = rukpak("adopt", name, "--from", giver.name, "--yes")
+    assert "took over 0 objects" in again.stdout
+    assert f"{giver.name} has no objects any more" in again.stderr
+
+
+def test_what_another_bundle_deployment_cannot_give_is_refused(adopted: Adopted, rukpak: Rukpak) -> None:
+    world, name = adopted.world, adopted.name
+    giver = world.deploy(BUNDLE, name=f"{name}-v1", installNamespace=name)
+    giver.wait_ready()
+    world.cluster.kubectl("create", "--namespace", name, "--filename=-", input=json.dumps(config_map("free")))
+    words = ["adopt", name, "-f", adopted.file, "--yes", "--from"]
+    adopted.write(BUNDLE, config_map("free"))
+    refused = " ".join(rukpak(*words, giver.name, status=1).stderr.split())
+    assert f"Refused: ConfigMap {name}/free: already exists" in refused
+    assert f'BundleDeployment "{name}-v0" not found' in rukpak(*words, f"{name}-v0", status=1).stderr
+    assert "must be another BundleDeployment" in rukpak(*words, name, status=2).stderr
+    adopted.write(config_map("other"))
+    assert f"{name} contains no object of {giver.name}" in rukpak(*words, giver.name, status=1).stderr
+    assert not giver.read()["spec"].get("paused")
+    assert not exists(world.client, f"{DEPLOYMENTS}/{name}")

@@ -1,6 +1,8 @@
 """`rukpak adopt`: objects that another tool or BundleDeployment has installed change hands, in place.
 
 adopt      START HERE: the verb; what is shown, asked and done, in order
+hand_over  from another BundleDeployment
+steps      what both have in common
 origin     what `--from` names, and the marks of its objects; pure
 survey     the objects of the revision as they are, and who may give them away
 fields     the field managers and marks that an adopted object loses, and which fields stay; pure

@@ -7,36 +7,33 @@ over and ready: whatever fails before that, the tool still has its records, and 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from api.v1alpha2.reading import try_to_read
+from api.v1alpha2.types import BundleDeployment
 from controller.apply.targets import leave_out_missing
 from controller.cli.adoption.flux import find_rivals, suspend
+from controller.cli.adoption.hand_over import hand_over
 from controller.cli.adoption.origin import Tool, UnusableOriginError, is_tool, read_origin
 from controller.cli.adoption.proposal import Proposal, describe
 from controller.cli.adoption.release import Release, delete_release, find_release
-from controller.cli.adoption.survey import Standing, Survey, find_protection
+from controller.cli.adoption.steps import UnfinishedError, apply_and_wait, some, tell_unfinished
+from controller.cli.adoption.survey import Standing, Survey, assess_for_tool, exists_on, find_protection
 from controller.cli.adoption.tidying import Tidied, Tidier
-from controller.cli.command import FAILED, MisuseError, connect, explain, read_file, tell
+from controller.cli.command import FAILED, MisuseError, connect, read_file, tell
 from controller.cli.deployments.access import Deployments, Manifest
 from controller.cli.deployments.description import fit
-from controller.cli.deployments.waiting import Waiter, awaits_ready, conclude
+from controller.cli.deployments.waiting import conclude
 from controller.cli.output import name_of, show
 from controller.cli.question import ask
 from controller.cli.rendering import manifest
 from controller.cli.review.diff import compare, find_targets
+from controller.cli.review.dry_run import owner_of
 from controller.cli.review.revisions import Reviewed, render_new
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
-
-SHOWN = 10
-"""Fields of an object that are listed."""
-
-
-class _UnfinishedError(Exception):
-    """The adoption is not complete; the message is one line."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -45,11 +42,17 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError; BundleError, ApiError and ConfigurationError as `rukpak render`.
     """
     if not is_tool(options.origin):
-        raise MisuseError(f'--from "{options.origin}": must be helm/RELEASE, flux/KUSTOMIZATION or kubectl')
-    value = _read_deployment(options)
+        value, content = _read_deployment(options) if options.file else (None, None)
+        return hand_over(options, value, content)
+    if not options.file:
+        raise MisuseError("specify the BundleDeployment with -f FILE")
+    return _adopt_from_tool(options, *_read_deployment(options))
+
+
+def _adopt_from_tool(options: argparse.Namespace, value: Manifest, content: BundleDeployment) -> int:
     client = connect(options)
     try:
-        proposal = _propose(client, options)
+        proposal = _propose(client, options, content)
     except UnusableOriginError as error:
         tell(f"rukpak adopt: {error}")
         return FAILED
@@ -69,30 +72,27 @@ def main(options: argparse.Namespace) -> int:
     return _adopt(client, options, value, proposal)
 
 
-def _read_deployment(options: argparse.Namespace) -> Manifest:
-    """Return the BundleDeployment of the file, which must have the name of the command line.
+def _read_deployment(options: argparse.Namespace) -> tuple[Manifest, BundleDeployment]:
+    """Return the BundleDeployment of the file, as it is written and validated; it must have the given name.
 
     Raises: MisuseError, BundleError.
     """
-    if not options.file:
-        raise MisuseError("specify the BundleDeployment with -f FILE")
-    options.content = read_file(options.file)
-    value = manifest.find(options.content, options.file)
+    data = read_file(options.file)
+    value = manifest.find(data, options.file)
     found = (value.get("metadata") or {}).get("name")
     if found != options.name:
         raise MisuseError(f'"{options.file}" is the BundleDeployment "{found}", not "{options.name}"')
-    return value
+    return value, manifest.read(data, options.file, {"name": None, "spec": {}})
 
 
 # what would be done
 
 
-def _propose(client: Client, options: argparse.Namespace) -> Proposal | None:
+def _propose(client: Client, options: argparse.Namespace, deployment: BundleDeployment) -> Proposal | None:
     """Return what would be done; None if the user does not consent to the use of a Secret.
 
     Raises: UnusableOriginError; as `main`.
     """
-    deployment = manifest.read(options.content, options.file, {"name": None, "spec": {}})
     origin = read_origin(options.origin, deployment.spec.install_namespace or "", tuple(options.managers or ()))
     if origin.tool is Tool.HELM and not origin.namespace:
         raise MisuseError(f'--from "{options.origin}": name the namespace, as in helm/{origin.name}.NAMESPACE')
@@ -102,7 +102,8 @@ def _propose(client: Client, options: argparse.Namespace) -> Proposal | None:
     if reviewed is None:
         return None
     targets = leave_out_missing(find_targets(reviewed, discovery), lambda kind: discovery.resource(kind) is None)
-    findings = Survey(client, discovery, reviewed.deployment, targets, origin).find()
+    assess = assess_for_tool(owner_of(reviewed.deployment), origin, exists_on(client))
+    findings = Survey(client, discovery, targets, assess).find()
     protection = find_protection(findings, deployment.spec.collision_protection)
     return Proposal(
         deployment=deployment,
@@ -129,11 +130,8 @@ def _adopt(client: Client, options: argparse.Namespace, value: Manifest, proposa
     done: list[str] = []
     try:
         adopted, tidied = _carry_out(client, options, value, proposal, done)
-    except (_UnfinishedError, ApiError) as error:
-        tell(f"rukpak adopt: {proposal.name}: {explain(error) if isinstance(error, ApiError) else error}")
-        for line in (*done, *_kept(proposal.release)):
-            tell(f"  {line}")
-        tell("correct that and run the command again")
+    except (UnfinishedError, ApiError) as error:
+        tell_unfinished(proposal.name, error, [*done, *_kept(proposal.release)])
         return FAILED
     status = conclude("adopt", options, [adopted], [], done=_count(proposal))
     for line in fit(_left(proposal, tidied)).splitlines():
@@ -153,7 +151,7 @@ def _carry_out(
         proposal: what the user has agreed to.
         done: gets a line for each step that stays done if a later one fails.
 
-    Raises: _UnfinishedError, ApiError.
+    Raises: UnfinishedError, ApiError.
     """
     for rival in proposal.rivals:
         suspend(client, rival)
@@ -162,28 +160,17 @@ def _carry_out(
     protection = proposal.protection
     done.append(f"the BundleDeployment is applied, with collisionProtection: {protection}")
     spec = {**(value.get("spec") or {}), "collisionProtection": protection}
-    adopted = _apply(deployments, {**value, "spec": spec}, options.timeout)
+    adopted = apply_and_wait(deployments, {**value, "spec": spec}, options.timeout)
     deployment, _ = try_to_read(adopted)
     tidier = Tidier(client, Discovery(client), deployment or proposal.deployment, proposal.origin, proposal.rendered)
     tidied = tidier.tidy([*proposal.list(Standing.TAKEN), *proposal.list(Standing.OURS)])
     if problems := [f"{each.key}: {each.problem}" for each in tidied if each.problem]:
-        raise _UnfinishedError("; ".join(problems))
+        raise UnfinishedError("; ".join(problems))
     if protection != proposal.deployment.spec.collision_protection:
-        adopted = _apply(deployments, value, options.timeout)
+        adopted = apply_and_wait(deployments, value, options.timeout)
     if proposal.release:
         delete_release(client, proposal.release)
     return adopted, tidied
-
-
-def _apply(deployments: Deployments, value: Manifest, seconds: float) -> Manifest:
-    """Apply a BundleDeployment and wait until it is Ready.
-
-    Raises: _UnfinishedError, ApiError.
-    """
-    values, failures = Waiter(deployments, awaits_ready, seconds).wait([deployments.apply(value)])
-    for failure in failures:
-        raise _UnfinishedError(f"{failure.cause}{f': {failure.text}' if failure.text else ''}")
-    return values[0]
 
 
 # what is told afterwards
@@ -203,18 +190,13 @@ def _left(proposal: Proposal, tidied: Iterable[Tidied]) -> Iterator[str]:
     """Yield what stays, and what to do about it."""
     for each in tidied:
         if each.left:
-            yield f"left: {each.key}: {_some(each.left)}: not in the bundle; add or remove such fields by hand"
+            yield f"left: {each.key}: {some(each.left)}: not in the bundle; add or remove such fields by hand"
         if each.managers:
             yield (
-                f"left: {each.key}: also set by {_some(each.managers)}: fields that the bundle drops later stay; "
+                f"left: {each.key}: also set by {some(each.managers)}: fields that the bundle drops later stay; "
                 f"name such managers with --field-manager"
             )
     for key in proposal.left_objects():
         yield f"left: {key}: not in the bundle; delete it by hand if nothing needs it"
     for rival in proposal.rivals:
         yield f"left: {rival}: suspended; remove it from where it is defined, and delete it"
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return f"{', '.join(texts[:SHOWN])}{more}"

@@ -1,6 +1,7 @@
 """The objects of a revision as they are on the cluster, and which of them change hands.
 
 They are read with the user's permissions. The rules are those by which the controller decides (apply/ownership.py).
+Functions that take no client are pure.
 """
 
 from __future__ import annotations
@@ -12,13 +13,11 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
-from api.v1alpha2.types import BundleDeployment
-from controller.apply.ownership import Owner, Situation, judge
+from controller.apply.ownership import Judgement, Owner, Situation, judge
 from controller.apply.targets import Target, TargetSet
 from controller.cli.adoption.origin import Origin
 from controller.cli.command import REQUESTS
 from controller.cli.deployments.access import Deployments
-from controller.cli.review.dry_run import owner_of
 from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
@@ -35,7 +34,28 @@ class Standing(Enum):
     CREATED = "created"
     OURS = "already ours"
     TAKEN = "taken over"
+    ADOPTED = "adopted"
+    """It has no owner, and spec.collisionProtection allows that; nothing has to be given away."""
+    USED = "used"
+    """A Namespace, which is not changed."""
     REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What becomes of an object that exists."""
+
+    standing: Standing
+    problem: str = ""
+    """Why it is refused."""
+    protection: str = PROTECTIONS[0]
+    """The least that spec.collisionProtection must be."""
+
+
+Metadata = Mapping[str, Any]
+Exists = Callable[[str, str], bool]
+"""Whether a BundleDeployment with a name and UID exists."""
+Assess = Callable[[Target, Record, Metadata], Assessment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,43 +66,32 @@ class Finding:
     standing: Standing
     resource: Resource | None = None
     """None if the cluster does not serve its kind yet."""
-    metadata: Mapping[str, Any] | None = None
+    metadata: Metadata | None = None
     """None if it does not exist."""
     problem: str = ""
-    """Why it is refused."""
     protection: str = PROTECTIONS[0]
-    """The least that spec.collisionProtection must be."""
+    """These two: see `Assessment`."""
 
 
 class Survey:
-    """Finds out which objects of a revision change hands.
+    """Reads the objects of a revision.
 
     Args:
         client: acts as the user.
         discovery: of the cluster.
-        deployment: which gets them; it need not exist.
         targets: of the revision.
-        origin: what has installed them.
+        assess: decides about each that exists.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        deployment: BundleDeployment,
-        targets: TargetSet,
-        origin: Origin,
-    ) -> None:
-        self._client, self._discovery, self._targets = client, discovery, targets
-        self._owner, self._origin = owner_of(deployment), origin
-        self._deployments = Deployments(client)
+    def __init__(self, client: Client, discovery: Discovery, targets: TargetSet, assess: Assess) -> None:
+        self._client, self._discovery, self._targets, self._assess = client, discovery, targets, assess
 
     def find(self) -> list[Finding]:
-        """Return the objects that the revision contains, in its order, without Namespaces, which are only used.
+        """Return the objects that the revision contains, in its order.
 
         Raises: ApiError.
         """
-        targets = [each for each in self._targets.targets if not each.bare and each.key[:2] != ("", "Namespace")]
+        targets = [each for each in self._targets.targets if not each.bare]
         with ThreadPoolExecutor(REQUESTS) as pool:
             return list(pool.map(self._find, targets))
 
@@ -94,42 +103,47 @@ class Survey:
         if metadata is None:
             return Finding(key=target.key, standing=Standing.CREATED, resource=resource)
         record = project({"metadata": metadata}, target.key.group, target.key.kind)
-        found = assess(record, metadata, target, self._owner, self._origin, exists=self._exists)
-        return Finding(key=target.key, resource=resource, metadata=metadata, **found)
+        found = self._assess(target, record, metadata)
+        return Finding(
+            key=target.key,
+            standing=found.standing,
+            resource=resource,
+            metadata=metadata,
+            problem=found.problem,
+            protection=found.protection,
+        )
 
-    def _exists(self, name: str, uid: str) -> bool:
-        found = self._deployments.get(name)
+
+def exists_on(client: Client) -> Exists:
+    """Return the function that tells whether a BundleDeployment exists; it raises ApiError."""
+    deployments = Deployments(client)
+
+    def _exists(name: str, uid: str) -> bool:
+        found = deployments.get(name)
         return found is not None and uid in ("", found["metadata"]["uid"])
 
+    return _exists
 
-def assess(
-    record: Record,
-    metadata: Mapping[str, Any],
-    target: Target,
-    owner: Owner,
-    origin: Origin,
-    *,
-    exists: Callable[[str, str], bool],
-) -> dict[str, Any]:
-    """Return standing, problem and protection of an object that exists. Pure but for `exists`.
 
-    An object is taken over if it carries the marks of the origin, or nobody's.
-    """
+def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
+    """Return how objects are assessed that a tool has installed: those with its marks, or nobody's, are taken over."""
 
-    def _judge(protection: str) -> tuple[Situation, str]:
-        found = judge(
-            record, owner, exists=exists, collision_protection=protection, carries_reference=target.carries_reference
-        )
-        return found.situation, found.owner
+    def _assess(target: Target, record: Record, metadata: Metadata) -> Assessment:
+        def _judge(protection: str) -> Judgement:
+            carries = target.carries_reference
+            return judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
 
-    situation, claimant = _judge(PROTECTIONS[-1])
-    if situation is not Situation.ADOPT:
-        return {"standing": Standing.OURS}
-    is_free = not claimant or (claimant == record.marks and origin.has_marked(metadata))
-    if not is_free:
-        return {"standing": Standing.REFUSED, "problem": f"belongs to {claimant}, not to {origin}"}
-    least = next(each for each in PROTECTIONS if _judge(each)[0] is Situation.ADOPT)
-    return {"standing": Standing.TAKEN, "protection": least}
+        found = _judge(PROTECTIONS[-1])
+        if found.situation is Situation.USED:
+            return Assessment(standing=Standing.USED)
+        if found.situation is not Situation.ADOPT:
+            return Assessment(standing=Standing.OURS)
+        if found.owner and not (found.owner == record.marks and origin.has_marked(metadata)):
+            return Assessment(standing=Standing.REFUSED, problem=f"belongs to {found.owner}, not to {origin}")
+        least = next(each for each in PROTECTIONS if _judge(each).situation is Situation.ADOPT)
+        return Assessment(standing=Standing.TAKEN, protection=least)
+
+    return _assess
 
 
 def find_protection(findings: Iterable[Finding], asked: str) -> str:

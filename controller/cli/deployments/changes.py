@@ -34,7 +34,7 @@ def pause(options: argparse.Namespace) -> int:
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
-    return _change("pause", options, {"spec": {"paused": True}}, done="paused", awaits=_awaits_pause)
+    return _change("pause", options, {"spec": {"paused": True}}, done="paused", awaits=awaits_pause)
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -75,7 +75,8 @@ def _apply(
     return find_each(verb, options.names, lambda name: deployments.change(name, change))
 
 
-def _awaits_pause(deployment: BundleDeployment) -> Awaited:
+def awaits_pause(deployment: BundleDeployment) -> Awaited:
+    """Return why a BundleDeployment is not Paused at its current generation."""
     status, _, _ = condition(deployment, "Paused")
     return DONE if status == "True" else Awaited(AWAITING_CONTROLLER)
 

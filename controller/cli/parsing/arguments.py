@@ -117,8 +117,17 @@ def install(parser: Parser) -> None:
 def adopt(parser: Parser) -> None:
     """Add the BundleDeployment, what has installed its objects, and what rendering depends on."""
     parser.add_argument("name", metavar="NAME", help="name of the BundleDeployment")
-    _add(parser, "-f", "--file", metavar="FILE", help="the BundleDeployment, which is applied; -: stdin")
-    text = "what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE] or kubectl"
+    _add(
+        parser,
+        "-f",
+        "--file",
+        metavar="FILE",
+        help="BundleDeployment to apply; it may be left out if --from names another one; -: stdin",
+    )
+    text = (
+        "what has installed the objects: helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], kubectl, or the "
+        "name of another BundleDeployment"
+    )
     _add(parser, "--from", dest="origin", metavar="OWNER", required=True, help=text)
     text = "field manager that has set fields of the objects, too, and keeps none; may be repeated"
     _add(parser, "--field-manager", dest="managers", action="append", metavar="NAME", help=text)

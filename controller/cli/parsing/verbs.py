@@ -198,15 +198,17 @@ BUNDLES = {
         entry="review.install:main",
     ),
     "adopt": Verb(
-        summary="take over what Helm, Flux or kubectl has installed",
+        summary="take over what Helm, Flux, kubectl or another BundleDeployment has installed",
         description="Take over objects that Helm, Flux or kubectl has installed, in place: show what would be taken, "
         "ask, suspend Flux, apply the BundleDeployment, wait until it is Ready, remove what the tool has left on the "
-        "objects, and delete the Secrets of the Helm release. No other object is deleted.",
-        usage="NAME -f FILE --from OWNER [flags]",
+        "objects, and delete the Secrets of the Helm release. No other object is deleted. Another BundleDeployment is "
+        "paused, and named in spec.takeOver.",
+        usage="NAME [-f FILE] --from OWNER [flags]",
         examples={
             "adopt shop -f shop.yaml --from helm/shop": "a release in the install namespace",
             "adopt shop -f shop.yaml --from flux/apps.team-a --dry-run": "only show what would be done",
             "adopt shop -f shop.yaml --from kubectl --yes": "do not ask",
+            "adopt shop-v2 --from shop-v1": "objects of another BundleDeployment; with -f, one that does not exist yet",
         },
         arguments=arguments.adopt,
         entry="adoption.adopt:main",

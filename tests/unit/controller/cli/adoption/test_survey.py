@@ -10,7 +10,7 @@ import pytest
 from controller.apply.ownership import Owner
 from controller.apply.targets import Target
 from controller.cli.adoption.origin import Origin, Tool
-from controller.cli.adoption.survey import Finding, Standing, assess, find_protection
+from controller.cli.adoption.survey import Finding, Standing, assess_for_tool, find_protection
 from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, project
 
@@ -71,9 +71,8 @@ CASES = [
 def test_what_becomes_of_an_object(case: Case) -> None:
     metadata = {"name": "a", "namespace": "n", **case.metadata}
     record = project({"metadata": metadata}, "", "ConfigMap")
-    found = assess(record, metadata, TARGET, OWNER, case.origin, exists=lambda *_: False)
-    finding = Finding(key=KEY, **found)
-    assert (finding.standing, finding.protection, finding.problem) == (case.standing, case.protection, case.problem)
+    found = assess_for_tool(OWNER, case.origin, lambda *_: False)(TARGET, record, metadata)
+    assert (found.standing, found.protection, found.problem) == (case.standing, case.protection, case.problem)
 
 
 PROTECTIONS = [("Prevent", "None", "None"), ("None", "IfNoController", "None"), ("Prevent", "Prevent", "Prevent")]
