@@ -139,6 +139,28 @@ def test_immutable_fields_and_objects_of_others_are_refused(world: World, rukpak
     assert "field is immutable" in shown
 
 
+def test_what_would_be_taken_over_from_another_is_shown_once_that_is_paused(world: World, rukpak: Rukpak) -> None:
+    giver = world.deploy(config_map("settings", color="blue", size="1"), config_map("theirs"))
+    giver.wait_ready()
+    moved = config_map("settings", color="red")
+    moved["metadata"]["namespace"] = giver.namespace
+    taker = world.deploy(moved, **MANUAL, takeOver=[{"name": giver.name}])
+    wait_pending(taker)
+
+    refused = rukpak("diff", taker.name, status=2).stdout
+    assert f"kubectl rukpak pause {giver.name}" in refused
+
+    giver.change(paused=True)
+    shown = rukpak("diff", taker.name, status=1).stdout
+    assert f'taken over from BundleDeployment "{giver.name}"' in shown
+    removed, added = {"-  color: blue", '-  size: "1"'}, {"+  color: red"}
+    assert removed | added <= set(shown.splitlines())
+
+    taker.change(approvedRevision=taker.status()["pending"]["revision"])
+    taker.wait_ready()
+    assert giver.data("settings") == {"color": "red"}
+
+
 def test_an_unsafe_upgrade_of_a_definition_is_pointed_out(world: World, rukpak: Rukpak) -> None:
     group = f"{new_name()}.example.com"
     made = definition(group, "Widget")

@@ -16,6 +16,7 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
+from api.v1alpha2.reading import try_to_read
 from api.v1alpha2.types import BundleDeployment
 from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.drift.comparison import covers
@@ -23,8 +24,8 @@ from controller.apply.drift.ignored_fields import REPLICAS, has_field, only, uni
 from controller.apply.drift.ledger import Ledger
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
 from controller.apply.options import ApplyOptions
-from controller.apply.ownership import Owner, make_body
-from controller.apply.plan import Action, decide_about
+from controller.apply.ownership import Giver, HandOver, Owner, make_body
+from controller.apply.plan import Action, Task, decide_about
 from controller.apply.possession import find_surplus, name_objects
 from controller.apply.prune import Disposal, RemovalCause, dispose
 from controller.apply.targets import Target, TargetSet
@@ -38,6 +39,7 @@ from controller.kube.client import Client
 from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from controller.observe.handovers import find_hindrance
 from controller.observe.records import ObjectKey, entry_of, is_scaled, key_of, project
 
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -103,6 +105,7 @@ class DryRun:
             installed=False,
             ledger=Ledger(),
             exists=self._exists,
+            hand_over=HandOver(givers={giver.owner.name: giver for giver in self._find_givers()}),
             crd_upgrade_safety=spec.crd_upgrade_safety,
             proceed=lambda: True,
         )
@@ -113,6 +116,18 @@ class DryRun:
         except ApiError:
             return True  # as long as nobody says that it does not
         return found is not None and uid in ("", found["metadata"]["uid"])
+
+    def _find_givers(self) -> Iterator[Giver]:
+        """Yield the BundleDeployments that objects are taken over from; whom the user may not read gives nothing."""
+        for reference in self._deployment.spec.take_over:
+            try:
+                value = Deployments(self._client).get(reference.name)
+            except ApiError:
+                continue
+            giver, _ = try_to_read(value) if value else (None, "")
+            if giver:
+                is_orphan = giver.spec.deletion_policy == "Orphan"
+                yield Giver(owner=owner_of(giver), orphan=is_orphan, user=None, hindrance=find_hindrance(giver))
 
     def compare(self, progress: Progress) -> Found:
         """Compare all objects.
@@ -236,8 +251,8 @@ class DryRun:
                 return _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
-            case Action.TAKE_BACK if task.evicts:
-                return self._overlay(target, live, "computed, since another object controls it until it is adopted")
+        if untried := _why_untried(task):
+            return self._overlay(target, live, *untried)
         body = self._make_body(target, live)
         if task.action is Action.COMPARE and self._is_ours(live, body):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
@@ -321,8 +336,9 @@ class DryRun:
             return _difference(target, Change.NONE, None, None)
         return self._overlay(target, live, "computed, since you may not apply it")
 
-    def _overlay(self, target: Target, live: Manifest, note: str) -> Difference:
-        after = overlay(live, self._make_body(target, live), self._manager)
+    def _overlay(self, target: Target, live: Manifest, note: str, manager: str = "") -> Difference:
+        """Compare by computing; `manager` is the one that applied the object before, if it is not ours."""
+        after = overlay(live, self._make_body(target, live), manager or self._manager)
         return _difference(target, Change.CHANGED, live, after, note)
 
     # beside the objects
@@ -341,6 +357,16 @@ class DryRun:
                 yield error.message
             except ApiError as error:
                 yield f"{each.key}: its upgrade could not be checked: {error}"
+
+
+def _why_untried(task: Task) -> tuple[str, str] | None:
+    """Return why a dry run would be refused that the controller prepares for, and whose apply is replaced then."""
+    if task.action is Action.TAKE_OVER and task.record:
+        owner = task.record.owner
+        return f'taken over from BundleDeployment "{owner}"; computed', names.field_manager(owner)
+    if task.action is Action.TAKE_BACK and task.evicts:
+        return "computed, since another object controls it until it is adopted", ""
+    return None
 
 
 def _difference(target: Target, change: Change, before: Any, after: Any, note: str = "") -> Difference:
