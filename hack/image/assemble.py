@@ -113,8 +113,12 @@ def add_python(image: Path) -> None:
 
 
 def add_packages(image: Path) -> None:
-    """Add the controller and its dependencies, verified by digest."""
-    target = image / "usr/local/lib" / PYTHON / "site-packages"
+    """Add the controller and its dependencies."""
+    install_packages(image / "usr/local/lib" / PYTHON / "site-packages")
+
+
+def install_packages(target: Path) -> None:
+    """Install the controller and its dependencies, verified by digest, into a folder that must not exist."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     install += ["--root-user-action=ignore", "--no-deps", "--no-warn-script-location", f"--target={target}"]
     subprocess.run([*install, "--only-binary=:all:", "--require-hashes", f"--requirement={REQUIREMENTS}"], check=True)

@@ -1,1 +1,1 @@
-"""What installs RukPak, generated from config/: config/install.yaml and the Helm chart config/chart."""
+"""What installs: config/install.yaml and the Helm chart config/chart, made from config/; and the plug-in for Krew."""
