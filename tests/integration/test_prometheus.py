@@ -30,6 +30,7 @@ from hack.control_plane.prometheus import Prometheus
 from hack.control_plane.settings import Settings
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world
+from tests.support.chart_repositories import repository_of
 from tests.support.controller import Controller
 from tests.support.faulty_server import FaultyServer
 from tests.support.git_servers import GitHttpServer, GitRepository
@@ -140,7 +141,7 @@ def source(result: str, kind: str = "image") -> str:
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 DETECTED, REPAIRED = "sum(rukpak_drift_detected_total)", "sum(rukpak_drift_repaired_total)"
-KINDS = ("image", "git", "http")
+POLLED = ("image", "git", "http")
 STATUSES = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [f"{PLURAL}/status"]}
 """What an admission rule is about."""
 QUEUE = '{name="bundledeployment",controller="bundledeployment"}'
@@ -161,6 +162,8 @@ def polled(watched: Watched, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with GitHttpServer(root) as git, FaultyServer() as files:
         commit_bundle(GitRepository(root / "shop.git", config=FORGE), config_map("of-git"))
         files.add("/shop.tar.gz", archive_of(config_map("of-http")), tag='"1"')
+        for path, body in repository_of("web", "1.0.0", folder="/charts").items():
+            files.add(path, body)
         sources = [
             image(world.push(name, config_map("of-image")), "a"),
             {"kind": "git", "destination": "b", "git": {"repository": f"{git.url}/shop.git", "directory": "deploy"}},
@@ -171,10 +174,20 @@ def polled(watched: Watched, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def test_every_kind_of_source(watched: Watched, polled: tuple[Deployed, FaultyServer]) -> None:
     polled[0].wait_ready()
-    for kind in KINDS:
+    for kind in POLLED:
         watched.wait_for(source("resolved", kind))
         # a file is in the store once its digest is known
         watched.wait_for(source("reused" if kind == "http" else "fetched", kind))
+
+
+def test_charts_and_local_content(watched: Watched, polled: tuple[Deployed, FaultyServer]) -> None:
+    chart = {"repository": f"{polled[1].address}/charts", "name": "web", "version": "1.0.0"}
+    deployed = watched.world.deploy(ref="none", format="helm", sources=[{"kind": "chart", "chart": chart}])
+    local = watched.world.deploy(ref="none", sources=[{"kind": "configMap", "configMap": {"name": "content"}}])
+    local.wait_for("Unpacked", "False", "NotFound")
+    watched.wait_for(source("error", "configMap"))
+    deployed.wait_ready()
+    watched.wait_for(source("resolved", "chart"))
 
 
 def test_an_install_and_an_upgrade(watched: Watched) -> None:
@@ -332,7 +345,7 @@ def test_what_the_dashboards_of_controller_runtime_show(watched: Watched) -> Non
 
 
 def test_polls_of_what_has_not_changed(watched: Watched, polled: tuple[Deployed, FaultyServer]) -> None:
-    for kind in KINDS:
+    for kind in POLLED:
         watched.wait_for(source("not modified", kind))
     assert '"1"' in polled[1].sent("If-None-Match")
 
