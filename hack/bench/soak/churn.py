@@ -14,6 +14,8 @@ from hack.bench.soak.sources import KINDS, Sources
 
 STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 SOMEBODY = "soak"
+HISTORY_LIMIT = 1
+"""Small, so that after a third of the run most BundleDeployments keep as many revisions as they may."""
 GARBLED = {"managedKinds": ["no kind"], "revision": "?"}
 
 
@@ -74,7 +76,12 @@ class Churn:
     def install(self, name: str) -> None:
         """Create a BundleDeployment, or change its sources to any version at any server."""
         kind, version = self._dice.choice(KINDS), self._dice.choice(VERSIONS)
-        spec = {"format": "plain", "installNamespace": name, "sources": [self._sources.entry(kind, version)]}
+        spec = {
+            "format": "plain",
+            "installNamespace": name,
+            "revisionHistoryLimit": HISTORY_LIMIT,
+            "sources": [self._sources.entry(kind, version)],
+        }
         body = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
         self._client.apply(f"{BUNDLE_DEPLOYMENTS}/{name}", body, manager=SOMEBODY, force=True)
 

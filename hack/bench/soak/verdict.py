@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from api import names
 from controller.kube.client import Client
 from hack.bench.api import BUNDLE_DEPLOYMENTS
-from hack.bench.soak.churn import STORE
+from hack.bench.soak.churn import HISTORY_LIMIT, STORE
 from hack.bench.soak.contents import PLURALS, Identity, Manifest, collection, content, expected
 
 Objects = Mapping[Identity, object]
@@ -25,7 +25,7 @@ def find_faults(client: Client) -> list[str]:
     return [
         *(fault for each in deployments for fault in _judge_status(each)),
         *compare({each["metadata"]["name"]: expected(each) for each in deployments}, _objects_by_owner(client)),
-        *compare_revisions({each["metadata"]["name"] for each in deployments}, stored),
+        *compare_revisions({each["metadata"]["name"]: _kept(each) for each in deployments}, stored),
     ]
 
 
@@ -88,10 +88,28 @@ def compare(wanted: Mapping[str, Objects], found: Mapping[str, Objects]) -> list
     return faults
 
 
-def compare_revisions(deployments: set[str], stored: Counter[str]) -> list[str]:
-    """Return what is wrong with the revision store: each BundleDeployment at rest has one Secret."""
+def compare_revisions(kept: Mapping[str, int], stored: Counter[str]) -> list[str]:
+    """Return what is wrong with the revision store.
+
+    Args:
+        kept: how many revisions the status of each BundleDeployment at rest says are kept.
+        stored: how many Secrets have its label.
+    """
     return [
-        f"{name}: {stored[name]} revision Secrets, not {int(name in deployments)}"
-        for name in sorted({*deployments, *stored})
-        if stored[name] != (name in deployments)
+        *(
+            f"{name}: {stored[name]} revision Secrets, not {kept.get(name, 0)}"
+            for name in sorted({*kept, *stored})
+            if stored[name] != kept.get(name, 0)
+        ),
+        *(
+            f"{name}: {count} revisions are kept, not 1 to {HISTORY_LIMIT + 1}"
+            for name, count in sorted(kept.items())
+            if not 1 <= count <= HISTORY_LIMIT + 1
+        ),
     ]
+
+
+def _kept(deployment: Manifest) -> int:
+    """The installed revision, and what the history names."""
+    status = deployment.get("status") or {}
+    return len({status.get("installedRevision"), *(each["revision"] for each in status.get("history") or [])})

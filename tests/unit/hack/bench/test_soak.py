@@ -92,16 +92,18 @@ def test_objects_are_compared_by_owner(found: dict[str, verdict.Objects], faults
 
 
 @pytest.mark.parametrize(
-    ("stored", "faults"),
+    ("kept", "stored", "faults"),
     [
-        ({"a": 1}, 0),
-        ({"a": 2}, 1),
-        ({}, 1),
-        ({"a": 1, "gone": 1}, 1),
+        ({"a": 1}, {"a": 1}, 0),
+        ({"a": 2}, {"a": 2}, 0),
+        ({"a": 1}, {"a": 2}, 1),
+        ({"a": 1}, {}, 1),
+        ({"a": 1}, {"a": 1, "gone": 1}, 1),
+        pytest.param({"a": 3}, {"a": 3}, 1, id="more than the history may have"),
     ],
 )
-def test_each_bundle_deployment_has_one_revision(stored: dict[str, int], faults: int) -> None:
-    assert len(verdict.compare_revisions({"a"}, Counter(stored))) == faults
+def test_revisions_are_stored_that_a_status_names(kept: dict[str, int], stored: dict[str, int], faults: int) -> None:
+    assert len(verdict.compare_revisions(kept, Counter(stored))) == faults
 
 
 # the network
