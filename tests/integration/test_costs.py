@@ -123,6 +123,28 @@ def test_a_repair_is_a_handful_of_requests_and_no_write_of_status(installed: Ins
     assert len([each for each in _except_discovery(requests) if not each.startswith("create events ")]) <= 2
 
 
+def test_an_edit_costs_two_passes_over_its_bundle_at_most_and_none_over_others(installed: Installed) -> None:
+    """How many objects these look at is asserted without a cluster, in unit/controller/apply/drift/test_ledger.py."""
+    world, deployed, other = installed.world, installed.deployed, installed.world.deploy(config_map("settings"))
+    other.wait_ready()
+    installed.requests_since(world.position())  # waits until there is nothing to do
+    before = _passes(world)
+    deployed.edit("object-0200", color="red")
+    deployed.wait(lambda: (deployed.data("object-0200") or {})["color"] == "blue", "repair")
+
+    installed.requests_since(world.position())
+    after = _passes(world)
+    # The second one follows if a watch has reported the repair before the reply to it was read.
+    assert 1 <= after[deployed.name] - before[deployed.name] <= 2
+    assert after[other.name] == before[other.name]
+
+
+def _passes(world: World) -> Counter[str]:
+    """Return how many passes the controller has made over each BundleDeployment."""
+    lines = [line for line in world.controller.log.splitlines() if '"pass ended"' in line]
+    return Counter(json.loads(line)["BundleDeployment"] for line in lines)
+
+
 def test_an_upgrade_of_one_object_applies_one(installed: Installed) -> None:
     """Its own bundle, of fewer objects: that the number does not matter is what is asserted."""
     world, objects = installed.world, [config_map(f"part-{number}") for number in range(60)]
