@@ -117,7 +117,6 @@ class Api(BaseModel):
         validate_by_alias=True,
         extra="ignore",
         frozen=True,
-        use_attribute_docstrings=True,
         defer_build=True,  # most programs use few models, and whoever uses the largest builds its parts with it
     )
 

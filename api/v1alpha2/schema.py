@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
+
 from api.names import DEFINITION, GROUP, KIND, PLURAL
 from api.v1alpha2.conditions import ConditionType
+from api.v1alpha2.descriptions import find_descriptions
 from api.v1alpha2.fields import MAP_TYPE, RULES
 from api.v1alpha2.types import BundleDeployment, Status
 
@@ -117,7 +122,7 @@ def _column(name: str, path: str, description: str, *, kind: str = "string", pri
 
 def open_api_schema() -> Schema:
     """Return the structural schema of a BundleDeployment."""
-    emitted = BundleDeployment.model_json_schema(by_alias=True)
+    emitted = BundleDeployment.model_json_schema(by_alias=True, schema_generator=_Described)
     found = structural(emitted, emitted["$defs"])
     status = _without_defaults(found["properties"]["status"])
     found["properties"] = {
@@ -126,6 +131,17 @@ def open_api_schema() -> Schema:
         "status": {**status, "default": {"observedGeneration": Status().observed_generation}},
     }
     return {**found, "required": ["spec"]}
+
+
+class _Described(GenerateJsonSchema):
+    """Adds the descriptions of fields."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        for field, text in find_descriptions(model).items():
+            found["properties"][model.model_fields[field].alias]["description"] = text
+        return found
 
 
 def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
