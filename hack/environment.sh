@@ -39,7 +39,8 @@ make_environment() {
   # pip reads dependency groups from version 25.1 on, which is newer than what comes with Python 3.11.
   "$python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
     > .venv/dev.txt
-  "$python" -m pip install --quiet --disable-pip-version-check --editable . --requirement .venv/dev.txt \
+  # Most modules are never imported; Python compiles the others when they are.
+  "$python" -m pip install --quiet --disable-pip-version-check --no-compile --editable . --requirement .venv/dev.txt \
     || stop "pip could not install what pyproject.toml names; see above"
   fingerprint > .venv/.fingerprint
 }
