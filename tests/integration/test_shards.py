@@ -276,6 +276,7 @@ def run_rukpak(world: World, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.timeout(1800)
 def test_three_shards_share_many_bundles(world: World, a: Controller, b: Controller) -> None:
     ref = world.push(new_name(), config_map("one"))
     owner = new_name()
