@@ -11,6 +11,8 @@ revision is left to `build`; slow work runs in the background and triggers the n
     state             what the finder remembers between passes
     store             rendered objects, kept in the cluster as Secrets
     secrets           these Secrets by their metadata, watched
+    quota             how many bytes a tenant may keep there
+    orphans           deletes those of BundleDeployments that are gone
     background        slow work, off the reconcile workers
     polling           re-resolves floating references
     source_access     what sources may use: credentials, memory, progress

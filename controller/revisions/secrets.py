@@ -8,14 +8,16 @@ metadata: another client that changes a value takes its field from our managedFi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from api import names
 from api.bounds import read_count
 from controller.content.digests import is_digest
-from controller.kube.client import Client
+from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS
 from controller.kube.watch import Reflector
 
@@ -167,3 +169,13 @@ def deployment_of(secret_name: str) -> str:
 def count_chunks(marks: Mapping[str, str]) -> int:
     """Return the number of Secrets of a revision, at most that of the largest one."""
     return read_count(marks.get(CHUNKS, ""), MAX_CHUNKS) or 1
+
+
+@contextmanager
+def unless(*statuses: HTTPStatus) -> Iterator[None]:
+    """Ignore a Secret that another client has deleted or changed, as the API server says by a status."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in statuses:
+            raise

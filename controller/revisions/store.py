@@ -2,24 +2,17 @@
 
 A revision is as many Secrets as its compressed objects need. The one with index 0 is written last and completes the
 revision: it contains the terms, the number of chunks, and the digests that are verified on reading. The Secrets have no
-ownerReference and not the label of managed objects: only this module deletes them.
+ownerReference and not the label of managed objects: only this module and `orphans` delete them.
 
 A revision that is only part of the history is retired, by an annotation: nothing on the cluster belongs to it, so it is
 neither repaired nor pruned nor deleted. It is recalled before it is applied again.
-
-All BundleDeployments that act as ServiceAccounts of one namespace share a quota in bytes. Only retired revisions are
-deleted to make room, the oldest first; without any, a new one is refused, and what is installed remains.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
-import threading
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any
 
@@ -32,20 +25,20 @@ from controller.content.digests import digest_of, is_digest
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
+from controller.revisions.quota import BYTES, TENANT_BYTES, Quota
 from controller.revisions.secrets import (
     CHUNKS,
     MANAGER,
     MAX_CHUNKS,
     RETIRED,
     REVISION,
-    SELECTOR,
     TERMS_DIGEST,
     RevisionSecrets,
     StoredSecret,
     count_chunks,
-    deployment_of,
     make_stored,
     secret_name,
+    unless,
 )
 
 log = logging.getLogger(__name__)
@@ -56,17 +49,6 @@ TEXT_BYTES = Limits().text_bytes
 """Of objects and hooks as uncompressed JSON."""
 READ_BYTES = 4 * TEXT_BYTES
 """The limit on reading: earlier releases wrote larger revisions."""
-_BYTES = f"{names.GROUP}/bytes"
-TENANT_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _KeptHead:
-    """The first Secret of a kept revision."""
-
-    secret: StoredSecret
-    size: int
-    """Bytes of the whole revision."""
 
 
 class RevisionStore:
@@ -78,10 +60,9 @@ class RevisionStore:
     """
 
     def __init__(self, client: Client, secrets: RevisionSecrets, tenant_bytes: int = TENANT_BYTES) -> None:
-        self._client, self._secrets, self._tenant_bytes = client, secrets, tenant_bytes
+        self._client, self._secrets = client, secrets
         self._namespace = secrets.namespace
-        self._being_written: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._quota = Quota(tenant_bytes, self._list_tenant, self.drop)
 
     def write(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
         """Keep a revision of a BundleDeployment; idempotent. One that is known is not written again as in `restore`.
@@ -98,7 +79,7 @@ class RevisionStore:
             return
         _refuse_large(packed.objects)
         size = len(packed.objects) + len(pack_terms(packed))
-        with self._room(secret_name(name, packed.digest, 0), _tenant(packed), size):
+        with self._quota.room(_tenant(packed), secret_name(name, packed.digest, 0), size):
             self._write(name, packed, uid)
 
     def restore(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
@@ -119,7 +100,7 @@ class RevisionStore:
         chunks = [objects[start : start + CHUNK_BYTES] for start in range(0, len(objects), CHUNK_BYTES)]
         own = {names.OWNER_UID: uid} if uid else {}
         size = str(len(objects) + len(terms))
-        annotations = {CHUNKS: str(len(chunks)), TERMS_DIGEST: digest_of(terms), _BYTES: size, **own}
+        annotations = {CHUNKS: str(len(chunks)), TERMS_DIGEST: digest_of(terms), BYTES: size, **own}
         for index in reversed(range(1, len(chunks))):
             self._apply(name, packed, index, {"objects": chunks[index]}, own)
         head = self._apply(name, packed, 0, {"objects": chunks[0], "terms": terms}, annotations)
@@ -139,56 +120,6 @@ class RevisionStore:
     def is_lost(self, name: str, digest: str) -> bool:
         """Whether another client has deleted or changed a Secret of a revision; False while that is not known."""
         return self._secrets.is_lost(name, digest)
-
-    @contextmanager
-    def _room(self, head: str, tenant: str, size: int) -> Iterator[None]:
-        """Refuse a new revision above the quota of its tenant, which includes revisions that are being written."""
-        if not tenant:
-            yield
-            return
-        with self._lock:
-            self._being_written[tenant] += size
-            wanted = self._being_written[tenant]
-        try:
-            kept = self._kept_by(tenant)
-            excess = sum(each.size for each in kept) + wanted - self._tenant_bytes
-            if excess > 0 and not any(each.secret.name == head for each in kept):
-                self._make_room(kept, excess, self._exceeded(tenant, size))
-            yield
-        finally:
-            with self._lock:
-                self._being_written[tenant] -= size
-
-    def _kept_by(self, tenant: str) -> list[_KeptHead]:
-        """Return the first Secret of each kept revision of a tenant, the oldest first."""
-        found = []
-        for item in self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}"):
-            text = item["metadata"].get("annotations", {}).get(_BYTES, "")
-            if text.isascii() and text.isdecimal():
-                found.append(_KeptHead(make_stored(item), int(text)))
-        return sorted(found, key=lambda each: each.secret.created)
-
-    def _make_room(self, kept: Iterable[_KeptHead], excess: int, refusal: BundleError) -> None:
-        """Delete as many retired revisions as necessary; none if all of them are not enough.
-
-        Raises: BundleError (the refusal), ApiError.
-        """
-        spare = [each for each in kept if each.secret.is_retired]
-        if sum(each.size for each in spare) < excess:
-            raise refusal
-        for each in spare:
-            if excess <= 0:
-                return
-            self.drop(each.secret.deployment, each.secret.digest)
-            excess -= each.size
-
-    def _exceeded(self, tenant: str, size: int) -> BundleError:
-        message = (
-            f"the rendered objects take {size} bytes compressed, which exceeds the quota of {self._tenant_bytes >> 20} "
-            f'MiB for all revisions of namespace "{tenant}"; delete BundleDeployments, make the bundle smaller, or ask '
-            "the administrator to raise --revision-mebibytes"
-        )
-        return BundleError(Reason.QUOTA_EXCEEDED, message)
 
     def _apply(
         self, name: str, revision: PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
@@ -344,7 +275,7 @@ class RevisionStore:
 
     def _mark(self, own_name: str, retired: str | None) -> None:
         change = {"metadata": {"annotations": {RETIRED: retired}}}
-        with _unless(HTTPStatus.NOT_FOUND):
+        with unless(HTTPStatus.NOT_FOUND):
             path = SECRETS.path(self._namespace, own_name)
             self._secrets.learn(self._client.merge_patch(path, change, manager=MANAGER, metadata=True).value)
 
@@ -360,66 +291,16 @@ class RevisionStore:
     def _list_all(self, name: str) -> list[StoredSecret]:
         return [make_stored(item) for item in self._list(f"{names.REVISION_LABEL}={name}")]
 
-    def remove_orphans(self) -> None:
-        """Delete the revisions of deleted BundleDeployments, even if a new one has the same name.
+    def _list_tenant(self, tenant: str) -> list[dict[str, Any]]:
+        return self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}")
 
-        They are found by type and name; missing labels are restored.
-
-        Raises: ApiError.
-        """
-        secrets = self._list(field_selector=SELECTOR)
-        # After the Secrets, and from the API server, to include those that no watch has reported yet.
-        owners = {
-            each["metadata"]["name"]: each["metadata"].get("uid", "")
-            for each in self._client.list(DEPLOYMENTS.path(), metadata=True)
-        }
-        for secret in secrets:
-            metadata = secret["metadata"]
-            owner = deployment_of(metadata["name"])
-            if owner and _is_of(metadata, owner, owners):
-                self._restore_label(metadata, owner)
-            elif owner:
-                self._remove(metadata)
-
-    def _restore_label(self, metadata: Mapping[str, Any], name: str) -> None:
-        if (metadata.get("labels") or {}).get(names.REVISION_LABEL) == name:
-            return
-        labels = {"metadata": {"labels": {names.REVISION_LABEL: name}}}
-        with _unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-            self._client.merge_patch(SECRETS.path(self._namespace, metadata["name"]), labels, manager=MANAGER)
-
-    def _remove(self, metadata: Mapping[str, Any]) -> None:
-        """Delete a Secret, unless it has changed since it was listed."""
-        path = SECRETS.path(self._namespace, metadata["name"])
-        with _unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-            self._client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
-
-    def _list(self, label_selector: str = "", *, field_selector: str = "") -> list[dict[str, Any]]:
-        path = SECRETS.path(self._namespace)
-        return list(
-            self._client.list(path, metadata=True, label_selector=label_selector, field_selector=field_selector)
-        )
+    def _list(self, label_selector: str) -> list[dict[str, Any]]:
+        return list(self._client.list(SECRETS.path(self._namespace), metadata=True, label_selector=label_selector))
 
     def _delete(self, own_name: str) -> None:
-        with _unless(HTTPStatus.NOT_FOUND):
+        with unless(HTTPStatus.NOT_FOUND):
             self._client.delete(SECRETS.path(self._namespace, own_name))
         self._secrets.forget(own_name)
-
-
-@contextmanager
-def _unless(*statuses: HTTPStatus) -> Iterator[None]:
-    """Ignore a Secret that another client has deleted or changed, as the API server says by a status."""
-    try:
-        yield
-    except ApiError as error:
-        if error.status not in statuses:
-            raise
-
-
-def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    """Whether the BundleDeployment of a Secret exists. Older releases recorded no UID."""
-    uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
-    return name in owners and uid in ("", owners[name])
 
 
 def _tenant(revision: PackedRevision) -> str:

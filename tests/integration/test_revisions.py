@@ -18,7 +18,9 @@ from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision, Terms
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client, connect
-from controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore
+from controller.revisions.orphans import remove_orphans
+from controller.revisions.quota import TENANT_BYTES
+from controller.revisions.store import CHUNK_BYTES, RevisionStore
 from hack.control_plane.waiting import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, is_answered
 from tests.support.revisions import make_secrets
@@ -60,6 +62,9 @@ class Kept(RevisionStore):
 
     def secrets(self) -> list[Json]:
         return sorted(self._client.list(self.path), key=lambda each: str(each["metadata"]["name"]))
+
+    def remove_orphans(self) -> None:
+        remove_orphans(self._client, self._namespace)
 
     def patch(self, index: int, change: Json) -> None:
         """Change the Secret of a chunk, as another client."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from controller.kube.client import Client
+from controller.revisions.quota import TENANT_BYTES
 from controller.revisions.secrets import RevisionSecrets
-from controller.revisions.store import TENANT_BYTES, RevisionStore
+from controller.revisions.store import RevisionStore
 
 
 def make_secrets(client: Client, namespace: str) -> RevisionSecrets:

@@ -27,6 +27,7 @@ from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.making import Maker
+from controller.revisions.orphans import remove_orphans
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
 from controller.revisions.secrets import RevisionSecrets
@@ -84,7 +85,7 @@ def make_building(settings: Settings, resources: Resources, cluster: Cluster, ob
         background=background,
         revisions=revisions,
         large=large,
-        sweeper=Sweeper(revisions.remove_orphans, partial(note, Kind.OTHER, "sweep")),
+        sweeper=Sweeper(partial(remove_orphans, cluster.client, secrets.namespace), partial(note, Kind.OTHER, "sweep")),
         quarantine=resources.quarantine,
         log_programs=partial(_log_programs, settings, resources, partial(note, Kind.OTHER, "programs")),
     )

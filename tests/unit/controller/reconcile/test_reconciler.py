@@ -19,6 +19,7 @@ from controller.kube.resources import Resource
 from controller.reconcile.context import Context
 from controller.reconcile.installation.work import Work
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
+from controller.revisions.orphans import remove_orphans
 from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
 from controller.status.texts import short
 from tests.support.deployments import manifest
@@ -1025,17 +1026,17 @@ def test_a_revision_that_is_made_while_orphans_are_looked_for_is_none(
         return listed(path, **options)
 
     monkeypatch.setattr(world.cluster, "list", list_late)
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert [path for path in world.cluster.objects if "/secrets/" in path]
 
 
 def test_revisions_of_what_is_gone_are_removed(world: World) -> None:
     installed(world)
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert [path for path in world.cluster.objects if "/secrets/" in path]
     world.cluster.remove(PATH)
     world.cluster.put(manifest("other"))
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert not [path for path in world.cluster.objects if "/secrets/" in path]
 
 
@@ -1047,7 +1048,7 @@ def test_the_revisions_of_one_that_was_made_again_are_not_the_new_one_s(world: W
     installed(world)
     world.cluster.remove(PATH)
     world.cluster.put(manifest(metadata={"uid": "another"}))
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert not kept(world)
 
 
@@ -1055,7 +1056,7 @@ def test_a_revision_that_has_lost_its_label_is_found_and_gets_it_back(world: Wor
     installed(world)
     (secret,) = kept(world)
     world.cluster.patch(STORE + secret["metadata"]["name"], {"metadata": {"labels": None}})
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert kept(world)[0]["metadata"]["labels"] == {names.REVISION_LABEL: NAME}
 
 
@@ -1064,7 +1065,7 @@ def test_a_revision_without_its_label_goes_with_its_bundle_deployment(world: Wor
     (secret,) = kept(world)
     world.cluster.patch(STORE + secret["metadata"]["name"], {"metadata": {"labels": None}})
     world.cluster.remove(PATH)
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert not kept(world)
 
 
@@ -1081,7 +1082,7 @@ def test_what_was_written_again_meanwhile_is_no_orphan(world: World, monkeypatch
         return found
 
     monkeypatch.setattr(world.cluster, "list", list_late)
-    world.revision_store.remove_orphans()
+    remove_orphans(world.cluster.client, names.DEFAULT_NAMESPACE)
     assert kept(world)
 
 
