@@ -71,7 +71,8 @@ def _give(stage: Stage, *, keep: bool) -> int:
 
 
 def _explain(stage: Stage) -> str:
-    return f"To use it:\n{stage.explain_use()}\n{PLUGIN}\nTo stop it:\n{stage.explain_end()}"
+    registry = f"A bundle of your own: rukpak package FOLDER {stage.registry_host}/NAME:TAG"
+    return f"{registry}\nTo use it:\n{stage.explain_use()}\n{PLUGIN}\nTo stop it:\n{stage.explain_end()}"
 
 
 def _exit(number: int, _frame: object) -> None:

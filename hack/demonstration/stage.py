@@ -85,6 +85,12 @@ class Stage(ABC):
         """Start a registry, and return its host and port."""
         self._registry = Registry(self.folder, self._binaries.obtain(["registry"])["registry"])
         self._registry.start()
+        return self.registry_host
+
+    @property
+    def registry_host(self) -> str:
+        """Host and port of the registry, which was started before."""
+        assert self._registry is not None  # noqa: S101 -- for the type checker
         return self._registry.host
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,6 +17,7 @@ from controller.status.texts import describe_changes
 WIDTH = 100
 _FALSE = ("Unpacked", "Installed", "Healthy")
 _TRUE = ("Stalled", "Reconciling", "Drifted")
+_MORE = re.compile(r" \(and [0-9,]+ more\)$")
 
 
 def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]]) -> str:
@@ -105,18 +107,27 @@ def _counts(deployment: BundleDeployment) -> str:
 
 
 def _not_ready(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
-    """Yield the objects that are not ready, unless all of them are named already."""
-    lines = []
+    """Yield the objects that are not ready, those with one message together, unless a line has said all of it."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    told = []
     for each in deployment.status.not_ready:
         name = f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
-        is_said = any(name in text and each.message in text for text in said)
-        lines += [] if is_said else [f"  {name}: {each.reason}{f': {each.message}' if each.message else ''}"]
-    if lines:
+        if not any(name in text and _is_in(each.message, text) for text in said):
+            groups.setdefault((each.reason, each.message), []).append(name)
+        told.append(f"{name}: {each.reason}: {each.message}")
+    if groups:
         yield "Not ready:"
-        yield from lines
-    said += lines
+    for (reason, message), found in groups.items():
+        shown = "see above" if message and any(_is_in(message, text) for text in said) else message
+        yield f"  {', '.join(found)}: {reason}{f': {shown}' if shown else ''}"
+    said += told
     if deployment.status.not_ready_truncated:
         yield "  and more; --objects lists all"
+
+
+def _is_in(message: str, text: str) -> bool:
+    """Whether a text says a message, which may be shortened, and the first of several."""
+    return _MORE.sub("", message).removesuffix("…") in text
 
 
 def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
@@ -127,7 +138,7 @@ def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
             continue
         if condition.type in _FALSE and condition.status == "True":
             continue
-        if not any(condition.message in text for text in said):
+        if not any(_is_in(condition.message, text) for text in said):
             said.append(condition.message)
             yield f"{condition.type}: {condition.reason}: {condition.message}"
 

@@ -323,6 +323,21 @@ def test_a_description_fits_into_100_columns_and_says_each_thing_once() -> None:
     assert " ".join(line.strip() for line in lines).count(LONG.strip()) == 1
 
 
+def test_objects_with_one_message_share_a_line_and_a_shortened_message_is_known() -> None:
+    lack = "lacks permissions; grant it a ClusterRole with rules: [{apiGroups: [apps], resources: [deployments]}]"
+    told = f"Deployment shop/web: Forbidden: {lack[:70]}… (and 2 more)"
+    conditions = [condition("Ready", "False", "Forbidden", lack), condition("Healthy", "False", "Failed", told)]
+    names = ("web", "api", "db")
+    objects = [{**NOT_READY, "name": name, "reason": "Forbidden", "message": f"{lack[:80]}…"} for name in names]
+    objects.append({**NOT_READY, "name": "late", "message": "0 of 1"})
+    lines = described(conditions=conditions, notReady=objects)
+    assert lines[-3:] == [
+        "Not ready:",
+        "  Deployment shop/web, Deployment shop/api, Deployment shop/db: Forbidden: see above",
+        "  Deployment shop/late: Progressing: 0 of 1",
+    ]
+
+
 def test_an_age_is_short() -> None:
     made = BundleDeployment.model_validate(manifest(metadata={"creationTimestamp": NOW}))
     ages = [table.row(made, datetime(2026, 1, day, hour, second=second, tzinfo=UTC))[-1]
