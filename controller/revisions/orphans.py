@@ -1,4 +1,4 @@
-"""Revisions whose BundleDeployment is gone, because its finalizer was removed: nobody else deletes their Secrets."""
+"""Revisions whose BundleDeployment is gone, because its finalizer was removed: no pass deletes their Secrets."""
 
 from __future__ import annotations
 
