@@ -58,7 +58,9 @@ class Reporter:
         Returns: the context with the new status.
         Raises: ApiError.
         """
-        report = replace(report, poll_failure=context.state.poll.failure, lost=self._kept.find_lost(context))
+        lost = self._kept.find_lost(context)
+        self._kept.drop_remnants(context, lost)  # while the history still names them
+        report = replace(report, poll_failure=context.state.poll.failure, lost=lost)
         problems = report.held.problems if report.held else ()
         self._accounts.note(context.name, [*report.errors, report.poll_failure, report.unkept, *problems])
         status = summarize(context.deployment, report, context.now())

@@ -5,6 +5,7 @@ A large one is in memory only while there is room (large.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.build.request import Request, renew_terms, terms_of
@@ -50,6 +51,15 @@ class KeptRevisions:
         status = context.status
         older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
         return frozenset(digest for digest in older if self._store.is_lost(context.name, digest))
+
+    def drop_remnants(self, context: RevisionContext, lost: Iterable[str]) -> None:
+        """Delete what another client has left of older revisions, which nobody can apply any more.
+
+        Raises: ApiError.
+        """
+        for digest in lost:
+            if digest not in context.state.revisions and self._store.has_remnant(context.name, digest):
+                self._store.drop(context.name, digest)
 
     def stored(self, context: RevisionContext) -> tuple[str, ...]:
         """Return the digests of the stored revisions that are not retired, newest first.

@@ -279,6 +279,11 @@ class RevisionStore:
             path = SECRETS.path(self._namespace, own_name)
             self._secrets.learn(self._client.merge_patch(path, change, manager=MANAGER, metadata=True).value)
 
+    def has_remnant(self, name: str, digest: str) -> bool:
+        """Whether Secrets remain of a lost revision that is only part of the history; sends no request."""
+        found = [each for each in self._secrets.all_of(name) if each.digest == digest]
+        return bool(found) and all(each.is_retired for each in found if each.index == 0)
+
     def drop(self, name: str, digest: str) -> None:
         """Delete a revision of a BundleDeployment.
 

@@ -89,6 +89,26 @@ def test_one_that_an_administrator_deletes_costs_its_entry_only(world: World) ->
     assert world.requests() == []
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_another_client_leaves_of_one_is_deleted(world: World, *, fails: bool) -> None:
+    install(world, "v1")
+    install(world, "v2")
+    newest, middle, oldest = history(world)
+    path = secrets(world)[middle]
+    world.cluster.edit(path, data={"objects": "Z2FyYmFnZQ=="})
+    world.cluster.taken()
+    if fails:
+        world.cluster.faults[f"DELETE {path}"] = [ApiError(503, "Unavailable", "no")]
+        with pytest.raises(ApiError):
+            world.reconcile()
+        assert middle in history(world)
+    world.reconcile()
+    assert history(world) == sorted(secrets(world), key=history(world).index) == [newest, oldest]
+    world.cluster.taken()
+    world.reconcile()
+    assert world.requests() == []
+
+
 def test_a_history_costs_no_request_after_a_restart(world: World) -> None:
     install(world, "v1")
     world.restart()
