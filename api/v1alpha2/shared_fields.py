@@ -24,7 +24,7 @@ def share_fields(model: BaseModel) -> None:
         object.__setattr__(model, "__pydantic_fields_set__", _SETS.setdefault(shape, given))
     values = model.__dict__
     for field in shape:  # the others have their defaults, which all models share
-        _share_in(values[field])
+        _share_in(values.get(field))  # None of a field that the model allows and does not know
 
 
 def _share_in(value: Any) -> None:

@@ -26,7 +26,7 @@ class Sample:
     stored: float
     """MiB of its content store."""
     revisions: float
-    """Revision Secrets for each BundleDeployment."""
+    """Revision Secrets for each BundleDeployment, beyond those that its status names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,11 +30,12 @@ def find_faults(client: Client) -> list[str]:
 
 
 def count_revisions(client: Client) -> float:
-    """Return how many revision Secrets there are for each BundleDeployment.
+    """Return how many revision Secrets there are for each BundleDeployment, beyond those that its status names.
 
     Raises: ApiError.
     """
-    return len(list(_revisions(client))) / max(1, len(list(client.list(BUNDLE_DEPLOYMENTS, metadata=True))))
+    deployments = list(client.list(BUNDLE_DEPLOYMENTS))
+    return (len(list(_revisions(client))) - sum(map(_kept, deployments))) / max(1, len(deployments))
 
 
 def _revisions(client: Client) -> Iterable[Manifest]:

@@ -31,6 +31,13 @@ def test_a_changed_copy_of_one_changes_no_other() -> None:
     assert other.model_dump(exclude_unset=True)["spec"].keys() == {"format", "sources"}
 
 
+def test_parameters_of_a_plug_in_are_no_fields_of_the_model() -> None:
+    source = {"kind": "example.com/s3", "parameters": {"bucket": "a"}}
+    parameters = make("a", sources=[source]).spec.sources[0].parameters
+    assert parameters
+    assert parameters.model_fields_set == {"bucket"}
+
+
 def test_shapes_beyond_a_limit_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[frozenset[str], set[str]] = {}
     monkeypatch.setattr(shared_fields, "_SETS", known)
