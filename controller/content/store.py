@@ -84,7 +84,7 @@ class ContentStore:
         """Temporary folders."""
         self._opening = threading.Lock()
         self._lock_files: list[int] = []
-        """All that were ever locked: while one is open, no other process has its inode, and our identity with it."""
+        """All that are locked; also those of folders that were moved away, since they may be moved back."""
         self._lock_file: int | None = None
         try:
             self._open()
@@ -103,6 +103,7 @@ class ContentStore:
             if self._is_open():
                 return
             was_open, self._lock_file = self._lock_file is not None, None
+            self._release_deleted()
             self._entries.mkdir(parents=True, exist_ok=True)
             lock_file = self._lock()
             for folder in (self._staging, self._scratch):
@@ -116,13 +117,18 @@ class ContentStore:
 
     def _is_open(self) -> bool:
         """Return whether the folder is there and locked by this store."""
+        held = self._lock_file
         try:
-            is_locked = self._lock_file is not None and os.path.samestat(
-                os.fstat(self._lock_file), (self._root / "lock").stat()
-            )
+            is_locked = held is not None and os.path.samestat(os.fstat(held), (self._root / "lock").stat())
         except OSError:
             return False
         return is_locked and all(map(os.path.isdir, (self._entries, self._staging, self._scratch)))
+
+    def _release_deleted(self) -> None:
+        """Close the lock files of folders that were removed, which cannot come back."""
+        for descriptor in [each for each in self._lock_files if not os.fstat(each).st_nlink]:
+            self._lock_files.remove(descriptor)
+            os.close(descriptor)
 
     def _lock(self) -> int:
         """Return the descriptor of the lock file of the folder, which may have been moved away and back."""

@@ -66,6 +66,8 @@ class Soak:
             if now >= changed + FAULT_SECONDS:
                 fault, changed = self._change_fault(fault, restarting=not is_measured), time.monotonic()
             if is_measured and now >= sampled + SAMPLE_SECONDS:
+                if not self.samples:  # of this process, which starts threads and opens connections when it needs them
+                    self.churn.edit_all()
                 self._sample()
                 sampled = now
             if now >= operation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from api import names
 from controller.kube.client import ApiError, Client
@@ -16,6 +17,8 @@ STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 SOMEBODY = "soak"
 HISTORY_LIMIT = 1
 """Small, so that after a third of the run most BundleDeployments keep as many revisions as they may."""
+CROWD = 16
+"""Edits at once."""
 GARBLED = {"managedKinds": ["no kind"], "revision": "?"}
 
 
@@ -62,6 +65,18 @@ class Churn:
             self.done["nothing there"] += 1
         except ApiError as error:
             self.done[f"refused with {error.status}" if error.status else "not answered"] += 1
+
+    def edit_all(self) -> None:
+        """Edit an object of every BundleDeployment at once: nothing that follows needs more threads and connections."""
+        with ThreadPoolExecutor(CROWD) as pool:
+            self.done["edit an object"] += sum(pool.map(self._try_to_edit, self._names))
+
+    def _try_to_edit(self, name: str) -> bool:
+        try:
+            self._edit(name)
+        except ApiError:
+            return False
+        return True
 
     def resume_all(self) -> None:
         """Let every BundleDeployment that exists go on.

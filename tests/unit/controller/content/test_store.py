@@ -559,6 +559,17 @@ def test_a_folder_that_was_moved_away_and_back_is_the_same(store: ContentStore, 
     assert (found / "a").read_text() == "1"
 
 
+def test_folders_that_were_removed_cost_no_descriptors(store: ContentStore, root: Path) -> None:
+    def locks() -> list[str]:
+        found = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        return [each for each in found if each.startswith(str(root))]
+
+    for number in range(3):
+        shutil.rmtree(root)
+        store.put(str(number), writing(a="1"))
+    assert locks() == [str(root / "lock")]
+
+
 def test_an_error_while_the_folder_is_away_for_a_moment_stores_nothing(
     store: ContentStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
