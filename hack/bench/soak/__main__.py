@@ -42,6 +42,8 @@ class Soak:
     faults: Faults
     samples: list[Sample] = field(default_factory=list)
     """Of the last two thirds, and of the current process."""
+    process: tuple[int, float] = (0, 0.0)
+    """The controller that runs or ran last, and since when it has been seen."""
     exits: int = 0
     """How often the controller exited, as it does when it loses its Lease, and was started again."""
 
@@ -61,13 +63,12 @@ class Soak:
         start = operation = sampled = changed = time.monotonic()
         fault: Fault | None = None
         while (now := time.monotonic()) < start + seconds:
-            is_measured = now > start + seconds / 3
+            is_restarting = now <= start + seconds / 3
             self._supervise(fault)
+            is_measured = not is_restarting and self._age(now) > seconds / 6
             if now >= changed + FAULT_SECONDS:
-                fault, changed = self._change_fault(fault, restarting=not is_measured), time.monotonic()
+                fault, changed = self._change_fault(fault, restarting=is_restarting), time.monotonic()
             if is_measured and now >= sampled + SAMPLE_SECONDS:
-                if not self.samples:  # of this process, which starts threads and opens connections when it needs them
-                    self.churn.edit_all()
                 self._sample()
                 sampled = now
             if now >= operation:
@@ -76,6 +77,16 @@ class Soak:
             time.sleep(max(0.0, min(operation - time.monotonic(), SAMPLE_SECONDS)))
         if fault:
             fault.end()
+
+    def _age(self, now: float) -> float:
+        """Return for how long the controller has run, in seconds.
+
+        It starts threads and opens connections when it needs them: right away, since all is edited at once then.
+        """
+        if self.testbed.is_controller_running() and self.testbed.controller_id() != self.process[0]:
+            self.process = (self.testbed.controller_id(), now)
+            self.churn.edit_all()
+        return now - self.process[1]
 
     def _supervise(self, fault: Fault | None) -> None:
         """Start a controller that has ended again, as a kubelet does."""
