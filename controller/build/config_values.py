@@ -1,7 +1,7 @@
 """`spec.configFrom`: from the texts that were read to the config that is rendered. Pure.
 
 A message says where a value of a Secret is wrong, and never what it is. Not here: reading the objects
-(revisions/config_objects.py).
+(revisions/inputs/config_objects.py).
 """
 
 from __future__ import annotations

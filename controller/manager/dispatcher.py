@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.manager.queue import WorkQueue
 from controller.reconcile.reconciler import Reconciler
-from controller.revisions.service_accounts import RIGHTS_SECONDS
+from controller.revisions.accounts.service_accounts import RIGHTS_SECONDS
 from controller.revisions.source_access import PROGRESS_SECONDS
 
 HEALTH_SECONDS = 0.1

@@ -17,9 +17,9 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.requeue import UNLISTED, Requeue
-from controller.revisions.account import account_of
+from controller.revisions.accounts.account import account_of
+from controller.revisions.accounts.service_accounts import Accounts
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.service_accounts import Accounts
 from controller.status.writer import StatusWriter
 
 

@@ -15,7 +15,7 @@ from controller.kube.resources import GroupVersionKind, read_kinds
 from controller.kube.shard import wanted_shard
 from controller.observe.records import ObjectKey, Record
 from controller.reconcile.state import State
-from controller.revisions.account import Account, account_in
+from controller.revisions.accounts.account import Account, account_in
 from controller.revisions.state import RevisionContext
 
 

@@ -9,7 +9,7 @@ from api.v1alpha2.types import BundleDeployment
 from controller.reconcile.context import Context
 from controller.reconcile.state import States
 from controller.retries import Retries
-from controller.revisions.service_accounts import AccountPolicy
+from controller.revisions.accounts.service_accounts import AccountPolicy
 
 
 class Contexts:

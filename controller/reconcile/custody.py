@@ -18,7 +18,7 @@ from controller.reconcile.adoption import Adoption
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import Requeue
 from controller.retries import SLOW_SECONDS
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.store import RevisionStore
 from controller.status.report import Deletion, Report
 from controller.status.summary import summarize, summarize_deletion
 from controller.status.writer import StatusWriter

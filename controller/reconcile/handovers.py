@@ -16,8 +16,8 @@ from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.revisions.account import account_in
-from controller.revisions.service_accounts import AccountPolicy
+from controller.revisions.accounts.account import account_in
+from controller.revisions.accounts.service_accounts import AccountPolicy
 
 
 class HandOvers:

@@ -22,7 +22,7 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.revisions.approval import NEW
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.store import RevisionStore
 from controller.status.history import choose
 
 

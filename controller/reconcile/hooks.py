@@ -20,10 +20,10 @@ from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.retries import SLOW_SECONDS, Retries
-from controller.revisions.account import account_of
+from controller.revisions.accounts.account import account_of
+from controller.revisions.accounts.service_accounts import Accounts
 from controller.revisions.finder import Wanted
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.service_accounts import Accounts
 
 Gate = Callable[[], BundleError | None]
 """Called once, before what it guards; returns why that must wait."""

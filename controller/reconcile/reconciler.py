@@ -24,8 +24,8 @@ from controller.reconcile.requeue import NEVER, UNLISTED, UNSYNCED, Requeue, Sch
 from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
 from controller.retries import SLOW_SECONDS, Retries
+from controller.revisions.accounts.service_accounts import OF_RIGHTS, RIGHTS_SECONDS
 from controller.revisions.large import CrowdedError, LargeRevisions
-from controller.revisions.service_accounts import OF_RIGHTS, RIGHTS_SECONDS
 from controller.status.report import Report
 from controller.status.rollback import begin_rollback
 

@@ -1,4 +1,4 @@
-"""Records in status which account a BundleDeployment uses, before it is used (revisions/identities.py)."""
+"""Records in status which account a BundleDeployment uses, before it is used (revisions/accounts/identities.py)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from api.errors import BundleError
 from api.v1alpha2.status import AccountUsed
 from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
-from controller.revisions.identities import is_up_to_date, judge, record
-from controller.revisions.service_accounts import OF_ABSENCE, Accounts
+from controller.revisions.accounts.identities import is_up_to_date, judge, record
+from controller.revisions.accounts.service_accounts import OF_ABSENCE, Accounts
 from controller.status.writer import StatusWriter
 
 

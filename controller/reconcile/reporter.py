@@ -14,8 +14,8 @@ from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
 from controller.retries import waits_for_cluster
+from controller.revisions.accounts.service_accounts import Accounts
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.service_accounts import Accounts
 from controller.status.conditions import skipped_kinds
 from controller.status.notes import describe_failing, names_failing
 from controller.status.report import Report

@@ -18,7 +18,7 @@ from controller.apply.hooks.runner import HookProgress
 from controller.observe.progress import HealthTracker
 from controller.observe.records import ObjectKey
 from controller.reconcile.drift_counter import DriftCounter
-from controller.revisions.account import Account
+from controller.revisions.accounts.account import Account
 from controller.revisions.state import RevisionState
 
 SOON_SECONDS = 20.0

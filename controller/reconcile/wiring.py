@@ -42,11 +42,11 @@ from controller.reconcile.requeue import Scheduler
 from controller.reconcile.search import Search
 from controller.reconcile.settled import Settled
 from controller.retries import Retries
+from controller.revisions.accounts.service_accounts import Accounts
 from controller.revisions.finder import Finder
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
-from controller.revisions.service_accounts import Accounts
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.store import RevisionStore
 from controller.status.writer import StatusWriter
 from controller.telemetry import DEAF, Observer
 

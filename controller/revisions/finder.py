@@ -15,11 +15,11 @@ from controller.build.pins import Sources, match_pins, recall_pins, record_pins
 from controller.build.request import Request, inputs_digest
 from controller.build.revision import PackedRevision, Revision, has_objects
 from controller.build.validation import check
+from controller.revisions.accounts.service_accounts import AccountPolicy
 from controller.revisions.downgrades import refuse_downgrade
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.making import BUILD, FETCHING, RESOLVE, Maker, build_ticket, resolve_ticket
 from controller.revisions.polling import Poller, is_polled
-from controller.revisions.service_accounts import AccountPolicy
 from controller.revisions.source_access import SourceProgress
 from controller.revisions.state import RevisionContext
 from controller.status.report import Held, Report

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from controller.build.request import Request, renew_terms, terms_of
 from controller.build.revision import PackedRevision, Revision, Terms, measure
+from controller.revisions.accounts.identities import account_to_keep
 from controller.revisions.approval import NEW, REPLACED, keeps_account
-from controller.revisions.identities import account_to_keep
 from controller.revisions.large import LargeRevisions
 from controller.revisions.state import RevisionContext
-from controller.revisions.store import RevisionStore, unpack_whole
+from controller.revisions.storage.store import RevisionStore, unpack_whole
 
 
 class KeptRevisions:

@@ -24,7 +24,7 @@ from controller.build.revision import PackedRevision, RecordedKind, Revision
 from controller.kube.discovery import Discovery
 from controller.retries import Retries
 from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.config_objects import ConfigObjects
+from controller.revisions.inputs.config_objects import ConfigObjects
 from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.revisions.state import RevisionContext
 

@@ -17,7 +17,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.build.context import BuildContext
 from controller.observe.named import NamedWatches, WatchedObject
-from controller.revisions.credentials import SecretReader
+from controller.revisions.inputs.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
 from controller.sharing.admission import Admission
 from controller.sharing.shares import share_of

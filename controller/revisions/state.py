@@ -14,7 +14,7 @@ from api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from controller.apply.targets import TargetSet
 from controller.build.pins import Sources
 from controller.build.revision import PackedRevision, Revision
-from controller.revisions.config_objects import KnownConfig
+from controller.revisions.inputs.config_objects import KnownConfig
 from controller.revisions.polling import PollState
 from controller.revisions.source_access import SourceProgress
 from controller.sharing.shares import share_of

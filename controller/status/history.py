@@ -1,7 +1,7 @@
 """The history of a BundleDeployment: which revisions were applied, and what became of them. Pure.
 
 An entry is made when a revision is about to be applied, and changes only with a status that is written anyway. Not
-here: where the revisions are kept (revisions/store.py).
+here: where the revisions are kept (revisions/storage/store.py).
 """
 
 from __future__ import annotations

@@ -42,17 +42,17 @@ from controller.reconcile.requeue import Requeue
 from controller.reconcile.state import State
 from controller.reconcile.wiring import Parts, make_reconciler
 from controller.retries import Retries
+from controller.revisions.accounts.service_accounts import AccountPolicy, Accounts
 from controller.revisions.background import BackgroundWork, Place
-from controller.revisions.config_objects import ConfigObjects
 from controller.revisions.finder import Finder
+from controller.revisions.inputs.config_objects import ConfigObjects
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.making import BUILD, Maker
 from controller.revisions.polling import Poller
-from controller.revisions.secrets import RevisionSecrets, StoredSecret, make_stored
-from controller.revisions.service_accounts import AccountPolicy, Accounts
 from controller.revisions.source_access import SourceAccess, SourceProgress
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.secrets import RevisionSecrets, StoredSecret, make_stored
+from controller.revisions.storage.store import RevisionStore
 from controller.sharing.admission import Admission
 from controller.status.writer import StatusWriter
 from tests.support.deployments import manifest

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from controller.kube.client import Client
-from controller.revisions.quota import TENANT_BYTES
-from controller.revisions.secrets import RevisionSecrets
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.quota import TENANT_BYTES
+from controller.revisions.storage.secrets import RevisionSecrets
+from controller.revisions.storage.store import RevisionStore
 
 
 def make_secrets(client: Client, namespace: str) -> RevisionSecrets:

@@ -28,8 +28,8 @@ from controller.kube.discovery import Discovery
 from controller.kube.errors import ApiError
 from controller.kube.resources import Resource
 from controller.observe.records import ObjectKey, is_scaled, key_of, project
-from controller.revisions.secrets import RevisionSecrets
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.secrets import RevisionSecrets
+from controller.revisions.storage.store import RevisionStore
 
 _HEADING = ("OBJECT", "HEALTH", "DRIFT", "MESSAGE")
 FindDrift = Callable[[Mapping[str, Any]], str]

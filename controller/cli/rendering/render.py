@@ -234,7 +234,7 @@ def _with_config(options: argparse.Namespace, deployment: BundleDeployment) -> S
     spec = deployment.spec
     if not spec.config_from:
         return spec
-    from controller.revisions.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
+    from controller.revisions.inputs.config_objects import read_texts  # noqa: PLC0415 - needs the cluster
 
     texts = read_texts(connect(options), deployment, None, lambda _object, _version: None)
     return spec.model_copy(update={"config": merge_config(spec, texts)})
@@ -277,7 +277,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from controller.revisions.inputs.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)
@@ -288,7 +288,7 @@ class _Reader:
 
         Raises: BundleError as SecretReader.local_content; ConfigurationError.
         """
-        from controller.revisions.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
+        from controller.revisions.inputs.credentials import SecretReader  # noqa: PLC0415 - needs the cluster
 
         with self._lock:
             reader = SecretReader(connect(self._options), None)

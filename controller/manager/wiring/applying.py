@@ -12,7 +12,7 @@ from controller.observe.contested import ContestedWatches
 from controller.observe.explanations import Explainer
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches
-from controller.revisions.service_accounts import Accounts
+from controller.revisions.accounts.service_accounts import Accounts
 from controller.settings import Settings
 
 

@@ -21,18 +21,18 @@ from controller.manager.wiring.resources import Resources
 from controller.observe.named import NamedWatches
 from controller.processes.supervision import Kind
 from controller.revisions.background import BackgroundWork
-from controller.revisions.config_objects import ConfigObjects
-from controller.revisions.credentials import SecretReader
 from controller.revisions.finder import Finder
+from controller.revisions.inputs.config_objects import ConfigObjects
+from controller.revisions.inputs.credentials import SecretReader
 from controller.revisions.kept import KeptRevisions
 from controller.revisions.large import LargeRevisions
 from controller.revisions.making import Maker
-from controller.revisions.orphans import remove_orphans
 from controller.revisions.polling import Poller
 from controller.revisions.quarantine import Quarantine
-from controller.revisions.secrets import RevisionSecrets
 from controller.revisions.source_access import SourceAccess
-from controller.revisions.store import RevisionStore
+from controller.revisions.storage.orphans import remove_orphans
+from controller.revisions.storage.secrets import RevisionSecrets
+from controller.revisions.storage.store import RevisionStore
 from controller.settings import Settings
 from controller.telemetry import Observer
 

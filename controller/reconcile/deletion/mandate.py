@@ -18,9 +18,9 @@ from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.holdings import Holdings
-from controller.revisions.account import account_of
+from controller.revisions.accounts.account import account_of
+from controller.revisions.accounts.service_accounts import Accounts
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.service_accounts import Accounts
 
 _LOST = "no kept revision can be read, so the installed objects are not known"
 

@@ -24,10 +24,10 @@ from controller.reconcile.handovers import HandOvers
 from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
 from controller.retries import Retries
-from controller.revisions.account import Account, account_of
+from controller.revisions.accounts.account import Account, account_of
+from controller.revisions.accounts.service_accounts import OF_ABSENCE, Accounts
 from controller.revisions.finder import Wanted
 from controller.revisions.kept import KeptRevisions
-from controller.revisions.service_accounts import OF_ABSENCE, Accounts
 from controller.status.report import Report
 
 

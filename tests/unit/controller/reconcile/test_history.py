@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.kube.errors import ApiError
-from controller.revisions.secrets import RETIRED
+from controller.revisions.storage.secrets import RETIRED
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, World
 

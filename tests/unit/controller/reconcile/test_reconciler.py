@@ -19,8 +19,8 @@ from controller.kube.resources import Resource
 from controller.reconcile.context import Context
 from controller.reconcile.installation.work import Work
 from controller.reconcile.requeue import NEVER, UNKNOWN_SECONDS, UNSYNCED
-from controller.revisions.orphans import remove_orphans
-from controller.revisions.service_accounts import RIGHTS_SECONDS, AccountPolicy
+from controller.revisions.accounts.service_accounts import RIGHTS_SECONDS, AccountPolicy
+from controller.revisions.storage.orphans import remove_orphans
 from controller.status.texts import short
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError

@@ -12,10 +12,10 @@ from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.build.revision import Revision, Terms
 from controller.reconcile.state import State
-from controller.revisions import store as revisions
 from controller.revisions.finder import Wanted
 from controller.revisions.making import QUEUED, RESOLVING
 from controller.revisions.state import requested_at
+from controller.revisions.storage import store as revisions
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World

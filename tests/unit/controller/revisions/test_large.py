@@ -6,7 +6,7 @@ import pytest
 
 from api import names
 from controller.build.revision import PackedRevision
-from controller.revisions import store as revisions
+from controller.revisions.storage import store as revisions
 from controller.sharing.admission import Admission
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World

@@ -13,9 +13,9 @@ from api.plugins import Credentials
 from api.v1alpha2.conditions import Reason
 from api.v1alpha2.types import BundleDeployment, Source
 from controller.observe.named import NamedWatches, WatchedObject
-from controller.revisions.credentials import SecretReader
+from controller.revisions.accounts.service_accounts import Seen
+from controller.revisions.inputs.credentials import SecretReader
 from controller.revisions.quarantine import Quarantine, subject_of
-from controller.revisions.service_accounts import Seen
 from controller.revisions.source_access import SourceAccess, SourceProgress
 from controller.sharing.admission import Admission
 from tests.support.clock import Clock

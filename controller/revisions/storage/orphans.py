@@ -9,7 +9,7 @@ from typing import Any
 from api import names
 from controller.kube.client import Client
 from controller.kube.resources import DEPLOYMENTS, SECRETS
-from controller.revisions.secrets import MANAGER, SELECTOR, deployment_of, unless
+from controller.revisions.storage.secrets import MANAGER, SELECTOR, deployment_of, unless
 
 
 def remove_orphans(client: Client, namespace: str) -> None:

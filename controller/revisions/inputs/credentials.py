@@ -16,15 +16,15 @@ from api.v1alpha2.types import BundleDeployment, SecretReference, Source
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from controller.observe.named import WatchedObject
-from controller.revisions import local_content
-from controller.revisions.account import Account, account_in
-from controller.revisions.service_accounts import (
+from controller.revisions.accounts.account import Account, account_in
+from controller.revisions.accounts.service_accounts import (
     Seen,
     check_before_reading,
     find_absence,
     translate_refusal,
     watched_account,
 )
+from controller.revisions.inputs import local_content
 from controller.sources.credentials import parse_pull_secrets, parse_secret
 
 

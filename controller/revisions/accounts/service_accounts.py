@@ -18,8 +18,8 @@ from controller.kube.client import ApiError, Client
 from controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
-from controller.revisions.account import Account
-from controller.revisions.identities import Identity, judge
+from controller.revisions.accounts.account import Account
+from controller.revisions.accounts.identities import Identity, judge
 from controller.sharing.shares import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})

@@ -25,8 +25,8 @@ from controller.content.digests import digest_of, is_digest
 from controller.formats.applicable.applicable import revision_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
-from controller.revisions.quota import BYTES, TENANT_BYTES, Quota
-from controller.revisions.secrets import (
+from controller.revisions.storage.quota import BYTES, TENANT_BYTES, Quota
+from controller.revisions.storage.secrets import (
     CHUNKS,
     MANAGER,
     MAX_CHUNKS,

@@ -22,8 +22,8 @@ from controller.kube.client import ApiError, Client, User
 from controller.kube.resources import CONFIG_MAPS, SECRETS
 from controller.observe.named import NamedWatches, WatchedObject
 from controller.retries import SLOW_SECONDS
-from controller.revisions.account import Account, account_in
-from controller.revisions.service_accounts import Seen, check_before_reading
+from controller.revisions.accounts.account import Account, account_in
+from controller.revisions.accounts.service_accounts import Seen, check_before_reading
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 

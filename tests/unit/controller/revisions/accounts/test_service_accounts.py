@@ -10,8 +10,8 @@ from api.v1alpha2.conditions import Reason
 from controller.kube.resources import SERVICE_ACCOUNTS
 from controller.observe.grants import GrantWatches
 from controller.observe.named import NamedWatches, WatchedObject
-from controller.revisions.account import Account
-from controller.revisions.service_accounts import AccountPolicy, Accounts
+from controller.revisions.accounts.account import Account
+from controller.revisions.accounts.service_accounts import AccountPolicy, Accounts
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import SERVED, FakeCluster, Json
 from tests.support.reconciling import Grants

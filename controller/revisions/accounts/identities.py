@@ -18,7 +18,7 @@ from api.v1alpha2.conditions import Reason
 from api.v1alpha2.status import AccountUsed
 from api.v1alpha2.types import BundleDeployment
 from controller.build.revision import Terms
-from controller.revisions.account import Account, account_in, account_of
+from controller.revisions.accounts.account import Account, account_in, account_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

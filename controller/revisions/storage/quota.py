@@ -16,7 +16,7 @@ from typing import Any
 from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
-from controller.revisions.secrets import StoredSecret, make_stored
+from controller.revisions.storage.secrets import StoredSecret, make_stored
 
 BYTES = f"{names.GROUP}/bytes"
 """An annotation of the first Secret of a revision: the size of all."""
