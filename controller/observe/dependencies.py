@@ -1,6 +1,6 @@
 """Which BundleDeployments depend on which (`spec.dependsOn`), and which of them others have to wait for.
 
-Pure, but for the index of those that depend on one. Not here: what waits (reconcile/dependencies.py).
+Pure, but for the index of those that depend on one. Not here: what waits (reconcile/waiting/dependencies.py).
 """
 
 from __future__ import annotations

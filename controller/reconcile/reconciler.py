@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 from controller.kube.client import ApiError
 from controller.observe.watches import Watches
-from controller.reconcile.approval import Approvals
 from controller.reconcile.context import Context
 from controller.reconcile.contexts import Contexts
-from controller.reconcile.custody import Custody
 from controller.reconcile.deletion.deleter import Deleter
 from controller.reconcile.hooks import Hooks
 from controller.reconcile.installation.installer import Installer
 from controller.reconcile.installation.work import Planner
+from controller.reconcile.installed.settled import Settled
 from controller.reconcile.reporter import Reporter, awaits_change, defer
 from controller.reconcile.requeue import NEVER, UNLISTED, UNSYNCED, Requeue, Scheduler
 from controller.reconcile.search import Search
-from controller.reconcile.settled import Settled
+from controller.reconcile.shards.custody import Custody
+from controller.reconcile.waiting.approval import Approvals
 from controller.retries import SLOW_SECONDS, Retries
 from controller.revisions.accounts.service_accounts import OF_RIGHTS, RIGHTS_SECONDS
 from controller.revisions.large import CrowdedError, LargeRevisions

@@ -7,7 +7,7 @@ from dataclasses import replace
 from api.errors import BundleError
 from api.v1alpha2.status import AccountUsed
 from controller.reconcile.context import Context
-from controller.reconcile.holdings import Holdings
+from controller.reconcile.ownership.holdings import Holdings
 from controller.revisions.accounts.identities import is_up_to_date, judge, record
 from controller.revisions.accounts.service_accounts import OF_ABSENCE, Accounts
 from controller.status.writer import StatusWriter

@@ -37,7 +37,7 @@ from controller.observe.named import NamedWatches, WatchedObject
 from controller.observe.records import ObjectKey
 from controller.observe.statuses.own import OwnStatuses
 from controller.reconcile.context import Context
-from controller.reconcile.installed_targets import MOST_BYTES, InstalledTargetsCache
+from controller.reconcile.installation.installed_targets import MOST_BYTES, InstalledTargetsCache
 from controller.reconcile.requeue import Requeue
 from controller.reconcile.state import State
 from controller.reconcile.wiring import Parts, make_reconciler

@@ -20,10 +20,10 @@ from controller.reconcile.context import Context
 from controller.reconcile.deletion.mandate import Mandate, Mandates
 from controller.reconcile.deletion.removing import TeardownRemover, is_garbage_collected
 from controller.reconcile.deletion.reporting import DeletionReporter
-from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
+from controller.reconcile.ownership.holdings import Holdings
+from controller.reconcile.ownership.strays import notes_on_strays
 from controller.reconcile.requeue import NEVER, UNLISTED, Requeue
-from controller.reconcile.strays import notes_on_strays
 from controller.status.notes import note_on_dependents, note_on_hindrance, notes_on_removals, notes_on_teardown
 from controller.status.report import Deletion
 

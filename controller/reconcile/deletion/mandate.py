@@ -17,7 +17,7 @@ from controller.kube.client import User
 from controller.observe.records import ObjectKey
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.holdings import Holdings
+from controller.reconcile.ownership.holdings import Holdings
 from controller.revisions.accounts.account import account_of
 from controller.revisions.accounts.service_accounts import Accounts
 from controller.revisions.kept import KeptRevisions

@@ -1,6 +1,6 @@
 """Executes plans, and remembers in the state how objects were left.
 
-Not here: the plan (work.py), and what follows (finish.py, repair.py).
+Not here: the plan (work.py), and what follows (finish.py, installed/repair.py).
 """
 
 from __future__ import annotations

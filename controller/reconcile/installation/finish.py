@@ -17,13 +17,13 @@ from controller.observe.progress import Progress
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.health import Assessor
-from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
+from controller.reconcile.installation.health import Assessor
 from controller.reconcile.installation.pruning import Pruner
 from controller.reconcile.installation.warnings import collect_warnings, warnings_on_cluster, warnings_on_revision
 from controller.reconcile.installation.work import Work
-from controller.reconcile.strays import notes_on_strays
+from controller.reconcile.ownership.holdings import Holdings
+from controller.reconcile.ownership.strays import notes_on_strays
 from controller.status.notes import (
     notes_on_pruning,
     notes_on_recreations,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.reconcile.context import Context
-from controller.reconcile.health import Assessor
 from controller.reconcile.installation.execution import Executor
 from controller.reconcile.installation.finish import Finisher
+from controller.reconcile.installation.health import Assessor
+from controller.reconcile.installation.installed_targets import InstalledTargetsCache
 from controller.reconcile.installation.work import Work
-from controller.reconcile.installed_targets import InstalledTargetsCache
 from controller.status.report import Report
 from controller.status.summary import summarize
 from controller.status.writer import StatusWriter

@@ -16,8 +16,8 @@ from controller.apply.possession import find_surplus
 from controller.apply.prune import Removal, RemovalCause, Remover
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
-from controller.reconcile.holdings import Holdings
 from controller.reconcile.installation.work import Work
+from controller.reconcile.ownership.holdings import Holdings
 from controller.retries import Retries
 from controller.telemetry import DEAF, Observer, Phase
 

@@ -9,7 +9,7 @@ from controller.apply.targets import TargetSet, find_missing_labels
 from controller.kube.resources import GroupVersionKind
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.strays import describe_strays
+from controller.reconcile.ownership.strays import describe_strays
 from controller.status.notes import describe_unseen
 
 

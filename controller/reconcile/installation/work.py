@@ -20,9 +20,9 @@ from controller.kube.resources import GroupVersionKind
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.handovers import HandOvers
-from controller.reconcile.holdings import Holdings
 from controller.reconcile.hooks import Hooks
+from controller.reconcile.ownership.handovers import HandOvers
+from controller.reconcile.ownership.holdings import Holdings
 from controller.retries import Retries
 from controller.revisions.accounts.account import Account, account_of
 from controller.revisions.accounts.service_accounts import OF_ABSENCE, Accounts

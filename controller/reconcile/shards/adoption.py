@@ -15,7 +15,7 @@ from controller.apply.object.labels import Relabeled, Relabeler
 from controller.kube.client import ApiError, User
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.holdings import Holdings
+from controller.reconcile.ownership.holdings import Holdings
 from controller.reconcile.requeue import UNLISTED, Requeue
 from controller.revisions.accounts.account import account_of
 from controller.revisions.accounts.service_accounts import Accounts

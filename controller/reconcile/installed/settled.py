@@ -17,10 +17,10 @@ from controller.observe.journal import Look
 from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
-from controller.reconcile.dependencies import Dependencies
-from controller.reconcile.health import Assessor
-from controller.reconcile.repair import Repairer
-from controller.reconcile.strays import notes_on_strays
+from controller.reconcile.installation.health import Assessor
+from controller.reconcile.installed.repair import Repairer
+from controller.reconcile.ownership.strays import notes_on_strays
+from controller.reconcile.waiting.dependencies import Dependencies
 from controller.revisions.finder import Wanted
 from controller.revisions.kept import KeptRevisions
 from controller.status.report import Report

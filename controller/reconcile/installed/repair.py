@@ -13,9 +13,9 @@ from controller.observe.records import ObjectKey, Record
 from controller.observe.watches import Watches
 from controller.reconcile.context import Context
 from controller.reconcile.installation.execution import Executor
+from controller.reconcile.installation.installed_targets import InstalledTargetsCache
 from controller.reconcile.installation.warnings import collect_warnings, warnings_on_cluster
 from controller.reconcile.installation.work import Planner
-from controller.reconcile.installed_targets import InstalledTargetsCache
 from controller.status.notes import notes_on_repairs
 from controller.status.writer import StatusWriter
 

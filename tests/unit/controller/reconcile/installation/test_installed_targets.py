@@ -9,7 +9,7 @@ import pytest
 from controller.apply.targets import TargetSet
 from controller.build.revision import Revision, Terms
 from controller.reconcile.context import Context
-from controller.reconcile.installed_targets import InstalledTargetsCache
+from controller.reconcile.installation.installed_targets import InstalledTargetsCache
 from controller.reconcile.state import State
 from tests.support.reconciling import NAME, PATH, World
 

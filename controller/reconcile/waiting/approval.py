@@ -20,9 +20,9 @@ from controller.build.revision import Revision
 from controller.content.limits import visible
 from controller.permissions.permissions import added, digest_of, permissions_of, summarize
 from controller.reconcile.context import Context
-from controller.reconcile.dependencies import Dependencies
 from controller.reconcile.installation.work import Planner, Work
 from controller.reconcile.state import Preview
+from controller.reconcile.waiting.dependencies import Dependencies
 from controller.retries import SLOW_SECONDS
 from controller.revisions.approval import REPLACED, Decision, decide
 from controller.revisions.finder import Wanted

@@ -13,7 +13,7 @@ import pytest
 from api import names
 from controller.kube.errors import ApiError
 from controller.kube.shard import Shard
-from controller.reconcile.custody import REPORTED_SECONDS
+from controller.reconcile.shards.custody import REPORTED_SECONDS
 from controller.reconcile.state import State
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, World

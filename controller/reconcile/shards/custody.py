@@ -14,9 +14,9 @@ from api.v1alpha2.conditions import Reason
 from controller.kube.shard import Shard, Tenure, is_shard_name, wanted_shard
 from controller.kube.takeovers import Takeovers
 from controller.observe.watches import Watches
-from controller.reconcile.adoption import Adoption
 from controller.reconcile.context import Context
 from controller.reconcile.requeue import Requeue
+from controller.reconcile.shards.adoption import Adoption
 from controller.retries import SLOW_SECONDS
 from controller.revisions.storage.store import RevisionStore
 from controller.status.report import Deletion, Report
