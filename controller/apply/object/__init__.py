@@ -4,6 +4,8 @@ In: a `Task`. Out: an `Outcome`. Not here: what to do (`plan`), and what a refus
 START HERE: `sender`, in reading order:
 
     sender          sends an apply, and recovers from a refusal where possible
+    request         an apply as a value
+    preparation     what is corrected before an apply, and tidied up after it
     lookup          reads objects that the watches do not know
     managed_fields  corrects managedFields entries, ours and those of others
     deletion        deletes an object that was judged

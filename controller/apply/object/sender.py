@@ -7,29 +7,29 @@ Replies). Runs on the threads of the pool, and must not use the pool itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from api import names
 from api.errors import BundleError
 from api.v1alpha2.conditions import Reason
 from controller.apply.crd_upgrade.inspector import Inspector
 from controller.apply.dependencies import out_of_date
 from controller.apply.drift.explanation import DriftedObject
-from controller.apply.drift.ignored_fields import REPLICAS, has_field, united, without
+from controller.apply.drift.ignored_fields import united
 from controller.apply.failures.missing_rights import MissingRightsError, for_apply
 from controller.apply.failures.replies import ApplyFailure, Recovery, classify
 from controller.apply.object import managed_fields
 from controller.apply.object.concurrency import ConcurrencyLimits
 from controller.apply.object.deletion import delete
 from controller.apply.object.lookup import ObjectReader
-from controller.apply.object.release import is_shared, make_way, withdraw
+from controller.apply.object.preparation import prepare, tidy_up
+from controller.apply.object.release import is_shared, withdraw
+from controller.apply.object.request import ApplyRequest
 from controller.apply.options import ApplyOptions
 from controller.apply.outcome import Outcome
-from controller.apply.ownership import make_body, needs_mark, with_shard
+from controller.apply.ownership import make_body, with_shard
 from controller.apply.plan import Action, Task, decide_about
 from controller.kube.client import ApiError, Client, Response
 from controller.kube.discovery import Discovery
@@ -46,42 +46,6 @@ log = logging.getLogger(__name__)
 _CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _STATEFUL_SET = ("apps", "StatefulSet")
 _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ApplyRequest:
-    """One object that is being applied."""
-
-    task: Task
-    resource: Resource
-    options: ApplyOptions
-    client: Client
-    """Acts as the account of the BundleDeployment."""
-    recoveries: frozenset[Recovery] = frozenset()
-    """The recoveries that were already tried."""
-    drift: DriftedObject | None = None
-    """What another client did to it; None: this is no repair."""
-    live: Mapping[str, Any] | None = None
-    """Its metadata as the drift was found in; None if it was not read."""
-
-    @property
-    def path(self) -> str:
-        """Path of the object."""
-        key = self.task.target.key
-        return self.resource.path(key.namespace, key.name)
-
-    @property
-    def manager(self) -> str:
-        """Our field manager."""
-        return names.field_manager(self.options.owner.name)
-
-    def body(self) -> dict[str, Any]:
-        """Return the object as it is sent."""
-        manifest = self.task.target.manifest
-        if self.task.target.bare:
-            return dict(manifest)
-        owner = self.options.owner
-        return with_shard(make_body(manifest, owner, orphan=self.options.orphan), owner)
 
 
 class Sender:
@@ -103,7 +67,7 @@ class Sender:
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
         """Execute a task that is ready. Raises nothing but bugs."""
         client = self._client.acting_as(options.user)
-        return self._carry_out(_ApplyRequest(task=task, resource=resource, options=options, client=client))
+        return self._carry_out(ApplyRequest(task=task, resource=resource, options=options, client=client))
 
     def decide(self, task: Task, found: Record | ApiError | None, options: ApplyOptions) -> Task:
         """Decide about an object that was read: None if it does not exist, an ApiError if reading it failed."""
@@ -125,7 +89,7 @@ class Sender:
             options.ledger.used.pop(_namespace_of(task), None)
         return Outcome(task=task, error=error, tried=True)
 
-    def _carry_out(self, request: _ApplyRequest) -> Outcome:
+    def _carry_out(self, request: ApplyRequest) -> Outcome:
         task = request.task
         match task.action:
             case Action.NONE:
@@ -140,7 +104,7 @@ class Sender:
             case _:
                 return self._send(request)
 
-    def _send(self, request: _ApplyRequest) -> Outcome:
+    def _send(self, request: ApplyRequest) -> Outcome:
         task, options = request.task, request.options
         if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
@@ -162,7 +126,7 @@ class Sender:
 
     # recovering from a refusal
 
-    def _recover(self, request: _ApplyRequest, failure: ApplyFailure) -> _ApplyRequest | None:
+    def _recover(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
         """Try to recover from a refusal; returns the request to continue with, None if no recovery is possible.
 
         Raises: ApiError.
@@ -185,7 +149,7 @@ class Sender:
             case _:
                 return None
 
-    def _delete_to_recreate(self, request: _ApplyRequest) -> _ApplyRequest | None:
+    def _delete_to_recreate(self, request: ApplyRequest) -> ApplyRequest | None:
         """Delete an object of ours, which is created again after its DELETED event; None if it may not be deleted.
 
         Raises: ApiError.
@@ -207,7 +171,7 @@ class Sender:
         options.ledger.recreated[key] = record.uid
         return replace(request, task=replace(task, action=Action.AWAIT))
 
-    def _create_namespace(self, request: _ApplyRequest) -> bool:
+    def _create_namespace(self, request: ApplyRequest) -> bool:
         """Create the install namespace, which was deleted in the meantime, unless the bundle contains it."""
         target = request.options.wanted.by_key.get(_namespace_of(request.task))
         if target is None or not target.bare:
@@ -239,7 +203,7 @@ class Sender:
 
     # the request
 
-    def _apply(self, request: _ApplyRequest) -> Outcome:
+    def _apply(self, request: ApplyRequest) -> Outcome:
         task, options = request.task, request.options
         if task.action is Action.CREATE and task.target.initial:
             self._create_with_initial(request)
@@ -248,7 +212,9 @@ class Sender:
         warnings = self._inspect(request)
         if not options.proceed():  # surveying many objects takes a while
             return Outcome(task=task, error=out_of_date(task))
-        body = self._prepare(request, request.body())
+        if request.drift and options.ledger.is_fought_over(task.target.key):
+            options.ledger.fights[task.target.key] = request.drift
+        body = prepare(request, request.body())
         reply = self._send_apply(request, body, force=task.action is not Action.CREATE)
         warnings = (*reply.warnings, *warnings)
         if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
@@ -261,7 +227,7 @@ class Sender:
         if task.action is Action.TAKE_OVER and task.record:
             about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
-        record = self._watches.learn(_project(self._tidied(request, reply.value), task.target.key))
+        record = self._watches.learn(_project(tidy_up(request, reply.value), task.target.key))
         self._retries.succeeded(options.owner.name, task.target.key)
         drift = None if _was_idle(task, record) else request.drift
         if drift:
@@ -269,7 +235,7 @@ class Sender:
         error = _terminating(task) if record.deleting else None
         return Outcome(task=task, error=error, tried=True, repaired=drift, record=record, warnings=warnings)
 
-    def _inspect(self, request: _ApplyRequest) -> tuple[str, ...]:
+    def _inspect(self, request: ApplyRequest) -> tuple[str, ...]:
         """Check whether a CustomResourceDefinition may be upgraded; returns warnings. Repairs are not checked again.
 
         Raises: BundleError (UnsafeCRDUpgrade), ApiError.
@@ -279,7 +245,7 @@ class Sender:
             return ()
         return Inspector(request.client).inspect(request.path, task.target.manifest, request.options.crd_upgrade_safety)
 
-    def _create_with_initial(self, request: _ApplyRequest) -> None:
+    def _create_with_initial(self, request: ApplyRequest) -> None:
         """Create an object with its ignored fields.
 
         Its digest covers them, so that it counts as outdated if the next apply does not happen.
@@ -288,7 +254,7 @@ class Sender:
         body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
         self._send_apply(request, with_shard(body, owner), force=False)
 
-    def _send_apply(self, request: _ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
+    def _send_apply(self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool) -> Response:
         reply = self._limits.of(request.options.user).watch(
             lambda: request.client.apply(request.path, body, manager=request.manager, force=force)
         )
@@ -300,94 +266,9 @@ class Sender:
             raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "already exists: another client was faster")
         return reply
 
-    def _prepare(self, request: _ApplyRequest, body: dict[str, Any]) -> Mapping[str, Any]:
-        """Remove what prevents an apply; returns the body, bound to the object that was judged."""
-        task, record = request.task, request.task.record
-        if request.drift and request.options.ledger.is_fought_over(task.target.key):
-            request.options.ledger.fights[task.target.key] = request.drift
-        try:
-            if task.action is Action.TAKE_OVER and record:
-                body = _bound_to(self._take_over(request, record), body)
-            elif task.target.ignored.paths:
-                self._leave_fields(request)
-            if task.action is Action.REPAIR:
-                self._take_strays(request, body)
-            elif task.action is Action.TAKE_BACK and record:
-                body = _bound_to(self._make_way(request, record), body)
-        except ApiError as error:
-            raise _as_conflict(error) from error
-        is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
-        return without(body, [REPLICAS]) if is_scaled else body
-
-    def _leave_fields(self, request: _ApplyRequest) -> None:
-        target = request.task.target
-        with _reporting_atomic(target.key):
-            managed_fields.leave_fields(request.client, request.path, target.ignored.paths, request.options.owner.name)
-
-    def _take_over(self, request: _ApplyRequest, record: Record) -> str:
-        """Return the resourceVersion at which to take an object over."""
-        target, owner = request.task.target, request.options.owner
-        with _reporting_atomic(target.key):
-            return managed_fields.take_over_entries(
-                request.client, request.resource, record, owner, target.ignored.paths
-            )
-
-    def _with_drift(self, request: _ApplyRequest) -> _ApplyRequest:
+    def _with_drift(self, request: ApplyRequest) -> ApplyRequest:
         drift, live = self._reader.explain_repair(request.task, request.resource, request.options)
         return replace(request, drift=drift, live=live)
-
-    def _take_strays(self, request: _ApplyRequest, body: dict[str, Any]) -> None:
-        # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
-        if managed_fields.has_keyed_items(body):
-            managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
-
-    def _make_way(self, request: _ApplyRequest, record: Record) -> str:
-        """Return the resourceVersion at which to take an object back."""
-        owner = request.options.owner
-        if not needs_mark(record, owner, evicts=request.task.evicts):
-            return record.resource_version
-        return make_way(request.client, request.resource, record, owner.name)
-
-    def _tidied(self, request: _ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Remove the entries that our apply replaces, and the mark of an adoption, which is finished then.
-
-        Raises: ApiError: until this has succeeded, the object is applied again.
-        """
-        is_marked = names.RELEASED_FROM in (value["metadata"].get("annotations") or {})
-        adopted = is_marked or request.task.action is Action.TAKE_BACK
-        try:
-            metadata = managed_fields.drop_replaced_entries(
-                request.client,
-                request.path,
-                value["metadata"],
-                request.options.owner.name,
-                adopted=adopted,
-                leaves=bool(request.task.target.ignored.paths),
-            )
-        except ApiError as error:
-            raise _as_conflict(error) from error
-        return {**value, "metadata": metadata}
-
-
-@contextmanager
-def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
-    """Report an ignored field that is part of an atomic one. Raises: BundleError (InvalidConfig)."""
-    try:
-        yield
-    except ValueError as error:
-        raise BundleError(Reason.INVALID_CONFIG, f"{key}: {error}") from None
-
-
-def _bound_to(version: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object as it is sent, so that only this version of it is changed."""
-    return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
-
-
-def _as_conflict(error: ApiError) -> ApiError:
-    """Return a 409 if an object is gone that was just read or applied: it is judged again."""
-    if error.status != HTTPStatus.NOT_FOUND:
-        return error
-    return ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read")
 
 
 def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:
