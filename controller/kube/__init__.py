@@ -8,7 +8,7 @@ means for an object (`apply`), and what an object means (`observe`).
     fence          admits writes while this process leads
     encoding, replies, errors  the formats of requests and replies
     resources, discovery  kinds, their paths, and which of them are served
-    watch, collection, cache  a reflector of one collection, its requests, and its records
+    watch/         a reflector of one collection, its requests, and its records
     lease          leader election
     shard          which BundleDeployments a controller serves. Pure
     takeovers      takes over from shards that nobody serves

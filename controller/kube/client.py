@@ -4,7 +4,7 @@ The models of the kubernetes package are not used: they take seven times the CPU
 
 Invariants: thread-safe; every failure of the network or the server is an ApiError; only a 401 is retried, once, with
 credentials that were read again. Not here: connections and credentials (transport.py), reading replies (replies.py),
-what they mean for an object (apply/), watches (watch.py).
+what they mean for an object (apply/), watches (watch/).
 """
 
 from __future__ import annotations

@@ -22,13 +22,13 @@ from http import HTTPStatus
 from typing import Any
 
 from api.bounds import clamp, clamp_wait
-from controller.kube.cache import Trace, make_trace, parse_version
 from controller.kube.client import Client
 from controller.kube.encoding import micro_time
 from controller.kube.errors import ApiError
 from controller.kube.fence import Fence, read_clock
 from controller.kube.resources import NAMESPACES, Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.cache import Trace, make_trace, parse_version
+from controller.kube.watch.reflector import Reflector
 from controller.processes.supervision import Kind
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.kube.client import Client
 from controller.kube.resources import Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False

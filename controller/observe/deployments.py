@@ -24,11 +24,12 @@ from typing import Any
 from api import names
 from api.v1alpha2.reading import read, try_to_read
 from api.v1alpha2.types import BundleDeployment
-from controller.kube.cache import parse_version
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import DEPLOYMENTS
 from controller.kube.shard import DEFAULT_SHARD, Shard, wanted_shard
-from controller.kube.watch import Pace, Reflector
+from controller.kube.watch.cache import parse_version
+from controller.kube.watch.pace import Pace
+from controller.kube.watch.reflector import Reflector
 from controller.observe.statuses.writers import Writers, writers_of
 
 log = logging.getLogger(__name__)

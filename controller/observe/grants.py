@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from controller.kube.cache import Trace, make_trace
 from controller.kube.client import Client
 from controller.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.cache import Trace, make_trace
+from controller.kube.watch.reflector import Reflector
 
 RESOURCES = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 

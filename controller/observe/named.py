@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from controller.kube.cache import Trace, make_trace
 from controller.kube.client import User
 from controller.kube.resources import SECRETS, Resource
+from controller.kube.watch.cache import Trace, make_trace
 from controller.observe.followed_objects import FollowedObjects
 from controller.observe.object_follower import ObjectFollower, Subscription
 
@@ -92,5 +92,5 @@ class _NamedObject:
 
 
 def _is_later(trace: Trace, version: str) -> bool:
-    """Compare versions as integers, see kube/cache.py."""
+    """Compare versions as integers, see kube/watch/cache.py."""
     return int(trace.resource_version) > int(version or 0)

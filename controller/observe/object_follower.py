@@ -18,10 +18,10 @@ from http import HTTPStatus
 from typing import Any, Generic, Protocol
 from weakref import WeakSet
 
-from controller.kube.cache import Cache, Change, Key, RecordT
 from controller.kube.client import METADATA, ApiError, Client, User
 from controller.kube.resources import Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.cache import Cache, Change, Key, RecordT
+from controller.kube.watch.reflector import Reflector
 from controller.processes.supervision import Kind, Supervisor
 from controller.sharing.shares import Shares
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.kube.client import Client
 from controller.kube.resources import Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 from controller.observe.health.subject import StorageClassInfo
 
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)

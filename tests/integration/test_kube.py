@@ -20,7 +20,8 @@ import pytest
 from controller.kube.client import APPLY_PATCH, ApiError, Client, User, connect
 from controller.kube.discovery import Discovery
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch import Pace, Reflector
+from controller.kube.watch.pace import Pace
+from controller.kube.watch.reflector import Reflector
 from controller.retries import Backoff
 
 pytestmark = pytest.mark.long
@@ -447,7 +448,7 @@ def follow(client: Client, namespace: str, request: pytest.FixtureRequest) -> It
     def start(**options: Any) -> Follower:
         with pytest.MonkeyPatch.context() as patch:
             if not request.param:
-                patch.setattr("controller.kube.collection.Collection.open_list", lambda *_: None)
+                patch.setattr("controller.kube.watch.collection.Collection.open_list", lambda *_: None)
             started.append(Follower(client, namespace, **options))
         return started[-1]
 

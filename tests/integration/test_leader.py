@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.kube.cache import Trace, make_trace
-from controller.kube.watch import Reflector
+from controller.kube.watch.cache import Trace, make_trace
+from controller.kube.watch.reflector import Reflector
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.settings import Settings

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from controller.kube.watch import Pace
+from controller.kube.watch.pace import Pace
 from hack.control_plane.cluster import ControlPlane
 from hack.control_plane.folders import make_owned_folder, take_away
 from hack.control_plane.kubectl import Cluster

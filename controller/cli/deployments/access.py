@@ -8,10 +8,10 @@ from typing import Any
 
 from api import names
 from controller.kube.client import PAGE_ITEMS, Client
-from controller.kube.collection import Collection, parse_events
 from controller.kube.errors import ApiError
 from controller.kube.replies import Response
 from controller.kube.resources import DEPLOYMENTS
+from controller.kube.watch.collection import Collection, parse_events
 
 Manifest = dict[str, Any]
 MANAGER = "kubectl-rukpak"

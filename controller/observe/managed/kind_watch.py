@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 from controller.observe.definitions import Definition
 from controller.observe.records import Record
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import BUILT_IN_GROUPS, GroupVersionKind, Resource
 from controller.kube.shard import DEFAULT_SHARD
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 from controller.observe.definitions import Definition
 from controller.observe.deployments import HealthCheck
 from controller.observe.health.checks import concerns

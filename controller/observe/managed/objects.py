@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 from controller.observe.health.presence import NOT_OBSERVED
 from controller.observe.listener import Listener
 from controller.observe.managed.registry import Registry

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 from controller.observe.journal import Look
 from controller.observe.managed.kind_watch import GroupKind, KindWatch, group_kind_of
 from controller.observe.managed.owned_objects import OwnedObjects

@@ -19,7 +19,7 @@ from api.bounds import read_count
 from controller.content.digests import is_digest
 from controller.kube.client import ApiError, Client
 from controller.kube.resources import SECRETS
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 
 MANAGER = "rukpak-revisions"
 REVISION = f"{names.GROUP}/revision"

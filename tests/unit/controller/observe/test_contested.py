@@ -8,7 +8,7 @@ import pytest
 
 from controller.kube.errors import ApiError
 from controller.kube.resources import GroupVersionKind, Resource
-from controller.kube.watch import Reflector
+from controller.kube.watch.reflector import Reflector
 from controller.observe.contested import MOST, Contested, ContestedWatches, _ContestedObject
 from controller.observe.object_follower import ObjectFollower
 from controller.observe.records import ObjectKey, Record
@@ -107,8 +107,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def stop(reflector: Any) -> None:
         selectors.remove(reflector._collection.field_selector)
 
-    monkeypatch.setattr("controller.kube.watch.Reflector.start", start)
-    monkeypatch.setattr("controller.kube.watch.Reflector.stop", stop)
+    monkeypatch.setattr("controller.kube.watch.reflector.Reflector.start", start)
+    monkeypatch.setattr("controller.kube.watch.reflector.Reflector.stop", stop)
     return selectors
 
 

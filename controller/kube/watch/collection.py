@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from controller.kube.cache import Key, RecordT, Trace, key_of, make_trace
 from controller.kube.client import JSON, METADATA, Client, Page
 from controller.kube.encoding import decode
 from controller.kube.errors import ApiError, status_error
 from controller.kube.replies import LineStream
+from controller.kube.watch.cache import Key, RecordT, Trace, key_of, make_trace
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -12,7 +12,7 @@ API servers restart then. So after an interruption, the version of the collectio
 and the object that changed last with how it was known. Unless both allow the watch to continue, the collection is
 listed again.
 
-Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (replies.py).
+Not here: which record is newer (cache.py), requests and events (collection.py), bytes to lines (kube/replies.py).
 """
 
 from __future__ import annotations
@@ -23,66 +23,27 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic
 
 from api.bounds import clamp_wait
-from controller.kube.cache import Cache, Change, Continuity, Key, Record, RecordT
-from controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client
-from controller.kube.collection import Collection, Event, parse_events, read_list, read_pages
-from controller.kube.errors import UNREACHABLE, ApiError
+from controller.kube.client import DEFAULT_TIMEOUT, Client
+from controller.kube.errors import ApiError
 from controller.kube.replies import LineStream
+from controller.kube.watch.cache import Cache, Change, Continuity, Key, RecordT
+from controller.kube.watch.collection import Collection, Event, parse_events, read_list, read_pages
+from controller.kube.watch.pace import DEFAULT_PACE, Pace
 from controller.processes.supervision import Kind
-from controller.retries import Backoff
-
-__all__ = ["Key", "Pace", "Record", "Reflector"]
 
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 60.0
 """How late a sign of life may be: a machine under load is no reason to restart the process."""
-_BACKOFF = Backoff(first=0.8, longest=30, jitter=0.5)
 DENIED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 _FAILURES = {
     HTTPStatus.FORBIDDEN.value: "watch forbidden, waiting for permission",
     HTTPStatus.NOT_FOUND.value: "watched kind is not served, waiting for it",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Timing of a reflector, in seconds."""
-
-    watch: tuple[int, int] = (240, 480)
-    """Duration of a watch; random, so that many do not end at the same time."""
-    slack: float = 15
-    """How long a server may be silent beyond the end of a watch."""
-    steady: float = 5
-    """A watch that ends sooner counts as failed."""
-    quiet: float = 150
-    """A watch that is silent for longer has lost its server, which sends bookmarks every minute. One that never got an
-    event in that time may wait for a version in the future, as after a restore of etcd: list again."""
-    backoff: Backoff = _BACKOFF
-    away: float = 5
-    """Maximum pause while the server does not answer: a longer one saves nothing, and edits are not noticed."""
-    asked: float = 5
-    """Maximum pause at the request of the server (priority and fairness: one second): one reply must not hide a kind
-    for longer."""
-    page: int = PAGE_ITEMS
-    """Objects in a page, not seconds."""
-
-    def silence(self, seconds: int) -> float:
-        """Return how long a watch of so many seconds may be silent."""
-        return min(self.quiet, seconds + self.slack)
-
-    def choose_pause(self, failures: int, error: ApiError | None) -> float:
-        """Return how long to wait after so many failures in a row, `error` being the last."""
-        backoff = self.backoff
-        if error is not None and error.reason == UNREACHABLE:
-            backoff = replace(backoff, longest=min(backoff.longest, self.away))
-        asked = (error.retry_after or 0.0) if error else 0.0
-        return max(backoff.choose_delay(failures), min(asked, self.asked))
 
 
 class Reflector(Generic[RecordT]):
@@ -116,7 +77,7 @@ class Reflector(Generic[RecordT]):
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
-        pace: Pace = Pace(),
+        pace: Pace = DEFAULT_PACE,
     ) -> None:
         self._collection = Collection(
             client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=metadata

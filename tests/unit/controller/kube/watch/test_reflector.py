@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-import controller.kube.watch as module
-from controller.kube.collection import parse_events
+import controller.kube.watch.reflector as module
 from controller.kube.errors import ApiError, unanswered
-from controller.kube.watch import Pace, Reflector
+from controller.kube.watch.collection import parse_events
+from controller.kube.watch.pace import Pace
+from controller.kube.watch.reflector import Reflector
 from controller.processes.supervision import Kind, Supervisor
 from controller.retries import Backoff
 from tests.support.fake_api import FakeApi, Fault
